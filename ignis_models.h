@@ -126,48 +126,50 @@ extern "C" {
 
 /* >>text - tokenizers ------------------------------------------------------------------------------------------- */
 
-/*  A tokenizer: text to the ids that a language model takes, and back. All of it is host work: no GPU is used, so after an ignis_setup with
-    dry_run, which needs none, everything here does what it does elsewhere. */
+/*  A tokenizer: converts text to the ids that a language model takes, and back. It runs on the host without a
+    GPU, so it works after an ignis_setup with dry_run, too. */
 typedef struct ignis_tokenizer {
     uint64_t id;
 } ignis_tokenizer;
 
-/*  What tokens are pieces of. */
+/*  The units of a vocabulary. */
 typedef enum ignis_tokenizer_kind {
-    IGNIS_TOKENIZER_BYTES = 1, /* of bytes: GPT-2, Llama 3, Qwen2 and 3, SmolLM */
-    IGNIS_TOKENIZER_PIECES,    /* of characters, with bytes for those that are missing: Llama 2, TinyLlama */
+    IGNIS_TOKENIZER_BYTES = 1, /* bytes: GPT-2, Llama 3, Qwen2 and 3, SmolLM */
+    IGNIS_TOKENIZER_PIECES,    /* characters, with bytes for missing ones: Llama 2, TinyLlama */
     IGNIS_TOKENIZER_COUNT
 } ignis_tokenizer_kind;
 
 typedef struct ignis_tokenizer_info {
     ignis_tokenizer_kind kind;
     char family
-        [16]; /* whose way to split text it has: "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": it does not split */
-    int tokens;        /* ids are below it; models may have more rows than that */
-    int bos, eos;      /* the ids that begin and end a text; -1: the files do not say */
-    int unknown;       /* stands for what the vocabulary lacks; -1: nothing does */
-    int padding;       /* fills up rows of a batch; -1: the files do not say */
-    bool adds_bos;     /* true: encoding puts bos in front, unless ignis_encode_desc.no_bos is set */
+        [16];      /* how it splits text: as "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": not at all */
+    int tokens;    /* ids are below it; models may have more rows */
+    int bos, eos;  /* ids that begin and end a text; -1 if the files do not tell */
+    int unknown;   /* the id for what the vocabulary lacks; -1: none */
+    int padding;   /* fills up rows of a batch; -1 if the files do not tell */
+    bool adds_bos; /* true: encoding puts bos in front, unless ignis_encode_desc.no_bos is set */
     bool has_template; /* true: there is a chat template */
 } ignis_tokenizer_info;
 
 typedef struct ignis_encode_desc {
-    bool no_bos; /* true: nothing is put in front of the text or behind it (what the files say, bos as a rule) */
-    bool plain;  /* true: control tokens that are written in the text, such as <|im_end|>, are text like any other */
+    bool no_bos; /* true: no ids are added before or after the text (as the files say, usually bos) */
+    bool plain;  /* true: control tokens in the text, such as <|im_end|>, are plain text */
 } ignis_encode_desc;
 
 typedef struct ignis_decode_desc {
-    bool control; /* true: control tokens are written out, too (left out) */
+    bool control; /* true: control tokens are written, too (left out) */
 } ignis_decode_desc;
 
 /*  ignis_tokenizer_open - open a tokenizer of Hugging Face, or that of a GGUF file
-    path: tokenizer.json, or a folder with it, where tokenizer_config.json and chat_template.jinja are read, too, if they are there: they say
-    what bos, eos and padding are, whether bos and eos are added, and have the chat template. truncation and padding of the file are ignored.
-    Or a GGUF file, whose weights are not read.
+    path: tokenizer.json, or its folder, or a GGUF file, whose weights are not read. In a folder,
+    tokenizer_config.json and chat_template.jinja are read, too, if they exist: they have bos, eos and
+    padding, whether bos and eos are added, and the chat template. truncation and padding of tokenizer.json
+    are ignored.
     Returns: the tokenizer, or no handle.
-    Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than BPE, a normalizer, pre-tokenizer,
-    post-processor, decoder or pattern that Ignis does not know, an added token of more than 256 bytes, of a vocabulary with scores a token of more
-    than 1024; the message names it), MEMORY.
+    Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than
+    BPE, a normalizer, pre-tokenizer, post-processor, decoder or pattern that Ignis does not know, an added
+    token of more than 256 bytes, a token of more than 1024 bytes in a vocabulary with scores; the message
+    names it), MEMORY.
     Ownership: the caller frees it with ignis_tokenizer_free; the files may change afterwards.
     Threads: any. */
 IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path);
@@ -175,65 +177,74 @@ IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path);
 /*  ignis_tokenizer_free - free a tokenizer
     Returns: IGNIS_OK, or the reason.
     Errors: FREED.
-    Ownership: calls of other threads that use it end as if it were still there; later ones fail.
+    Ownership: a call of another thread that is using it ends normally; later calls fail.
     Threads: any. */
 IGNIS_API ignis_status ignis_tokenizer_free(ignis_tokenizer tokenizer);
 
-/*  ignis_tokenizer_query - facts about a tokenizer
+/*  ignis_tokenizer_query - fill in facts about a tokenizer
     Returns: IGNIS_OK, and *info filled.
     Errors: FREED, ARGUMENT (null).
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_tokenizer_info *info);
 
-/*  ignis_tokenizer_encode - the ids of a text, equal to those of Hugging Face's library tokenizers
-    size: bytes of the text, which is UTF-8; what is not becomes U+FFFD. desc may be null. ids may be null when capacity is 0.
-    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
+/*  ignis_tokenizer_encode - encode a text to ids, equal to those of Hugging Face's library tokenizers
+    size: bytes of the text in UTF-8; other bytes become U+FFFD. desc may be null. ids may be null when
+    capacity is 0.
+    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1
+    on failure.
     Errors: FREED, ARGUMENT (null, a size below 0 or above 2^29, a capacity below 0), MEMORY.
     Ownership: text may be freed when the call returns.
     Threads: any; one tokenizer may be used by many at once. */
 IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size,
                                      const ignis_encode_desc *desc, int32_t *ids, int capacity);
 
-/*  ignis_tokenizer_decode - the text of ids
-    It is bytes, also where ids that a model has made are no UTF-8 together; tokenizers has U+FFFD there. See ignis_text_stream for text that
-    grows. desc may be null. out may be null when capacity is 0.
-    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on failure.
-    Errors: FREED, ARGUMENT (null, a count or capacity below 0, an id that the tokenizer does not have), MEMORY.
+/*  ignis_tokenizer_decode - decode ids to text
+    The result is bytes: ids that a model has made may not be valid UTF-8 together (the library tokenizers has
+    U+FFFD there). See ignis_text_stream for text that grows. desc may be null. out may be null when capacity
+    is 0.
+    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only
+    the first are written; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a count or capacity below 0, an id that the tokenizer does not have),
+    MEMORY.
     Ownership: nothing to free.
     Threads: any; one tokenizer may be used by many at once. */
 IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count,
                                          const ignis_decode_desc *desc, char *out, int64_t capacity);
 
-/*  ignis_tokenizer_piece - the bytes that an id stands for in the middle of a text; of a control token, how it is written
-    Returns: how many bytes there are, 0 for an id without a token, also when that is more than capacity; -1 on failure.
+/*  ignis_tokenizer_piece - get the bytes of an id in the middle of a text; of a control token, its name
+    Returns: how many bytes there are, 0 for an id without a token, also when that is more than capacity; -1
+    on failure.
     Errors: FREED, ARGUMENT (null, a capacity below 0, an id that the tokenizer does not have), MEMORY.
     Ownership: nothing to free.
     Threads: any; one tokenizer may be used by many at once. */
 IGNIS_API int ignis_tokenizer_piece(ignis_tokenizer tokenizer, int32_t id, char *out, int capacity);
 
-/*  Text that grows id by id, in whole characters. Zeroed, with a tokenizer, it is at the beginning of a text; it may be copied, and need not
-    be freed. */
+/*  Text that grows id by id, in whole characters. Zeroed, with a tokenizer, it is at the beginning of a text.
+    It may be copied, and need not be freed. */
 typedef struct ignis_text_stream {
     ignis_tokenizer tokenizer;
-    bool control; /* true: control tokens are written out, too (left out) */
-    bool inside;  /* true: there was text before, so a space that comes first stays */
-    char held[4]; /* the beginning of a character; for Ignis, as is what follows */
+    bool control; /* true: control tokens are written, too (left out) */
+    bool inside;  /* true: text came before, so a leading space is kept */
+    char held[4]; /* the beginning of a character; private, as are the members after it */
     int held_count;
     int stripped;
 } ignis_text_stream;
 
-/*  ignis_text_stream_put - the text that one more id makes
-    A character that is not whole yet is held back; what can become none is U+FFFD.
-    Returns: how many bytes there are, often 0, without a 0 at the end. If that is more than capacity, nothing was written, and the stream is as
-    before; -1 on failure.
+/*  ignis_text_stream_put - decode one more id, to the text that it completes
+    The beginning of an incomplete character is kept for the next call. Bytes that cannot become a character
+    are U+FFFD.
+    Returns: how many bytes there are, often 0, without a 0 at the end. If that is more than capacity, nothing
+    was written, and the stream is as before; -1 on failure.
     Errors: FREED, ARGUMENT (null, a capacity below 0, an id that the tokenizer does not have), MEMORY.
     Ownership: nothing to free.
     Threads: any; one stream by one thread at a time. */
 IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char *out, int capacity);
 
-/*  ignis_text_stream_end - the text that is held back, U+FFFD as it is no whole character; the stream is at the beginning of a text again
-    Returns: how many bytes there are, 0 or 3. If that is more than capacity, nothing was written, and the stream is as before; -1 on failure.
+/*  ignis_text_stream_end - end a text: an incomplete character becomes U+FFFD; the stream is at the beginning
+    of a text again
+    Returns: how many bytes there are, 0 or 3. If that is more than capacity, nothing was written, and the
+    stream is as before; -1 on failure.
     Errors: ARGUMENT (null, a capacity below 0), NOT_SETUP.
     Ownership: nothing to free.
     Threads: any; one stream by one thread at a time. */
@@ -243,48 +254,58 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
 
 /*  One message of a chat. */
 typedef struct ignis_message {
-    const char *role;    /* "system", "user", "assistant" and what else the template knows */
+    const char *role;    /* "system", "user", "assistant", or another role that the template knows */
     const char *content; /* null: none */
 } ignis_message;
 
-/*  How a chat becomes a text. Zero for all: the tokenizer's template, no beginning of an answer, no variables. */
+/*  How a chat becomes a text. All zero: the tokenizer's template, no generation prompt, no variables. */
 typedef struct ignis_chat_desc {
     const char *chat_template;  /* null: the tokenizer's own */
     bool add_generation_prompt; /* true: the text ends where the assistant's answer begins */
     const char *json;           /* an object of variables: {"tools": [...], "enable_thinking": false}; null: none */
-    int64_t now;                /* seconds since 1970, which strftime_now tells as local time; 0: those of the clock */
+    int64_t now;                /* seconds since 1970, which strftime_now formats as local time; 0: now */
 } ignis_chat_desc;
 
-/*  ignis_chat_render - the text that a chat becomes by a chat template
-    A template is a program in Jinja. It is run as Hugging Face's transformers runs it (trim_blocks, lstrip_blocks, break and continue, tojson,
-    raise_exception, strftime_now, {% generation %} without effect), and the text has the same bytes. It knows messages, tools and documents
-    (none), add_generation_prompt, the tokenizer's bos_token, eos_token, unk_token and pad_token as far as there are such, and the
-    variables of desc.json, which come last: "messages" among them takes the place of the messages given, so that these can have more than a
-    role and a content, such as "tool_calls". Of a message's "reasoning_content", "thinking" and "reasoning" the first that is there becomes its
-    "reasoning_content", and its "thinking" where it has none. Of Jinja there are: text, comments, raw, if, for (also with a condition, else, break,
-    continue, loop.), set, set blocks, with, macro, call, filter, all operators but **, slices, and the filters, tests, methods and functions of a
-    table; letters have the cases of Unicode 14, and whole numbers are of 64 bits. A failure says the line and column in the template. A template is
-    stopped after 2e7 steps, which count all that takes time, 256 MiB of host memory, or 250 nested calls and blocks.
-    tokenizer: may be no handle where desc.chat_template is given. desc may be null. Text that is no UTF-8 becomes U+FFFD, byte by byte. out may
-    be null when capacity is 0.
-    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only the first are written; -1 on
-    failure.
-    Errors: FREED, ARGUMENT (null, a count or capacity below 0, no template, a template that is not sound, fails or refuses the messages,
-    variables that are no JSON), UNSUPPORTED (what the template uses is missing here, by name; its limits), MEMORY.
+/*  ignis_chat_render - render a chat by its chat template, to text
+    A template is a program in Jinja. Its output has the same bytes as in Hugging Face's transformers
+    (trim_blocks, lstrip_blocks, break and continue, tojson, raise_exception, strftime_now, {% generation %}
+    without effect).
+    Variables: messages, tools and documents (none), add_generation_prompt, the tokenizer's bos_token,
+    eos_token, unk_token and pad_token if it has them, and the variables of desc.json, which come last.
+    "messages" in desc.json replaces the messages given: so a message can have more than a role and a content,
+    such as "tool_calls". A message's "reasoning_content", "thinking" or "reasoning", the first that it has,
+    becomes its "reasoning_content", and its "thinking" if that is missing.
+    Supported of Jinja: text, comments, raw, if, for (also with a condition, else, break, continue, loop.),
+    set, set blocks, with, macro, call, filter, all operators but **, slices, and a table of filters, tests,
+    methods and functions. Letters have the cases of Unicode 14, and integers have 64 bits. A failure names
+    line and column in the template. Limits: 2e7 steps of work, 256 MiB of host memory, 250 nested calls and
+    blocks.
+    tokenizer: may be no handle if desc.chat_template is given. desc may be null. Bytes that are not UTF-8
+    become U+FFFD, one by one. out may be null when capacity is 0.
+    Returns: how many bytes there are, without a 0 at the end, also when that is more than capacity, and only
+    the first are written; -1 on failure.
+    Errors: FREED, ARGUMENT (null, a count or capacity below 0, no template, a template that is malformed,
+    fails or refuses the messages, variables that are not JSON), UNSUPPORTED (a feature of the template that
+    is missing here, by name; the limits above), MEMORY.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                                     const ignis_chat_desc *desc, char *out, int64_t capacity);
 
-/*  ignis_chat_encode - the ids that a chat becomes: its text, rendered as above and encoded, without a bos but that of the template
-    A control token is one only where all of it is the template's text. What came from the messages or from desc.json, through whatever the
-    template does with it, is text like any other, so that nobody can end his turn or begin another's by writing <|im_end|>; but for such
-    text the ids are those of the rendered text as a whole. Variables whose name ends in _token, such as "bos_token", count as the template's text,
-    and so does a message's role that is a word of letters, digits, _ and -: a template may put a control token together around it.
-    Added tokens that are no control tokens, such as <think>, are themselves everywhere. ids may be null when capacity is 0.
-    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1 on failure.
-    Errors: those of ignis_chat_render, UNSUPPORTED (a control token that is only found in normalized text, beside text of a message), and
-    ARGUMENT where there is no tokenizer.
+/*  ignis_chat_encode - encode a chat to ids: its text, rendered as above, without a bos but that of the
+    template
+    Control tokens are recognised only in the template's own text. Text from the messages or from desc.json is
+    always plain text, whatever the template does with it: no user can end a turn or begin another one by
+    writing <|im_end|>. Apart from that, the ids are those of the rendered text as a whole.
+    Exceptions, as a template may put a control token together around them: variables whose name ends in
+    _token, such as "bos_token", count as the template's text; so does a message's role that is a word of
+    letters, digits, _ and -.
+    Added tokens that are not control tokens, such as <think>, are recognised everywhere. ids may be null when
+    capacity is 0.
+    Returns: how many ids there are, also when that is more than capacity, and only the first are written; -1
+    on failure.
+    Errors: those of ignis_chat_render, UNSUPPORTED (a control token that is only found in normalized text,
+    beside text of a message), and ARGUMENT without a tokenizer.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
@@ -292,41 +313,45 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
 
 /* >>grammar - texts of a given form ----------------------------------------------------------------------------- */
 
-/*  ignis_grammar_check - whether ignis_sequence_grammar takes a grammar
-    A text that begins with { is a JSON schema. Of its keywords there are: type, enum, const, properties, required, additionalProperties (false;
-    where there are no properties also true and a schema), items, minItems, maxItems, minLength, maxLength, anyOf, oneOf (taken as anyOf), $ref to
-    "#" and "#/..." (a JSON pointer, also into arrays), $defs, definitions; title, description, default, examples, $schema, $id, $comment, deprecated,
-    readOnly and writeOnly say nothing about texts. Others are refused by name, as are enum, const, anyOf, oneOf and $ref beside keywords other
-    than a type of enum and const. Without a type it is that of the keywords. Texts are JSON with the properties that the schema names, in its
-    order, little white space, and numbers of up to 16 digits, 16 decimals, and exponents of two.
-    Any other text is GBNF as of llama.cpp: rules "name ::= ...", of which root is the text; literals, classes [a-z] and [^a-z], the point for any
-    character, names, groups, alternatives, * + ? {n} {n,} {n,m}, comments from # on, the escapes \n \r \t \\ \" \[ \] \xFF \uFFFF \UFFFFFFFF. No
-    rule may begin with itself. Rules may be within 500 others in a text: deeper ones are not drawn.
+/*  ignis_grammar_check - check a grammar, as ignis_sequence_grammar does
+    A text that begins with { is a JSON schema. Supported keywords: type, enum, const, properties, required,
+    additionalProperties (false; without properties also true and a schema), items, minItems, maxItems,
+    minLength, maxLength, anyOf, oneOf (as anyOf), $ref to "#" and "#/..." (a JSON pointer, also into arrays),
+    $defs, definitions. Without effect: title, description, default, examples, $schema, $id, $comment,
+    deprecated, readOnly, writeOnly. Others are refused by name, as are enum, const, anyOf, oneOf and $ref
+    beside other keywords (a type beside enum and const is supported). A missing type follows from the
+    keywords. Texts are JSON with the schema's properties in its order, little white space, and numbers of up
+    to 16 digits, 16 decimals, and exponents of two.
+    Any other text is GBNF as of llama.cpp: rules "name ::= ...", of which root is the text; literals, classes
+    [a-z] and [^a-z], the point for any character, names, groups, alternatives, * + ? {n} {n,} {n,m}, comments
+    from # on, the escapes \n \r \t \\ \" \[ \] \xFF \uFFFF \UFFFFFFFF. A rule must not begin with itself.
+    Rules may nest 500 deep in a text: sampling does not go deeper.
     Returns: IGNIS_OK, or the reason, with line and column, or the byte of the schema.
-    Errors: ARGUMENT (null, no sound grammar, none of whose texts ends), UNSUPPORTED (a keyword of schemas that Ignis does not have, too large, too
-    ambiguous a grammar), MEMORY.
+    Errors: ARGUMENT (null, malformed, or no text of it ever ends), UNSUPPORTED (a keyword of schemas that
+    Ignis does not have; a grammar that is too large or too ambiguous), MEMORY.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_grammar_check(const char *grammar);
 
 #ifndef IGNIS_MODEL_PARALLEL_INCLUDED
 #define IGNIS_MODEL_PARALLEL_INCLUDED
-/*  parallel.h - the ranks that share a model. ignis_models.h and ignis_collective.h both declare them, in any order. */
+/*  parallel.h - the ranks that share a model. ignis_models.h and ignis_collective.h both declare them, in any
+    order. */
 
-/*  The GPUs that share a model, one rank each: ignis_comm_parallel of ignis_collective.h makes it of a communicator. rank and size are enough for
-    ignis_model_inspect. */
+/*  The GPUs that share a model, one rank each. ignis_comm_parallel of ignis_collective.h makes it of a
+    communicator. ignis_model_inspect needs rank and size only. */
 typedef struct ignis_model_parallel {
-    int rank, size; /* 0, 0: the whole model is here */
-    uint64_t group; /* that the functions get */
+    int rank, size; /* 0, 0: the model is not shared */
+    uint64_t group; /* passed to the functions */
     /* array = its sum over the ranks, the same bits on all: queued on the current stream, captured by graphs */
     ignis_status (*sum_fn)(uint64_t group, ignis_array array);
-    ignis_status (*check_fn)(uint64_t group); /* what went wrong in the sums that are done; does not wait */
+    ignis_status (*check_fn)(uint64_t group); /* the failure of the sums that are done; does not wait */
 } ignis_model_parallel;
 #endif
 
 /* >>model - checkpoints opened ---------------------------------------------------------------------------------- */
 
-/*  A model that was opened: its weights on a device, its description, its tokenizer. */
+/*  An open model: its weights on a device, its description, its tokenizer. */
 typedef struct ignis_model {
     uint64_t id;
 } ignis_model;
@@ -339,113 +364,126 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 
-/*  How the matrices of a model lie on the device. Norms, biases and GPT-2's positions are numbers of the model's dtype always. */
+/*  The storage of a model's matrices on the device. Norms, biases and GPT-2's positions always have the
+    model's dtype. */
 typedef enum ignis_weights {
     IGNIS_WEIGHTS_DEFAULT =
-        0, /* quantised as in the file, if they are; numbers of the dtype with requires_grad or parallel */
-    IGNIS_WEIGHTS_NUMBERS, /* numbers of the dtype */
+        0, /* quantised as in the file; in the model's dtype if the file is not quantised, or with requires_grad or parallel */
+    IGNIS_WEIGHTS_NUMBERS, /* in the model's dtype */
     IGNIS_WEIGHTS_Q8_0,    /* all quantised: 34 bytes for 32 elements, */
     IGNIS_WEIGHTS_Q4_0,    /* 18 for 32, */
-    IGNIS_WEIGHTS_Q4_K,    /* 144 for 256; where rows are no multiples of 256 elements, Q8_0 */
+    IGNIS_WEIGHTS_Q4_K,    /* 144 for 256; Q8_0 if rows are not multiples of 256 elements */
     IGNIS_WEIGHTS_COUNT
 } ignis_weights;
 
 typedef struct ignis_model_desc {
     const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
     ignis_dtype
-        dtype; /* of what is computed, and of weights that are not quantised: f32, f16, bf16 or f64 (that of most in the file; else bf16) */
-    ignis_weights weights; /* whether matrices are quantised (as in the file) */
+        dtype; /* of computation, and of weights that are not quantised: f32, f16, bf16 or f64 (that of most in the file; else bf16) */
+    ignis_weights weights; /* how matrices are stored (as in the file) */
     int device;            /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
     bool requires_grad;    /* whether ignis_backward computes gradients for the weights (false) */
-    int context;           /* tokens that a sequence has room for (the model's, but at most 4096) */
-    int sequences;         /* that are there at a time (1) */
+    int context;           /* tokens of a sequence, at most (the model's, but at most 4096) */
+    int sequences;         /* at a time (1) */
     ignis_dtype
-        cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype, and no other is taken by ignis_sequence_begin) */
+        cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype; with f64 ignis_sequence_begin fails) */
     bool (*progress_fn)(int64_t done, int64_t total,
-                        void *user_data); /* bytes of the file that were read; false stops (none) */
+                        void *user_data); /* called with the bytes of the file that were read; false stops (none) */
     void *user_data;                      /* for progress_fn */
-    ignis_model_parallel parallel;        /* the ranks that share the model, of which this is one (none) */
+    ignis_model_parallel parallel;        /* the ranks that share the model, and this rank (none) */
 } ignis_model_desc;
 
 typedef struct ignis_model_info {
     ignis_model_family family;
     int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
-    int model_context;       /* tokens that the model was made for */
+    int model_context;       /* tokens that the model was trained for */
     int context, sequences;  /* as in ignis_model_desc, filled in */
-    ignis_dtype dtype;       /* of what is computed, and of weights that are not quantised */
+    ignis_dtype dtype;       /* of computation, and of weights that are not quantised */
     ignis_dtype cache_dtype; /* of the keys and values of sequences */
     bool tied;               /* one table serves as embedding and head */
-    int rank, ranks;         /* that share it, and this one; 0, 1: nobody else. What follows is this rank's share */
-    int64_t parameters;      /* numbers in the weights */
-    int64_t quantised;       /* of them, those that are quantised on the device */
-    int64_t file_bytes;      /* of the weights in the file */
-    int64_t weight_bytes;    /* of the weights on the device */
-    int64_t cache_bytes_of_token; /* keys and values of all layers */
-    int64_t cache_bytes;          /* those of all sequences at their full context */
-    int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
+    int rank,
+        ranks; /* this rank, and how many share the model; 0, 1: not shared. The members below are for this rank's share */
+    int64_t parameters;           /* elements of all weights */
+    int64_t quantised;            /* of them, elements that are quantised on the device */
+    int64_t file_bytes;           /* of the weights in the file */
+    int64_t weight_bytes;         /* of the weights on the device */
+    int64_t cache_bytes_of_token; /* for keys and values of all layers */
+    int64_t cache_bytes;          /* of all sequences at their full context */
+    int64_t workspace_bytes;      /* about the additional memory for a pass over the first 512 tokens of a sequence */
     int32_t ends[16];             /* tokens that end a text: see ignis_model_inspect */
     int end_count;                /* of ends; 0: there are none */
 } ignis_model_info;
 
-/*  ignis_model_inspect - what a model is and how much memory it will take, from its files alone: no device is needed, nor ignis_setup
-    All of a model but the values of its weights is checked, as ignis_model_open does. With desc->parallel.rank and .size it is
-    about that rank's share.
-    info->ends: of a folder those of generation_config.json, or else of config.json; of a GGUF file those that its keys name (eos_token_id,
-    eot_token_id, eom_token_id, ...), and tokens of its vocabulary that llama.cpp knows by their texts (<|eot_id|>, <|im_end|>, <end_of_turn>, ...).
-    A tensor of the files that the family has no use for is refused by name. These alone are passed over, in folders: rotary_emb.inv_freq; of GPT-2
-    attn.bias, the causal mask, and attn.masked_bias; lm_head.weight where tie_word_embeddings is true.
+/*  ignis_model_inspect - describe a model and the memory it will take, from its files alone: no device is
+    needed, nor ignis_setup
+    It checks a model as ignis_model_open does, except the values of its weights. With desc->parallel.rank and
+    .size it describes that rank's share.
+    info->ends: of a folder those of generation_config.json, or else of config.json; of a GGUF file those of
+    its keys (eos_token_id, eot_token_id, eom_token_id, ...), and tokens of its vocabulary that llama.cpp
+    knows by their texts (<|eot_id|>, <|im_end|>, <end_of_turn>, ...).
+    A tensor of the files that the family does not use is refused by name. Exceptions, in folders:
+    rotary_emb.inv_freq; of GPT-2 attn.bias, the causal mask, and attn.masked_bias; lm_head.weight if
+    tie_word_embeddings is true.
     Returns: IGNIS_OK, and *info filled, or the reason.
-    Errors: ARGUMENT (null, a number or dtype of desc out of its range), IO (a file is missing or cannot be read), FORMAT (a damaged file; a
-    description that is not complete or contradicts itself or the weights: which is missing, or has another shape), UNSUPPORTED (another
-    family, a tensor that it has no use for, a GGUF file that is a part of several, or something in the description or a type of weights that
-    Ignis does not have: the message names it and its value; sizes of which the ranks of desc->parallel cannot have equal shares; these with
-    requires_grad), MEMORY.
+    Errors: ARGUMENT (null, a number or dtype of desc out of its range), IO (a file is missing or cannot be
+    read), FORMAT (a damaged file; a description that is incomplete, or contradicts itself or the weights: the
+    message names what is missing or has another shape), UNSUPPORTED (another family, a tensor that it does
+    not use, a GGUF file that is a part of several, or an entry of the description or a type of weights that
+    Ignis does not have: the message names it and its value; sizes that cannot be divided equally among the
+    ranks of desc->parallel; parallel with requires_grad), MEMORY.
     Ownership: info is the caller's.
     Threads: any. */
 IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info);
 
 /*  ignis_model_open - read a model from its files to a device
-    Families go by "model_type" of config.json, or "general.architecture" of a GGUF file. Weights in safetensors files are F32, F16, BF16 or
-    F64; in GGUF files also Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K. By default matrices stay quantised, but for Q4_1 and Q5_K; these become numbers
-    of the model's dtype, as does a weight of several tensors (q, k and v; gate and up) of which one is not quantised, and gate and up where their
-    types differ. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever it is in the file, but for those whose rows are no multiples of
-    32 elements; Q8_0 and Q4_0 give the blocks that ggml's reference does. Several threads read and convert while others' parts are copied;
-    desc->progress_fn is called on the caller's thread. With desc->parallel a rank reads and has its share, in numbers of the dtype: only sequences
-    work with that.
+    The family is "model_type" of config.json, or "general.architecture" of a GGUF file. Weights are F32, F16,
+    BF16 or F64 in safetensors files; in GGUF files also Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K.
+    By default quantised matrices stay quantised. Exceptions are converted to the model's dtype: Q4_1 and Q5_K; a
+    weight of several tensors (q, k and v; gate and up) of which one is not quantised; gate and up of
+    different types. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever its type in the file,
+    except those whose rows are not multiples of 32 elements. Q8_0 and Q4_0 give the blocks of ggml's
+    reference.
+    Several threads read and convert while the caller's thread copies and calls desc->progress_fn. With
+    desc->parallel a rank reads its share only, in the dtype; only sequences work with a share.
     Returns: the model, or no handle.
-    Errors: those of ignis_model_inspect; IO (desc->progress_fn has returned false), DEVICE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Errors: those of ignis_model_inspect; IO (desc->progress_fn has returned false), DEVICE, UNSUPPORTED (this
+    thread captures a graph), CUDA.
     Ownership: the caller's, until ignis_model_free; the weights are the model's, whatever scope is current.
     Threads: any. Streams: writes on the current stream, and waits for it. */
 IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc);
 
-/*  ignis_model_query - what a model is
+/*  ignis_model_query - fill in facts about a model
     Returns: IGNIS_OK, and *info filled, or the reason.
     Errors: ARGUMENT (null info), FREED.
     Ownership: info is the caller's.
     Threads: any. */
 IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *info);
 
-/*  ignis_model_tensor - a weight by its Hugging Face name, such as "model.norm.weight" or "transformer.h.0.mlp.c_fc.weight"
-    Weights that one product reads are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the rows of q_proj, k_proj and v_proj, and
-    "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and up_proj; their biases likewise. The name of one of its parts gives a new
-    tensor over those rows, which shares their memory and requires no gradient: for reading and writing values. Weights of products are [out,
-    in], those of GPT-2 too, whose files have them the other way round. A tied head is its embedding. The name of a quantised weight, or of a part
-    of it, gives a new tensor with a copy of its numbers in the model's dtype: for reading.
+/*  ignis_model_tensor - find a weight by its Hugging Face name, such as "model.norm.weight" or
+    "transformer.h.0.mlp.c_fc.weight"
+    Weights that are read by one product are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the
+    rows of q_proj, k_proj and v_proj, and "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and
+    up_proj; their biases likewise. The name of one part gives a new tensor over its rows: it shares their
+    memory and requires no gradient; use it to read and write values. Weights of products are [out, in], also
+    those of GPT-2, whose files are transposed. A tied head is the embedding. The name of a quantised weight,
+    or of a part of it, gives a new tensor with a copy in the model's dtype: use it to read values.
     Returns: the tensor, or no handle.
     Errors: ARGUMENT (null, no such weight), FREED, MEMORY, LIBRARY, COMPILE, CUDA.
-    Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array, a copy as ignis_tensor_from_host.
+    Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array, a copy as
+    ignis_tensor_from_host.
     Threads: any. Streams: copies are queued on the current stream. */
 IGNIS_API ignis_tensor ignis_model_tensor(ignis_model model, const char *name);
 
-/*  ignis_model_tokenizer - the tokenizer in a model's folder, or in its GGUF file
-    It is opened by the first call, so that who has ids only, in training say, neither needs one nor waits for it.
+/*  ignis_model_tokenizer - get the tokenizer of a model's folder, or of its GGUF file
+    The first call opens it: a program that has ids, in training say, needs no tokenizer and does not wait for
+    one.
     Returns: the tokenizer, or no handle.
-    Errors: FREED, and those of ignis_tokenizer_open: IO where the folder has none.
+    Errors: FREED, and those of ignis_tokenizer_open: IO if the folder has none.
     Ownership: the model's: do not free it.
     Threads: any. */
 IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model model);
 
-/*  ignis_model_weights - all weights of a model that are not quantised, each once: what an optimizer gets
+/*  ignis_model_weights - list all weights that are not quantised, each once: the parameters for an optimizer
     tensors may be null when capacity is 0.
     Returns: how many there are, also when that is more than capacity; -1 on failure.
     Errors: ARGUMENT, FREED.
@@ -453,27 +491,30 @@ IGNIS_API ignis_tokenizer ignis_model_tokenizer(ignis_model model);
     Threads: any. */
 IGNIS_API int ignis_model_weights(ignis_model model, ignis_tensor *tensors, int capacity);
 
-/*  ignis_model_forward - the scores of every next token, for whole texts
-    Shapes: ids [seq] or [batch, seq], of i32 or i64, from position 0; the result is [seq, vocab] or [batch, seq, vocab]. Each place sees those
-    before it. Made of Ignis' operations, and recorded as they are: with ignis_model_desc.requires_grad a model is trained through it. Adapters that
-    are set (ignis_model_set_lora) take part. Gradients pass quantised weights, to adapters, and the tape keeps the blocks alone.
+/*  ignis_model_forward - compute the logits of the next token at every position of whole texts
+    Shapes: ids [seq] or [batch, seq], of i32 or i64, from position 0; the result is [seq, vocab] or [batch,
+    seq, vocab]. Each position attends to itself and those before it. It consists of recorded operations of
+    Ignis: with ignis_model_desc.requires_grad a model is trained through it. Adapters that are set
+    (ignis_model_set_lora) take part. Gradients flow through quantised weights, to adapters; the tape keeps
+    only their blocks.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (ids of other shapes, or longer than GPT-2's positions), UNSUPPORTED (a share of a model), and those of
-    ignis_embedding, ignis_linear, ignis_rope,
-    ignis_sdpa and the norms.
+    Errors: FREED, SHAPE (ids of other shapes, or longer than GPT-2's positions), UNSUPPORTED (a share of a
+    model), and those of ignis_embedding, ignis_linear, ignis_rope, ignis_sdpa and the norms.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
 
-/*  ignis_model_save - write a model as a folder, which transformers and ignis_model_open open: config.json and model.safetensors
-    Names and layouts are those of Hugging Face; the dtype is the model's, of which quantised weights are written as numbers. The folder is made if
-    need be. What the folder that the model was opened from still has of a tokenizer, a chat template and generation_config.json is copied, file by
-    file: tokenizer.json, tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja and .json, vocab.json, merges.txt,
-    tokenizer.model. A GGUF
-    file has nothing to copy. Adapters (>>lora) are not part of it before they are merged.
+/*  ignis_model_save - write a model as a folder that transformers and ignis_model_open open: config.json and
+    model.safetensors
+    Names and layouts are those of Hugging Face. The dtype is the model's; quantised weights are converted to
+    it. The folder is made if it does not exist. Other files are copied if the folder that the model was
+    opened from has them: generation_config.json, tokenizer.json, tokenizer_config.json,
+    special_tokens_map.json, added_tokens.json, chat_template.jinja and .json, vocab.json, merges.txt,
+    tokenizer.model. Of a GGUF file nothing is copied. Adapters (>>lora) are not written unless they are
+    merged.
     Returns: IGNIS_OK, or the reason; then the folder may have some of the files, each of them whole.
-    Errors: ARGUMENT (null), FREED, UNSUPPORTED (this thread captures a graph; a share of a model; a GGUF file's own frequencies, which
-    config.json has no words for), and those of ignis_save.
+    Errors: ARGUMENT (null), FREED, UNSUPPORTED (this thread captures a graph; a share of a model; a GGUF
+    file's own frequencies, which config.json cannot express), and those of ignis_save.
     Ownership: as ignis_save.
     Threads: any. Streams: reads on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
@@ -481,80 +522,88 @@ IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
 /*  ignis_model_free - free a model and its weights
     Returns: IGNIS_OK, or the reason.
     Errors: FREED.
-    Ownership: the handle is stale afterwards, and those of the weights are when no sequence, no adapters and no call of another thread use the model
-    any more. What the tape needs of them stays until ignis_backward or ignis_tape_clear.
-    Threads: any. Calls of other threads that use it end as if it were still there. */
+    Ownership: the handle is stale afterwards. The handles of the weights are stale as soon as no sequence, no
+    adapters and no call of another thread use the model. The tape keeps those that it needs until
+    ignis_backward or ignis_tape_clear.
+    Threads: any. A call of another thread that is using it ends normally. */
 IGNIS_API ignis_status ignis_model_free(ignis_model model);
 
 /* >>lora - adapters of models ----------------------------------------------------------------------------------- */
 
-/*  Adapters of a model: pairs of narrow matrices beside some of its products. */
+/*  The adapters of a model: pairs of narrow matrices beside some of its products. */
 typedef struct ignis_lora {
     uint64_t id;
 } ignis_lora;
 
 typedef struct ignis_lora_desc {
     int rank;     /* rows of A and columns of B, at most 65536 (8) */
-    double alpha; /* what A and B give is multiplied by alpha / rank (rank) */
+    double alpha; /* the output of A and B is multiplied by alpha / rank (rank) */
     bool rslora;  /* by alpha / sqrt(rank) instead (Kalajdzievski 2023, arXiv 2312.03732) (false) */
     double
-        dropout; /* so much of the input of A is left out while gradients are recorded: not inside of ignis_no_grad_begin (0) */
+        dropout; /* fraction of A's input that is dropped while gradients are recorded; not within ignis_no_grad_begin (0) */
     const char *const
-        *targets;     /* products that get an adapter, by the end of their names in whole words: "q_proj", "mlp.c_proj",
-                                   "layers.3.mlp.up_proj"; "all-linear" is all (as PEFT: "c_attn" of GPT-2, else "q_proj" and "v_proj") */
-    int target_count; /* of targets */
+        *targets;     /* products that get an adapter, by the last words of their names: "q_proj", "mlp.c_proj",
+                         "layers.3.mlp.up_proj"; "all-linear": all (as PEFT: "c_attn" of GPT-2, else "q_proj" and
+                         "v_proj") */
+    int target_count; /* number of targets */
     ignis_dtype
-        dtype; /* of A and B: f16, bf16, f32 or f64; where the model's is another one, what they work on is converted (the model's) */
-    uint64_t seed; /* of A: equal ones begin alike (0) */
+        dtype; /* of A and B: f16, bf16, f32 or f64; if it is not the model's, their input is converted (the model's) */
+    uint64_t seed; /* of A: equal seeds give equal values (0) */
 } ignis_lora_desc;
 
 typedef struct ignis_lora_info {
     int rank, adapters; /* adapters: products that have one */
     double alpha, dropout, scale;
     bool rslora;
-    bool set, merged; /* on the model by ignis_model_set_lora; into its weights by ignis_lora_merge */
+    bool set, merged; /* set on the model by ignis_model_set_lora; merged into its weights by ignis_lora_merge */
     ignis_dtype dtype;
-    int64_t parameters; /* numbers in all A and B */
+    int64_t parameters; /* elements of all A and B */
 } ignis_lora_info;
 
 /*  ignis_lora_create - make adapters for a model
-    A [rank, in] is uniform within 1 / sqrt(in), which is what PEFT's Kaiming initialisation comes to, and B [out, rank] is 0: at first they change
-    nothing. Products of the layers can have one, the head and the embedding cannot. desc may be null for all defaults.
+    A [rank, in] is uniform within 1 / sqrt(in), as PEFT's Kaiming initialisation is. B [out, rank] is 0, so
+    new adapters change nothing. Products of layers can have an adapter; the head and the embedding cannot.
+    desc may be null for all defaults.
     Returns: the adapters, which are not set yet; or no handle.
-    Errors: FREED, ARGUMENT (a number or dtype of desc out of its range, null, a target that names no product: the message has the names),
-    UNSUPPORTED (this thread captures a graph), MEMORY, LIBRARY, COMPILE, CUDA.
-    Ownership: the caller's, until ignis_lora_free, whatever scope is current. They keep the model's memory alive, its handle they do not.
+    Errors: FREED, ARGUMENT (a number or dtype of desc out of its range, null, a target that names no product:
+    the message has the names), UNSUPPORTED (this thread captures a graph), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: the caller's, until ignis_lora_free, whatever scope is current. They keep the model's memory
+    alive, but not its handle.
     Threads: any. Streams: queued on the current stream of the model's device. */
 IGNIS_API ignis_lora ignis_lora_create(ignis_model model, const ignis_lora_desc *desc);
 
-/*  ignis_lora_open - read adapters as PEFT writes them: a folder with adapter_config.json and adapter_model.safetensors
-    Which products have one is what the file of tensors says. A and B keep the file's dtype, and can be trained on, with the file's dropout. What
-    would compute something else is refused by its name: DoRA, biases, modules_to_save, patterns of ranks or alphas, initialisations that change the
-    base (PiSSA, OLoRA), and every key that Ignis does not know, unless it is null, false, 0 or empty.
+/*  ignis_lora_open - read adapters as PEFT writes them: a folder with adapter_config.json and
+    adapter_model.safetensors
+    The file of tensors decides which products have an adapter. A and B keep the file's dtype. They can be
+    trained further, with the file's dropout. Features that Ignis lacks are refused by name: DoRA, biases,
+    modules_to_save, patterns of ranks or alphas, initialisations that change the base (PiSSA, OLoRA). So is
+    every unknown key, unless it is null, false, 0 or empty.
     Returns: the adapters, which are not set yet; or no handle.
-    Errors: FREED, ARGUMENT (null), IO (a file is missing or cannot be read), FORMAT (a damaged file; a number that is missing or out of its range; a
-    tensor that is missing, has no place in the model, or another shape), UNSUPPORTED (as above, named with its value; dtypes that differ; this
-    thread captures a graph), MEMORY, CUDA.
+    Errors: FREED, ARGUMENT (null), IO (a file is missing or cannot be read), FORMAT (a damaged file; a number
+    that is missing or out of its range; a tensor that is missing, has no place in the model, or another
+    shape), UNSUPPORTED (as above, named with its value; dtypes that differ; this thread captures a graph),
+    MEMORY, CUDA.
     Ownership: as ignis_lora_create.
     Threads: any. Streams: writes on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_lora ignis_lora_open(ignis_model model, const char *folder);
 
 /*  ignis_model_set_lora - let ignis_model_forward use adapters, in place of those before; no handle: none
-    Sequences (>>generate) do not: while adapters are set, calls that compute tokens fail with IGNIS_ERROR_UNSUPPORTED. Merge them first, or set none.
+    Sequences (>>generate) do not support them: while adapters are set, calls that compute tokens fail with
+    IGNIS_ERROR_UNSUPPORTED. Merge the adapters first, or set none.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones).
     Ownership: unchanged; freeing the adapters takes them off.
-    Threads: any; a forward that runs goes on with those it began with. */
+    Threads: any; a forward that runs keeps the adapters it began with. */
 IGNIS_API ignis_status ignis_model_set_lora(ignis_model model, ignis_lora lora);
 
-/*  ignis_lora_query - what there is to know about adapters
+/*  ignis_lora_query - fill in facts about adapters
     Returns: IGNIS_OK, and *info filled, or the reason.
     Errors: FREED, ARGUMENT (null info).
     Ownership: info is the caller's.
     Threads: any. */
 IGNIS_API ignis_status ignis_lora_query(ignis_lora lora, ignis_lora_info *info);
 
-/*  ignis_lora_weights - A and B of every adapter, by layers: what an optimizer gets
+/*  ignis_lora_weights - list A and B of every adapter, ordered by layer: the parameters for an optimizer
     tensors may be null when capacity is 0.
     Returns: how many there are, also when that is more than capacity; -1 on failure.
     Errors: FREED, ARGUMENT.
@@ -562,30 +611,37 @@ IGNIS_API ignis_status ignis_lora_query(ignis_lora lora, ignis_lora_info *info);
     Threads: any. */
 IGNIS_API int ignis_lora_weights(ignis_lora lora, ignis_tensor *tensors, int capacity);
 
-/*  ignis_lora_save - write adapters as a folder that PEFT and ignis_lora_open open: adapter_config.json and adapter_model.safetensors
-    The folder is made if need be. base_model_name_or_path is the path that the model was opened from. Merged ones can be saved, too.
+/*  ignis_lora_save - write adapters as a folder that PEFT and ignis_lora_open open: adapter_config.json and
+    adapter_model.safetensors
+    The folder is made if it does not exist. base_model_name_or_path is the path that the model was opened
+    from. Merged adapters can be saved, too.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (null), FREED, UNSUPPORTED (this thread captures a graph), and those of ignis_save.
     Ownership: as ignis_save.
     Threads: any. Streams: reads on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_lora_save(ignis_lora lora, const char *folder);
 
-/*  ignis_lora_merge - add scale B A to the model's weights, for good: the model then is one without adapters, and as fast
-    B A is computed in f32 (f64 in f64), and each weight rounded once, to the model's dtype. There is no way back: what was rounded off is lost, and
-    taking B A off again would not bring it back. To have the old weights, open the model again. Keys and values of sequences that exist stay those of
-    the old weights. The adapters are taken off the model, and can still be saved.
-    Returns: IGNIS_OK, or the reason; after a failure some weights may be merged, and another call goes on with the others.
-    Errors: FREED, ARGUMENT (merged already, or by another thread now), UNSUPPORTED (this thread captures a graph; the model has quantised
-    weights), MEMORY, LIBRARY, COMPILE, CUDA.
+/*  ignis_lora_merge - add scale B A to the model's weights: afterwards the model is as fast as one without
+    adapters
+    B A is computed in f32 (f64 in f64), and each weight is rounded once, to the model's dtype. A merge cannot
+    be undone: subtracting B A does not restore what was rounded off. To have the old weights, open the model
+    again. Keys and values of existing sequences remain those of the old weights. The adapters are taken off
+    the model, and can still be saved.
+    Returns: IGNIS_OK, or the reason; after a failure some weights may be merged, and another call continues
+    with the others.
+    Errors: FREED, ARGUMENT (merged already, or by another thread now), UNSUPPORTED (this thread captures a
+    graph; the model has quantised weights), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
-    Threads: any, while no other one uses the model. Streams: works on the current stream of the model's device, and waits for it. */
+    Threads: any, while no other one uses the model. Streams: works on the current stream of the model's
+    device, and waits for it. */
 IGNIS_API ignis_status ignis_lora_merge(ignis_lora lora);
 
 /*  ignis_lora_free - free adapters, and take them off their model
     Returns: IGNIS_OK, or the reason.
     Errors: FREED.
-    Ownership: the handle and those of A and B are stale afterwards. What the tape needs of them stays until ignis_backward or ignis_tape_clear.
-    Threads: any. Calls of other threads that use them end as if they were still there; A and B are stale then. */
+    Ownership: the handle and those of A and B are stale afterwards. The tape keeps those that it needs until
+    ignis_backward or ignis_tape_clear.
+    Threads: any. A call of another thread that is using them ends normally; A and B are stale after it. */
 IGNIS_API ignis_status ignis_lora_free(ignis_lora lora);
 
 /* >>generate - sequences, sampling ------------------------------------------------------------------------------ */
@@ -898,7 +954,7 @@ static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_mod
 
 /*  models - GGUF files, and what all rooms of models share. */
 
-/*  Numbers continue those of ignis.h; X is as for IGNIS__BUILTINS. */
+/*  The kernels of models. Their numbers continue those of ignis.h; X as for IGNIS__BUILTINS. */
 #define IGNIS__MODEL_BUILTINS(X)                                                       \
     X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows", PLAIN)                              \
     X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding", PLAIN)                    \
@@ -975,7 +1031,8 @@ typedef enum ignis__gguf_type {
     IGNIS__GGUF_Q6_K = 14
 } ignis__gguf_type;
 
-/*  The types of tensors: so many elements take so many bytes. Those of one element are as Ignis has them, if it does. */
+/*  Types of tensors: `elements` elements take `bytes` bytes. dtype: the one of Ignis with the same layout, if
+    there is one. */
 struct ignis__gguf_types_type {
     const char *name;
     uint32_t id;
@@ -986,39 +1043,39 @@ struct ignis__gguf_types_type {
 
 typedef struct ignis__gguf_key {
     const char *name;
-    int64_t at;    /* of its value in the head: of the first item, if it is an array */
-    uint32_t kind; /* of the value; of the items, if it is an array */
-    int64_t count; /* of items; -1: no array */
+    int64_t at;    /* place of its value in the head; of its first item, if it is an array */
+    uint32_t kind; /* of the value, or of the items of an array */
+    int64_t count; /* of items; -1 if it is not an array */
     int64_t name_at;
 } ignis__gguf_key;
 
 typedef struct ignis__gguf_tensor {
     const char *name;
-    int type;           /* in ignis__gguf_types; -1: another one */
-    uint32_t id;        /* the file's number for it */
-    ignis_shape shape;  /* as Ignis has them: the fastest last */
-    int64_t begin, end; /* of its bytes in the file; the same place, if the type is another one */
+    int type;           /* index in ignis__gguf_types; -1 if unknown */
+    uint32_t id;        /* the number of the type in the file */
+    ignis_shape shape;  /* in the order of Ignis: the fastest dimension last */
+    int64_t begin, end; /* of its bytes in the file; both equal if the type is unknown */
     int64_t name_at;
 } ignis__gguf_tensor;
 
-/*  An open file. ignis__gguf_close ends it. */
+/*  An open file, closed with ignis__gguf_close. */
 typedef struct ignis__gguf {
     const char *path, *call;
     int descriptor;
     int64_t size;        /* of the file */
-    unsigned char *head; /* its first bytes */
-    int64_t have, at;    /* so many; the reader's place among them */
+    unsigned char *head; /* the bytes of the head that were read */
+    int64_t have, at;    /* have: bytes of the head; at: the reader's place in it */
     ignis__gguf_key *keys;
-    int64_t key_count; /* sorted by name, as the tensors are */
+    int64_t key_count; /* sorted by name, as are the tensors */
     ignis__gguf_tensor *tensors;
     int64_t tensor_count;
     bool failed;
 } ignis__gguf;
 
-/*  What a lookup finds. BAD has been reported: the key is there, but is of another type. */
+/*  The result of a lookup. BAD has been reported: the key exists, but has another type. */
 typedef enum ignis__gguf_found { IGNIS__GGUF_BAD = -1, IGNIS__GGUF_NONE = 0, IGNIS__GGUF_FOUND = 1 } ignis__gguf_found;
 
-/*  The items of an array, one after the other: those of texts in the order of the file, of *size bytes and a 0. They live as the file does. */
+/*  The items of an array, in the order of the file. They live as long as the file. */
 typedef struct ignis__gguf_items {
     const unsigned char *at;
     uint32_t kind;
@@ -1026,7 +1083,10 @@ typedef struct ignis__gguf_items {
 } ignis__gguf_items;
 
 
-/* --- the kernels of models --------------------------------------------------------------------------------------- */
+/*  models/kernel_table.c - the table of the kernels in kernels/models, as builtin_table.c has the kernels of ignis.h
+
+    It is known before main begins: a program may read a record before it opens a model.
+    May use: >>kernel. Locks: none. */
 
 /* --- kernels of models, written from kernels/models by tools/embed.c. Change the sources, then: make headers */
 /* clang-format off */
@@ -5999,10 +6059,6 @@ static const ignis__source ignis__model_kernel_sources[] = {
 };
 /* clang-format on */
 
-/*  kernel_table.c - the table of the kernels in kernels/models, as ignis.h has one for its own (builtin_table.c there)
-
-    Known before main begins: a program may read a record before it opens a model. */
-
 static const ignis__builtin_row ignis__model_kernel_rows[] = {
 #define IGNIS__BUILTIN_ROW(name, source, entry, how) \
     {&ignis__model_kernel_sources[IGNIS__SOURCE_##source - IGNIS__SOURCE_COUNT], entry, IGNIS__KERNEL_##how},
@@ -6025,8 +6081,8 @@ static int ignis__model_kernel_dtypes(const char *name)
 {
     if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemv_", 5) == 0 || strncmp(name, "generate_step", 13) == 0)
         return 0;
-    return strncmp(name, "generate_draw", 13) == 0 ? 1 /* logits are floats in any case */
-                                                   : 4 /* the floating types come first */;
+    return strncmp(name, "generate_draw", 13) == 0 ? 1 /* logits are always floating-point */
+                                                   : 4 /* floating-point dtypes come first */;
 }
 
 IGNIS__PRIVATE ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_sources,
@@ -6047,11 +6103,10 @@ static struct ignis__model_kernels_known {
 IGNIS__PRIVATE ignis__kernel_table *ignis__kernels_above = &ignis__model_kernels;
 #endif
 
-/* --- what ignis_shutdown closes ------------------------------------------------------------------------------- */
+/*  models/setup.c - registers what ignis_shutdown closes of models
 
-/*  setup.c - registers what ignis_shutdown closes of models
-
-    Sequences are closed before graphs, as they hold some. Adapters, models and tokenizers follow, in this order.
+    Sequences are closed before graphs, as they hold some. Adapters, models and tokenizers follow, in this
+    order.
     Uses: ignis__closers of ignis.h. Locks: one of its own, around the registration. */
 
 IGNIS__PRIVATE void ignis__sequences_close(const char *call);
@@ -6066,8 +6121,9 @@ static void ignis__models_close_all(const char *call)
     ignis__tokenizers_close(call);
 }
 
-/*  Checks the setup, as ignis__enter does, and registers. The functions that open a tokenizer or a model begin with it; all
-    else needs one of these. In C++ a constructor may call them before the one that makes the kernels known. */
+/*  Checks the setup, as ignis__enter does, and registers. The functions that open a tokenizer or a model
+    begin with it; all other functions need one of these objects. In C++ a constructor may call them before
+    the kernels are registered. */
 IGNIS__PRIVATE bool ignis__models_enter(const char *call)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
@@ -6083,23 +6139,26 @@ IGNIS__PRIVATE bool ignis__models_enter(const char *call)
 }
 
 /* ===============================================================================================================
-   >>gguf - GGUF files: keys and tensors.
+   >>gguf - GGUF files: keys and tensors
+
+   All numbers are little-endian and packed. The head is read into host memory and checked as it is read.
+   May use: >>file, >>error. Locks: none; a file is used by one thread at a time.
    =============================================================================================================== */
 
-/*  Little-endian, packed:
+/*  The format:
         "GGUF", u32 version, u64 tensors, u64 keys
         a key: string (u64 length, bytes), u32 type, value; an array: u32 type of its items, u64 count, items
         a tensor: string, u32 dimensions, u64 for each (the fastest first), u32 type, u64 offset from the data
         padding up to a multiple of general.alignment, or 32; the data
-    The head is read into host memory as far as it goes. Each text in it moves down by a byte, over the last byte of its length, which nobody
-    needs any more, and so gets a 0 at its end: names and vocabularies are used where they are. */
+    Each text in the head moves down by one byte, over the last byte of its length, which is no longer needed. So there
+    is space for a 0 at its end: names and vocabularies are used in place. */
 
-#define IGNIS__GGUF_HEAD_LIMIT ((int64_t)1 << 30) /* bytes; those of 2026 have up to 20 million */
+#define IGNIS__GGUF_HEAD_LIMIT ((int64_t)1 << 30) /* bytes; files of 2026 have up to 20 million */
 #define IGNIS__GGUF_NAME_LIMIT 65535
 
 static const struct {
     const char *name;
-    int size; /* of a value; of a text or an array its length alone */
+    int size; /* of a value; of a text or an array: of its length */
 } ignis__gguf_kinds[IGNIS__GGUF_KINDS] = {{"u8", 1},  {"i8", 1},  {"u16", 2},  {"i16", 2},  {"u32", 4},
                                           {"i32", 4}, {"f32", 4}, {"bool", 1}, {"text", 8}, {"array", 12},
                                           {"u64", 8}, {"i64", 8}, {"f64", 8}};
@@ -6151,7 +6210,7 @@ IGNIS__COLD static bool ignis__gguf_fail(ignis__gguf *file, int64_t at, const ch
     return false;
 }
 
-/*  Sees to it that so many bytes from the reader's place on are there. `what` they are goes into the message. */
+/*  Reads the head until `bytes` bytes from the reader's place on are there. `what` names them in the message. */
 static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
 {
     int64_t wanted;
@@ -6197,7 +6256,7 @@ static uint64_t ignis__gguf_bytes(const unsigned char *from, int size)
     return value;
 }
 
-/*  A number of so many bytes; 0 after a failure. */
+/*  Reads a number of `size` bytes. 0 after a failure. */
 static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
 {
     uint64_t value;
@@ -6208,7 +6267,7 @@ static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
     return value;
 }
 
-/*  A count of things that take so many bytes at least: they have to be in the file. */
+/*  Reads a count of items of at least `least` bytes each. Fails if the file is too short for them. */
 static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *what)
 {
     int64_t at = file->at;
@@ -6219,7 +6278,7 @@ static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *w
     return file->failed ? 0 : (int64_t)count;
 }
 
-/*  A text, which gets its 0: the place of its first byte now. */
+/*  Reads a text and terminates it with a 0. Returns the place of its first byte. */
 static int64_t ignis__gguf_text(ignis__gguf *file, const char *what)
 {
     int64_t size = ignis__gguf_count(file, 1, what), at = file->at;
@@ -6239,7 +6298,7 @@ static int64_t ignis__gguf_name(ignis__gguf *file, const char *what)
     return at;
 }
 
-/*  One key; its value is stepped over. */
+/*  Reads a key, and skips its value. */
 static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
 {
     int64_t at, i;
@@ -6260,8 +6319,8 @@ static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
         for (i = 0; i < (key->count < 0 ? 1 : key->count) && !file->failed; i++)
             (void)ignis__gguf_text(file, "a text");
     } else if (!file->failed) {
-        int64_t bytes = (key->count < 0 ? 1 : key->count) *
-                        ignis__gguf_kinds[key->kind].size; /* the count is bounded by the file */
+        int64_t bytes =
+            (key->count < 0 ? 1 : key->count) * ignis__gguf_kinds[key->kind].size; /* bounded by the size of the file */
         if (ignis__gguf_need(file, bytes, "the value of a key"))
             file->at += bytes;
     }
@@ -6290,7 +6349,7 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
         tensor->shape.dim[ndim - 1 - i] = (int64_t)(dim & INT64_MAX);
     }
     tensor->id = (uint32_t)ignis__gguf_take(file, 4, "the type of a tensor");
-    tensor->begin = (int64_t)ignis__gguf_take(file, 8, "the offset of a tensor"); /* one that does not fit is below 0 */
+    tensor->begin = (int64_t)ignis__gguf_take(file, 8, "the offset of a tensor"); /* below 0 if it does not fit */
     if (file->failed)
         return;
     name = (const char *)file->head + tensor->name_at;
@@ -6335,7 +6394,7 @@ static int ignis__gguf_place_order(const void *a, const void *b)
                                       : 0;
 }
 
-/*  The key of a name, null if there is none. */
+/*  Returns the key of a name; NULL if it is missing. */
 IGNIS__PRIVATE const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name)
 {
     ignis__gguf_key key = IGNIS__ZERO;
@@ -6357,13 +6416,14 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const ignis__gguf_tensor *ignis__gguf_find_te
 
 static ignis__gguf_found ignis__gguf_wrong(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
 {
-    file->failed = false; /* each lookup reports for itself */
+    file->failed = false; /* each lookup reports its own failure */
     ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text,
                      key->count < 0 ? "" : "an array of ", ignis__gguf_kinds[key->kind].name, wanted);
     return IGNIS__GGUF_BAD;
 }
 
-/*  Any number at a place. Unsigned ones of 64 bits become doubles, or lose their highest bit. */
+/*  Reads a number of any kind. ignis__gguf_int_at makes an unsigned 64-bit number negative if it exceeds 63
+    bits. */
 static double ignis__gguf_real_at(const unsigned char *at, uint32_t kind)
 {
     uint64_t bits = ignis__gguf_bytes(at, ignis__gguf_kinds[kind].size);
@@ -6397,7 +6457,7 @@ static bool ignis__gguf_is_int(uint32_t kind)
 
 static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
 
-/*  The value of a key: a whole number (an unsigned one of 64 bits has to fit 63), any number, true or false, a text. */
+/*  Read the value of a key: an integer (an unsigned 64-bit one must fit 63 bits), a number, a bool, a text. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name,
                                                                      int64_t *value)
 {
@@ -6434,7 +6494,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__ggu
     return IGNIS__GGUF_FOUND;
 }
 
-/*  A text's length has lost its highest byte, which was 0: the head is not that large. */
+/*  Reads the next text. The highest byte of its length was overwritten; it was 0, as the head is smaller than
+    that. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size)
 {
     const char *text = (const char *)items->at + 7;
@@ -6460,7 +6521,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__gguf_next_real(ignis__gguf_item
     return value;
 }
 
-/*  The text of a key, with a 0 behind its *size bytes. */
+/*  Reads the text of a key. A 0 follows its *size bytes. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name,
                                                                         const char **text, size_t *size)
 {
@@ -6477,7 +6538,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__g
     return IGNIS__GGUF_FOUND;
 }
 
-/*  The array of a key. `like` is what its items have to be: STRING, I64 for any whole numbers, F64 for any numbers, BOOL. */
+/*  Reads the array of a key. `like` is the required kind of its items: STRING, I64 for any integers, F64 for
+    any numbers, BOOL. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name,
                                                                        ignis__gguf_kind like, ignis__gguf_items *items)
 {
@@ -6499,7 +6561,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gg
     return IGNIS__GGUF_FOUND;
 }
 
-/*  Places of the tensors: in the data, at multiples of the alignment, none over another. */
+/*  Checks the places of the tensors: inside the data, at multiples of the alignment, without overlaps. */
 static bool ignis__gguf_places(ignis__gguf *file)
 {
     int64_t alignment = 32, data, i;
@@ -6521,7 +6583,7 @@ static bool ignis__gguf_places(ignis__gguf *file)
                                     ignis__name_write(tensor->name).text, (long long)tensor->begin,
                                     (long long)tensor->end, (long long)(file->size < data ? 0 : file->size - data));
         if (tensor->end == tensor->begin)
-            tensor->begin = tensor->end = 0; /* nothing, or a type that is not known */
+            tensor->begin = tensor->end = 0; /* empty, or of an unknown type */
         tensor->begin += data;
         tensor->end += data;
     }
@@ -6541,7 +6603,7 @@ static bool ignis__gguf_places(ignis__gguf *file)
     return true;
 }
 
-/*  Room for so many keys or tensors, which the file has bytes for. */
+/*  Allocates `count` keys or tensors. The file was found large enough for them. */
 static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
 {
     void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size
@@ -6553,7 +6615,8 @@ static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
     return room;
 }
 
-/*  Opens a file, and checks all of it but the values of its tensors. On failure it is reported, and closed. */
+/*  Opens a file and checks all of it except the values of its tensors. On failure it reports and closes the
+    file. */
 IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char *call, const char *path,
                                                                      ignis__gguf *file)
 {
@@ -6580,7 +6643,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char 
         ignis__gguf_read_key(file, &file->keys[i]);
     for (i = 0; i < tensors && !file->failed; i++, file->tensor_count++)
         ignis__gguf_read_tensor(file, &file->tensors[i]);
-    for (i = 0; i < keys && !file->failed; i++) /* the head stays where it is now */
+    for (i = 0; i < keys && !file->failed; i++) /* the head does not move any more */
         file->keys[i].name = (const char *)file->head + file->keys[i].name_at;
     for (i = 0; i < tensors && !file->failed; i++)
         file->tensors[i].name = (const char *)file->head + file->tensors[i].name_at;
@@ -6598,12 +6661,12 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char 
 
 /*  models/tokenizer - text to ids and back. */
 
-#define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* ids are below it */
+#define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* all ids are below it */
 #define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
-#define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
-#define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is looked for at each place */
-#define IGNIS__PROBE_LIMIT 1000        /* places of a table that are looked at; more come of texts made to collide */
-#define IGNIS__LOW_LINE "\xE2\x96\x81" /* U+2581, which stands for a space in vocabularies made by SentencePiece */
+#define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of each other part */
+#define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is searched for at each place */
+#define IGNIS__PROBE_LIMIT 1000               /* probes of a hash table; only texts made to collide need more */
+#define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which encodes a space in vocabularies of SentencePiece */
 typedef enum ignis__splitter {
     IGNIS__SPLIT_NONE,
     IGNIS__SPLIT_GPT2,
@@ -6611,7 +6674,7 @@ typedef enum ignis__splitter {
     IGNIS__SPLIT_QWEN2
 } ignis__splitter;
 
-/*  The patterns that are known, letter by letter. */
+/*  The known patterns, compared letter by letter. */
 struct ignis__text_splits_type {
     const char *pattern;
     ignis__splitter split;
@@ -6620,7 +6683,7 @@ struct ignis__text_splits_type {
 /*  Flags of ids. */
 enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_ODD = 4, IGNIS__TOKEN_CONTROL = 8 };
 
-/*  A token that is cut out of text as it stands. */
+/*  A token that is cut out of text before it is split. */
 typedef struct ignis__added {
     const char *text;
     size_t size;
@@ -6630,19 +6693,19 @@ typedef struct ignis__added {
 } ignis__added;
 
 typedef struct ignis__added_set {
-    ignis__added *items; /* sorted by their text, the shorter first */
+    ignis__added *items; /* sorted by text, shorter ones first */
     int count;
     bool first[256]; /* whether one begins with that byte */
 } ignis__added_set;
 
 typedef struct ignis__token_slot {
     uint32_t tag;
-    int32_t id; /* + 1; 0: free */
+    int32_t id; /* + 1; 0 if the slot is free */
 } ignis__token_slot;
 
-/*  Two ids that become one. */
+/*  Two ids that are joined to one. */
 typedef struct ignis__join {
-    uint64_t key; /* (left << 32 | right) + 1; 0: free */
+    uint64_t key; /* (left << 32 | right) + 1; 0 if the slot is free */
     uint32_t rank;
     int32_t id;
 } ignis__join;
@@ -6661,38 +6724,39 @@ typedef enum ignis__metaspace {
     IGNIS__METASPACE_NEVER
 } ignis__metaspace;
 
-/*  It does not change once it is open, but for what is known of its tokens, so any number of threads may use it. */
+/*  Open tokenizers do not change, except for the bits of known and whole. So any number of threads may use
+    one. */
 typedef struct ignis__tokenizer {
     ignis__slot slot;
-    void *kept;                /* blocks of ignis__tokenizer_keep: all that is pointed to below */
-    const char *chat_template; /* null: none */
+    void *kept;                /* blocks of ignis__tokenizer_keep, with all that is pointed to below */
+    const char *chat_template; /* NULL if there is none */
     const char *bos_text, *eos_text;
     ignis_tokenizer_info info;
 
-    char *bytes; /* of all tokens, those of an id from begin[id] to begin[id + 1] */
+    char *bytes; /* of all tokens; those of an id from begin[id] to begin[id + 1] */
     uint32_t *begin;
     unsigned char *flags;
-    size_t longest;             /* token of the model */
-    ignis__token_slot *buckets; /* by the bytes of a token of the model */
+    size_t longest;             /* bytes of the longest token of the model */
+    ignis__token_slot *buckets; /* hash table of the model's tokens by their bytes */
     uint64_t slot_mask;
     ignis__join *joins;
     uint64_t join_mask;
-    int32_t single[256];   /* the token of one byte, or of a character below 128; -1: none */
-    int32_t fallback[256]; /* <0x00> to <0xFF>; -1: none */
-    uint64_t *known;       /* a bit for each id: whether it is known what its own text becomes */
-    uint64_t *whole;       /* and whether that is this id alone */
+    int32_t single[256];   /* token of one byte, or of a character below 128; -1 if there is none */
+    int32_t fallback[256]; /* <0x00> to <0xFF>; -1 if there is none */
+    uint64_t *known;       /* a bit for each id: the bit in `whole` is valid */
+    uint64_t *whole;       /* a bit for each id: its own text encodes to this id alone */
 
     ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
     ignis__normal normals[IGNIS__TEXT_STEPS];
     int normal_count;
     ignis__splitter split;
-    int digits; /* 1: single ones are pieces; 2: runs of them */
+    int digits; /* 1: each digit is a piece; 2: each run of digits */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
-    bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
+    bool words; /* no token contains a U+2581 after another character, so text may be split there */
     ignis__metaspace metaspace, metaspace_decoder;
     bool metaspace_split;
-    bool byte_decoder; /* <0x00> to <0xFF> are bytes in decoded text */
-    int strip;         /* spaces that go from the front of decoded text */
+    bool byte_decoder; /* <0x00> to <0xFF> become bytes in decoded text */
+    int strip;         /* leading spaces that are removed from decoded text */
     int32_t *front, *back;
     int front_count, back_count;
 } ignis__tokenizer;
@@ -6712,42 +6776,43 @@ typedef struct ignis__bytes {
     size_t size, capacity;
 } ignis__bytes;
 
-/*  Looks for a text in another, from the front or from the back, in a time that grows with the sum of their lengths: the two-way algorithm
-    (Crochemore and Perrin 1991). */
+/*  A search for a text in another, from the front or from the back. Its time is linear in the sum of their
+    lengths: the two-way algorithm (Crochemore and Perrin 1991). */
 typedef struct ignis__needle {
     const char *text;
     size_t length;
     bool back;
-    size_t border, period; /* where its two parts meet; by how much it goes on when both were there */
-    bool periodic;         /* what has been compared before that need not be again */
+    size_t border, period; /* border: where its two parts meet; period: the shift after both have matched */
+    bool periodic;         /* matched bytes need not be compared again */
 } ignis__needle;
 
-/*  One symbol of a piece that is being joined, among others. */
+/*  A symbol of a piece that is being joined. */
 typedef struct ignis__text_symbol {
-    int32_t id, before, after; /* places; -1: none. id -1: it was joined to the one before it */
+    int32_t id, before,
+        after; /* before, after: indices of symbols, -1 at the ends. id -1: joined to the one before it */
 } ignis__text_symbol;
 
-/*  A pair that may be joined: rank << 32 | the place of its first. */
+/*  A pair that may be joined: rank << 32 | index of its first symbol. */
 typedef struct ignis__queued {
     uint64_t order;
     int32_t id;
 } ignis__queued;
 
-/*  A part of a text in which control tokens are text like any other. */
+/*  A range of a text in which control tokens are plain text. */
 typedef struct ignis__plain_span {
     size_t begin, end;
 } ignis__plain_span;
 
-/*  What a call that encodes has. */
+/*  The state of one call that encodes. */
 typedef struct ignis__encoder {
     ignis__tokenizer *tokenizer;
-    bool plain, failed;             /* all of the text is plain; there was no memory */
-    const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
+    bool plain, failed;             /* plain: control tokens are plain text everywhere; failed: out of memory */
+    const ignis__plain_span *spans; /* ranges of plain text, in order */
     int64_t span_count;
-    size_t part;     /* where what is being encoded begins in the raw text */
-    bool part_plain; /* one of them is in it */
-    bool too_long;   /* normalized text is longer than a text may be */
-    bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
+    size_t part;     /* place of the text that is being encoded in the raw text */
+    bool part_plain; /* a plain span is in it */
+    bool too_long;   /* normalized text exceeds the limit */
+    bool unclear;    /* a control token is in normalized text, whose plain ranges are unknown */
     int32_t *ids;
     int64_t capacity, count;
     ignis__text_symbol *symbols;
@@ -6755,10 +6820,10 @@ typedef struct ignis__encoder {
     ignis__queued *queue;
     size_t queued, queue_capacity;
     ignis__bytes fixed, normal[2], spaced;
-    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
+    const char *front; /* the normalized text at the beginning of the raw text; NULL later */
 } ignis__encoder;
 
-/*  Items that grow in number. */
+/*  A growing list of items. */
 typedef struct ignis__list {
     char *items;
     size_t size; /* of an item */
@@ -6769,8 +6834,8 @@ typedef struct ignis__token_entry {
     const char *text;
     size_t size;
     int64_t id;
-    bool odd;   /* its text does not stand for bytes */
-    bool apart; /* text never becomes it */
+    bool odd;   /* its text does not encode bytes */
+    bool apart; /* text is never encoded to it */
     float score;
     int type; /* in a GGUF file */
 } ignis__token_entry;
@@ -6782,7 +6847,7 @@ typedef struct ignis__merge_entry {
     int32_t ids[3]; /* left, right, joined */
 } ignis__merge_entry;
 
-/*  A step of a normalizer and of its like. Numbers and words that the file does not have are -1 and null. */
+/*  A step of a normalizer or another part. Numbers that the file does not have are -1, texts NULL. */
 typedef struct ignis__text_part {
     const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
     int64_t invert, individual, prefix, use_regex, split, start, stop;
@@ -6792,7 +6857,7 @@ enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNI
 
 #define IGNIS__TEMPLATE_TOKENS 16
 
-/*  What opening a tokenizer has. Texts are in the file that is being read. */
+/*  The state of opening a tokenizer. Its texts are in the file that is read. */
 typedef struct ignis__text_load {
     const char *call, *path;
     ignis__tokenizer *tokenizer;
@@ -6800,16 +6865,16 @@ typedef struct ignis__text_load {
     ignis__list entries, merges, added;
     ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
     int part_count[IGNIS__PART_KINDS];
-    const char *model, *unknown; /* null: none */
+    const char *model, *unknown; /* NULL if missing */
     bool has_vocabulary, has_merges, dropout, affix;
-    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* around a text */
+    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* added before and after a text */
     bool template_behind[IGNIS__TEMPLATE_TOKENS];
     int template_count;
-    bool template_text; /* the template has the text once */
+    bool template_text; /* the template contains the text once */
     const char *special_name[IGNIS__TEMPLATE_TOKENS];
     int32_t special_ids[IGNIS__TEMPLATE_TOKENS][IGNIS__TEMPLATE_TOKENS];
     int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
-    ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
+    ignis_diagnostic diagnostic; /* of the fault; NONE if there is none */
     char fault[400];
 } ignis__text_load;
 
@@ -6822,20 +6887,23 @@ enum {
     IGNIS__TYPE_BYTE
 };
 
-/*  Tokens that end a text in whatever vocabulary they are. The list is llama.cpp's; those with a name have a rule of their own. */
+/*  Tokens that end a text in any vocabulary, as in llama.cpp. A token with a name has a rule of its own. */
 enum {
     IGNIS__END_END,
     IGNIS__END_RETURN,
     IGNIS__END_FLUSH,
     IGNIS__END_CALL,
     IGNIS__END_CALLS,
-    IGNIS__END_SLASH_S, /* in HTML, too: where it is an ordinary token it ends nothing */
+    IGNIS__END_SLASH_S, /* also in HTML: an ordinary token with this text ends nothing */
     IGNIS__END_OTHERS
 };
 
 
 /* ===============================================================================================================
-   >>text - tokenizers: text to ids, ids to text.
+   >>text - tokenizers: text to ids, ids to text
+
+   This part has tables of Unicode that tools/unicode_tables.py writes: kinds of characters, and data for NFC.
+   May use: nothing. Locks: none.
    =============================================================================================================== */
 
 /*  From here on written by tools/unicode_tables.py. */
@@ -7342,14 +7410,16 @@ IGNIS__PRIVATE const uint16_t ignis__char_pairs[] = {
 };
 /* clang-format on */
 
-/*  Ids are those of Hugging Face's library tokenizers. Text goes through it so:
-        added tokens that are matched in the raw text are cut out, the leftmost first, of these the longest
-        what lies between is normalized, and added tokens cut out that are matched in normalized text
-        the rest is split into pieces: by one of the patterns in ignis__text_splits, each of which has its own code instead of an engine for
-        regular expressions; or by nothing
-        pieces become bytes or characters that the vocabulary has, of which the pair of the lowest rank is joined, the leftmost first, until
-        no pair has a rank
-    Bytes: tokens of a byte-level vocabulary are written in 256 characters that stand for bytes. Here they are the bytes. */
+/*  models/tokenizer/tokenizer.c - the pool of tokenizers, their memory, the known patterns
+
+    Ids are those of Hugging Face's library tokenizers. Text is encoded in these steps.
+    1. Added tokens of the raw text are cut out, the leftmost first, of these the longest.
+    2. The text between them is normalized, and added tokens of normalized text are cut out.
+    3. The rest is split into pieces by a pattern of ignis__text_splits, or not at all.
+    4. Pieces become bytes or characters of the vocabulary. The pair of the lowest rank is joined, the
+    leftmost first, until no pair has a rank.
+    Byte-level vocabularies write each byte as one of 256 characters. Tokens have the bytes here.
+    May use: >>pool. Locks: none; tokenizers do not change once they are open. */
 
 IGNIS__PRIVATE const struct ignis__text_splits_type ignis__text_splits[] = {
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
@@ -7364,7 +7434,7 @@ IGNIS__PRIVATE const struct ignis__text_splits_type ignis__text_splits[] = {
 IGNIS__PRIVATE ignis__pool ignis__tokenizers =
     IGNIS__POOL(ignis__tokenizer, IGNIS__KIND_TOKENIZER, "tokenizer", IGNIS_DIAG_TOKENIZER_FREED);
 
-/*  Zeroed memory that lives as long as the tokenizer; null: there is none. */
+/*  Allocates zeroed memory that lives as long as the tokenizer. NULL without memory. */
 IGNIS__PRIVATE void *ignis__tokenizer_keep(ignis__tokenizer *tokenizer, size_t size)
 {
     void **block = (void **)ignis__alloc(size + 16);
@@ -7417,12 +7487,15 @@ IGNIS__PRIVATE void ignis__tokenizers_close(const char *call)
     }
 }
 
-/* --- characters ------------------------------------------------------------------------------------------------------ */
+/*  models/tokenizer/unicode.c - UTF-8 and kinds of characters
 
-/*  The value of the run that a character lies in: the table has first << shift | value for each run. */
+    Functions with a length read whole characters and never beyond the text.
+    May use: the tables of unicode_table.c. Locks: none. */
+
+/*  Returns the value of the run that contains a character. The table has first << shift | value for each run. */
 IGNIS__PRIVATE uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uint32_t code)
 {
-    int low = 0, high = count; /* the run is before high, and at low or behind it */
+    int low = 0, high = count; /* the run is before high, and at low or after it */
     while (high - low > 1) {
         int middle = (low + high) / 2;
         if (table[middle] >> shift <= code)
@@ -7440,7 +7513,7 @@ IGNIS__PRIVATE bool ignis__char_space(uint32_t code)
                              code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
-/*  Line and column, in characters, of a place in a text; both begin with 1. */
+/*  Returns line and column of a place in a text, in characters, both from 1 on. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__text_place(const char *text, const char *at, int *line, int *column)
 {
     for (*line = *column = 1; text < at; text++) {
@@ -7449,7 +7522,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__text_place(const char *text, const char *
     }
 }
 
-/*  The first character of well-formed UTF-8, and its length. */
+/*  Decodes the first character of valid UTF-8, and its length. */
 IGNIS__PRIVATE uint32_t ignis__utf8_code(const char *text, int *length)
 {
     const unsigned char *byte = (const unsigned char *)text;
@@ -7470,11 +7543,12 @@ IGNIS__PRIVATE uint32_t ignis__utf8_code(const char *text, int *length)
            (byte[3] & 0x3F);
 }
 
-/*  How many bytes at the beginning of a text, which are no character, become one U+FFFD: as many as a character could begin with (Unicode,
-    3.9, maximal subparts). *open: the text ends with them, and more bytes could make them a character. */
+/*  Returns how many invalid bytes at the beginning of a text become one U+FFFD: as many as a character could
+    begin with (Unicode, 3.9, maximal subparts). *open: the text ends there, and more bytes could complete a
+    character. */
 IGNIS__PRIVATE int ignis__utf8_broken(const char *text, size_t size, bool *open)
 {
-    static const unsigned char second[] = {0x80, 0x90, 0xA0}; /* one of them may follow each first byte */
+    static const unsigned char second[] = {0x80, 0x90, 0xA0}; /* each first byte permits one of these as the second */
     int length = 0, m, k;
     for (m = 1; m <= 3 && (size_t)m <= size; m++) {
         bool fits = false;
@@ -7493,7 +7567,7 @@ IGNIS__PRIVATE int ignis__utf8_broken(const char *text, size_t size, bool *open)
     return length ? length : 1;
 }
 
-/*  What kind of character stands at a place, and its length. */
+/*  Returns the kind of the character at a place, and its length. */
 IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length)
 {
     uint32_t code;
@@ -7514,7 +7588,7 @@ IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at,
                                    : ignis__char_run(ignis__char_kinds, IGNIS__COUNT(ignis__char_kinds), 4, code);
 }
 
-/*  Where the characters from a place on end that are of one of these kinds, or, with `other`, of none of them. */
+/*  Skips the characters of these kinds from a place on; with `other`, the characters of none of them. */
 IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other)
 {
     int length;
@@ -7524,9 +7598,12 @@ IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at,
     return at;
 }
 
-/* --- bytes that grow ------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/byte_buffer.c - a growing buffer of bytes
 
-/*  Room for so many more bytes; false: there is no memory. */
+    A buffer that could not grow keeps what it has.
+    May use: host memory, unicode.c. Locks: none. */
+
+/*  Grows a buffer by at least `more` bytes. False without memory. */
 IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
 {
     size_t capacity = bytes->capacity ? bytes->capacity : 256;
@@ -7556,7 +7633,7 @@ IGNIS__PRIVATE bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size
     return true;
 }
 
-/*  Adds a text, with U+FFFD for what is no UTF-8. *broken: there was such. */
+/*  Appends a text, with U+FFFD for bytes that are not UTF-8. *broken: there were some. */
 IGNIS__PRIVATE bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size)
 {
     size_t at = 0, begin = 0;
@@ -7574,9 +7651,12 @@ IGNIS__PRIVATE bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text
     return ignis__bytes_add(bytes, text + begin, size - begin);
 }
 
-/* --- searching ------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/string_search.c - linear search for a text in another, forwards and backwards
 
-/*  A byte of a text, counted from its front or from its back. */
+    The algorithm is that of Crochemore and Perrin, Two-Way String Matching, 1991.
+    May use: nothing. Locks: none. */
+
+/*  Returns a byte of a text, counted from its front or from its back. */
 static char ignis__byte_at(const char *text, size_t size, bool back, size_t at)
 {
     return text[back ? size - 1 - at : at];
@@ -7587,11 +7667,11 @@ static char ignis__needle_at(const ignis__needle *needle, size_t at)
     return ignis__byte_at(needle->text, needle->length, needle->back, at);
 }
 
-/*  Where the greatest ending of the text begins, by the order of bytes or by the other one, and its period. */
+/*  Returns where the greatest suffix of the text begins, in the order of bytes or in the reversed order. Sets
+    its period. */
 static size_t ignis__needle_ending(const ignis__needle *needle, bool other, size_t *period)
 {
-    size_t begin = 0, at = 1,
-           same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
+    size_t begin = 0, at = 1, same = 0; /* begin of a suffix; of the suffix compared with it; equal bytes of both */
     *period = 1;
     while (at + same < needle->length) {
         char x = ignis__needle_at(needle, at + same), y = ignis__needle_at(needle, begin + same);
@@ -7633,7 +7713,7 @@ IGNIS__PRIVATE ignis__needle ignis__needle_of(const char *text, size_t length, b
     return needle;
 }
 
-/*  Where it is in a text, the first place from its front or from its back; null where it is not. */
+/*  Finds the first match from the front or from the back. NULL if there is none. */
 IGNIS__PRIVATE const char *ignis__needle_find(const ignis__needle *needle, const char *text, size_t size)
 {
     size_t length = needle->length, at = 0, known = 0, i;
@@ -7657,19 +7737,23 @@ IGNIS__PRIVATE const char *ignis__needle_find(const ignis__needle *needle, const
     return at + length <= size ? needle->back ? text + size - at - length : text + at : NULL;
 }
 
-/* --- NFC ------------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/nfc.c - Unicode normalization to NFC
 
-/*  What NFC knows of a character: its combining class << 1 | 1 where it may change with what is before it. */
+    The tables are in unicode_table.c. Text that NFC does not change is copied as it is.
+    May use: unicode.c, byte_buffer.c. Locks: none. */
+
+/*  Returns a character's data for NFC: its combining class << 1, and bit 0 if it may change with the
+    character before it. */
 IGNIS__PRIVATE uint32_t ignis__char_mark(uint32_t code)
 {
     return code < 0x300 ? 0 : ignis__char_run(ignis__char_marks, IGNIS__COUNT(ignis__char_marks), 9, code);
 }
 
-/*  What a character is made of, as in ignis__char_parts; 0: of nothing else. */
+/*  Returns the parts of a character, as in ignis__char_parts; 0 if it has none. */
 static uint64_t ignis__char_parts_of(uint32_t code)
 {
     int low = 0, high = IGNIS__COUNT(ignis__char_parts);
-    if (code - 0xAC00 < 11172) { /* a syllable of Hangul: without its last letter, and that; or the first two */
+    if (code - 0xAC00 < 11172) { /* a Hangul syllable: without its last letter, and that letter; or the first two */
         uint32_t at = code - 0xAC00;
         return at % 28 ? (uint64_t)(code - at % 28) << 21 | (0x11A7 + at % 28)
                        : (uint64_t)(0x1100 + at / 588) << 21 | (0x1161 + at / 28 % 21);
@@ -7686,7 +7770,7 @@ static uint64_t ignis__char_parts_of(uint32_t code)
                : 0;
 }
 
-/*  The character that two become; 0: none. */
+/*  Returns the character that two compose to; 0 if they do not. */
 static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
 {
     const uint64_t wanted = (uint64_t)first << 21 | second, mask = ((uint64_t)1 << 42) - 1;
@@ -7713,14 +7797,14 @@ IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b)
     return one < other ? -1 : one > other;
 }
 
-/*  Composes characters that were decomposed, each class << 53 | place << 21 | character; how many are left. */
+/*  Composes decomposed characters, each class << 53 | place << 21 | character. Returns how many remain. */
 static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
 {
     const uint64_t code_mask = ((uint64_t)1 << 21) - 1;
     size_t i, k, kept = 0, base = 0;
-    uint32_t last = 0; /* the class of what is kept behind the base */
+    uint32_t last = 0; /* the class of the last character kept after the base */
     bool has_base = false;
-    for (i = 0; i < count; i = k) { /* marks in the order of their classes */
+    for (i = 0; i < count; i = k) { /* sort marks by their classes */
         for (k = i; k < count && chars[k] >> 53; k++)
             continue;
         if (k > i + 1)
@@ -7745,7 +7829,7 @@ static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
     return kept;
 }
 
-/*  Adds the NFC of a text of whole characters. */
+/*  Appends the NFC of a text of whole characters. */
 IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
 {
     uint64_t *chars = NULL;
@@ -7759,7 +7843,7 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
             at += (size_t)length;
             continue;
         }
-        /* from the character before on, as far as characters may change */
+        /* from the character before, up to the first that cannot change */
         for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1);
              end += (size_t)length)
             continue;
@@ -7795,15 +7879,18 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
     return ok && ignis__bytes_add(bytes, text + done, size - done);
 }
 
-/* --- splitting ------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/pre_tokenizer.c - splits text into pieces, as the patterns of ignis__text_splits do
 
-/*  Where a contraction at an apostrophe ends; 0: there is none. */
+    Code for three known patterns replaces an engine for regular expressions.
+    May use: unicode.c. Locks: none. */
+
+/*  Returns the end of a contraction at an apostrophe; 0 if there is none. */
 static size_t ignis__split_contraction(const char *text, size_t size, size_t at, bool any_case)
 {
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
     int i, k;
     if (any_case && size - at >= 3 &&
-        memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s is an s, if case does not matter */
+        memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s equals s if case is ignored */
         return at + 3;
     for (i = 0; i < IGNIS__COUNT(endings); i++) {
         for (k = 0; endings[i][k] && at + 1 + (size_t)k < size; k++) {
@@ -7817,7 +7904,7 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
     return 0;
 }
 
-/*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
+/*  Returns the end of the piece that begins at a place. The alternatives are in the order of the pattern. */
 IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
 {
     const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
@@ -7848,7 +7935,7 @@ IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text,
         kind = next;
         blank = at + 1;
     }
-    if (!(kind & none)) { /* signs */
+    if (!(kind & none)) { /* punctuation */
         end = ignis__char_skip(text, size, blank, none, true);
         while (!gpt2 && end < size && (text[end] == '\r' || text[end] == '\n'))
             end++;
@@ -7864,10 +7951,14 @@ IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text,
     }
     if (!gpt2 && line)
         return line;
-    return end < size && last > at ? last : end; /* the last one belongs to the word behind it */
+    return end < size && last > at ? last : end; /* the last one belongs to the next word */
 }
 
-/* --- joining --------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/bpe.c - byte-pair encoding: one piece of text to ids
+
+    Short pieces search all pairs in each step, long ones use a queue. Pieces that are one token are
+    remembered by two bits per id, read and written atomically.
+    May use: unicode.c, byte_buffer.c. Locks: none. */
 
 IGNIS__PRIVATE uint64_t ignis__token_hash(const char *text, size_t size)
 {
@@ -7883,7 +7974,8 @@ IGNIS__PRIVATE uint64_t ignis__token_hash(const char *text, size_t size)
     return hash ^ hash >> 32;
 }
 
-/*  The id of the model's token of these bytes; -1: none. odd: of one whose text does not stand for bytes. */
+/*  Returns the id of the model's token with these bytes; -1 if there is none. odd: of a token whose text does
+    not encode bytes. */
 IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
 {
     uint64_t hash = ignis__token_hash(text, size), at = hash & tokenizer->slot_mask;
@@ -7927,7 +8019,7 @@ IGNIS__PRIVATE void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
     encoder->count++;
 }
 
-/*  Room for so many items in an array that need not be kept; false: there is no memory. */
+/*  Grows an array to `wanted` items and keeps the first `kept`. False without memory. */
 static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size,
                                 size_t kept)
 {
@@ -7968,7 +8060,7 @@ static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t lef
     return true;
 }
 
-/*  Takes the first of the queue, which is not empty. */
+/*  Removes and returns the first item of the queue, which is not empty. */
 static ignis__queued ignis__queue_take(ignis__encoder *encoder)
 {
     ignis__queued *queue = encoder->queue, first = queue[0], item = queue[--encoder->queued];
@@ -7985,7 +8077,7 @@ static ignis__queued ignis__queue_take(ignis__encoder *encoder)
     return first;
 }
 
-/*  Joins symbols of a long piece, by a queue: n log n. */
+/*  Joins the symbols of a long piece with a queue, in n log n steps. */
 static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
 {
     ignis__text_symbol *symbols = encoder->symbols;
@@ -8006,7 +8098,7 @@ static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
         right = &symbols[symbol->after];
         join = ignis__join_find(encoder->tokenizer, symbol->id, right->id);
         if (!join || join->id != first.id)
-            continue; /* one of the two has become something else since */
+            continue; /* one of the two has been joined meanwhile */
         symbol->id = first.id;
         right->id = -1;
         symbol->after = right->after;
@@ -8023,7 +8115,7 @@ static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
 
 #define IGNIS__JOIN_FEW 32
 
-/*  Joins symbols of a short piece, looking at all pairs each time; how many are left. */
+/*  Joins the symbols of a short piece, searching all pairs each time. Returns how many remain. */
 static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
 {
     const ignis__join *joins[IGNIS__JOIN_FEW];
@@ -8049,13 +8141,14 @@ static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
     }
 }
 
-/*  What a piece is made of before anything is joined: a symbol for each byte or character that the vocabulary has. How many; there is room. */
+/*  Splits a piece into its first symbols: bytes or characters that the vocabulary has. Returns their number.
+    The caller has made space for them. */
 static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size,
                                     ignis__text_symbol *symbols)
 {
     int32_t count = 0, id;
     int length = 1, i;
-    bool unknown = false; /* one is still to be written */
+    bool unknown = false; /* an unknown token is pending */
     size_t at;
     for (at = 0; at < size; at += (size_t)length) {
         unsigned char byte = (unsigned char)text[at];
@@ -8106,7 +8199,7 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
     int64_t before = encoder->count;
     void *items = encoder->symbols;
     if (id >= 0 && encoder->part_plain && tokenizer->flags[id] & IGNIS__TOKEN_CONTROL)
-        id = -1; /* whatever the vocabulary says */
+        id = -1; /* in plain text a control token is split, even if it is in the vocabulary */
     if (id >= 0 && (tokenizer->ignore_merges || ignis__token_bit(tokenizer->whole, id))) {
         ignis__encoder_put(encoder, id);
         return true;
@@ -8124,15 +8217,19 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
             ignis__encoder_put(encoder, encoder->symbols[i].id);
     if (id >= 0 && !ignis__token_bit(tokenizer->known, id)) {
         if (encoder->count == before + 1 && count > 0 && encoder->symbols[0].id == id)
-            ignis__token_bit_set(tokenizer->whole, id); /* it need not be joined again */
+            ignis__token_bit_set(tokenizer->whole, id); /* the next time it is one id without joining */
         ignis__token_bit_set(tokenizer->known, id);
     }
     return true;
 }
 
-/* --- a text ---------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/encode.c - a text to ids: added tokens, normalization, pieces
 
-/*  Bytes of a vocabulary of bytes: split, with a space in front if that is asked for. */
+    Level 0 is the raw text, level 1 the normalized text between the added tokens of level 0.
+    May use: nfc.c, pre_tokenizer.c, bpe.c, string_search.c. Locks: none. */
+
+/*  Encodes text with a byte-level vocabulary: splits it into pieces, after a leading space if the file asks
+    for one. */
 static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -8152,7 +8249,7 @@ static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t 
     return true;
 }
 
-/*  The same, where numbers are cut out before anything else. */
+/*  As ignis__encode_run, for tokenizers that cut out digits first. */
 static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size_t size)
 {
     size_t begin = 0, at = 0;
@@ -8172,7 +8269,8 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
     return true;
 }
 
-/*  Characters of a vocabulary of pieces: with U+2581 for spaces, and cut where that changes nothing. */
+/*  Encodes text with a vocabulary of characters: U+2581 replaces spaces. The text is split where that does
+    not change the result. */
 static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -8204,7 +8302,7 @@ static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, 
     return size == begin || ignis__encode_piece(encoder, text + begin, size - begin);
 }
 
-/*  Normalized text without added tokens. */
+/*  Encodes normalized text without added tokens. */
 static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_t size)
 {
     if (!encoder->tokenizer->byte_level)
@@ -8213,7 +8311,7 @@ static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_
                                       : ignis__encode_run(encoder, text, size);
 }
 
-/*  Whether a character of a word stands right before a place, or at it. */
+/*  Tells whether the character before a place, or at it, belongs to a word. */
 static bool ignis__word_at(const char *text, size_t size, size_t at, bool before)
 {
     int length;
@@ -8225,7 +8323,8 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
     return (ignis__char_at(text, size, at, &length) & IGNIS__CHAR_WORD) != 0;
 }
 
-/*  The longest added token that stands at a place, special ones as far as `room` goes; null: none. *hidden: a longer one goes further. */
+/*  Finds the longest added token at a place, control tokens of at most `room` bytes. NULL if there is none.
+    *hidden: a control token is longer than that. */
 IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
                                                    size_t at, size_t room, bool *hidden)
 {
@@ -8245,8 +8344,8 @@ IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, 
         c = (unsigned char)text[at + depth];
         if (low < high && (unsigned char)set->items[low].text[depth] == c &&
             (unsigned char)set->items[high - 1].text[depth] == c)
-            continue;                                 /* all of them go on with it */
-        for (begin = low, end = high; begin < end;) { /* the first with this byte, or one above it */
+            continue;                                 /* all candidates have this byte */
+        for (begin = low, end = high; begin < end;) { /* the first with this byte, or above it */
             int middle = (begin + end) / 2;
             if ((unsigned char)set->items[middle].text[depth] < c)
                 begin = middle + 1;
@@ -8266,7 +8365,7 @@ IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, 
     return found;
 }
 
-/*  A text between added tokens that were matched in the raw one, normalized. */
+/*  Normalizes a text between added tokens of the raw text. */
 IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -8301,11 +8400,11 @@ IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **t
     return true;
 }
 
-/*  Where plain text begins, from a place of the raw text on: at the place itself, or SIZE_MAX for nowhere. */
+/*  Returns where plain text begins, at or after a place of the raw text; SIZE_MAX if there is none. */
 static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
 {
     int64_t low = 0, high = encoder->span_count;
-    while (low < high) { /* the first that ends behind it */
+    while (low < high) { /* the first that ends after it */
         int64_t middle = (low + high) / 2;
         if (encoder->spans[middle].end <= begin)
             low = middle + 1;
@@ -8317,7 +8416,7 @@ static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
     return low < encoder->span_count ? encoder->spans[low].begin : SIZE_MAX;
 }
 
-/*  How far a control token at a place may go before it is text like any other. */
+/*  Returns how many bytes a control token at a place may have before it would overlap plain text. */
 static size_t ignis__encoder_reach(const ignis__encoder *encoder, int level, size_t at)
 {
     if (level == 0 || encoder->tokenizer->normal_count == 0) {
@@ -8327,7 +8426,7 @@ static size_t ignis__encoder_reach(const ignis__encoder *encoder, int level, siz
     return encoder->part_plain ? 0 : SIZE_MAX;
 }
 
-/*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
+/*  Encodes a text, raw at level 0: cuts added tokens out, and passes the text between them to the next level. */
 static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
 {
     const ignis__added_set *set = &encoder->tokenizer->added[level];
@@ -8357,7 +8456,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
                     break;
                 begin = last;
             }
-            if (found->rstrip) /* what another one has taken with it is white space up to its end */
+            if (found->rstrip) /* white space that the last token took is skipped */
                 end = ignis__char_skip(text, size, end < done ? done : end, IGNIS__CHAR_SPACE, false);
         }
         if (begin > done) {
@@ -8385,7 +8484,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
     }
 }
 
-/*  All of a text. Where there are spans, it is well-formed UTF-8, as they count its bytes. */
+/*  Encodes a whole text. With spans it has to be valid UTF-8, as spans count its bytes. */
 IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -8410,9 +8509,12 @@ IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, siz
     return true;
 }
 
-/* --- opening --------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/tokenizer_json.c - parses tokenizer.json into lists and steps
 
-/*  One more item, zeroed; null: there is no memory. */
+    The meaning of the steps is checked afterwards, by pipeline.c and vocabulary.c.
+    May use: >>json, byte_buffer.c. Locks: none. */
+
+/*  Appends a zeroed item. NULL without memory. */
 IGNIS__PRIVATE void *ignis__list_add(ignis__list *list)
 {
     if (list->count == list->capacity) {
@@ -8450,7 +8552,7 @@ IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load)
     ignis__free(load->added.items);
 }
 
-/*  The text that load->json is to read. */
+/*  Sets the text that load->json reads. */
 IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
 {
     memset(&load->json, 0, sizeof load->json);
@@ -8478,7 +8580,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_no_memory(ignis__text_load *load)
     return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
 }
 
-/*  Steps over a word, such as null, if it is next. */
+/*  Skips a word, such as null, if it is next. Tells whether it was. */
 IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
 {
     size_t size = strlen(word);
@@ -8489,7 +8591,7 @@ IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
     return true;
 }
 
-/*  True or false; false after a fault. */
+/*  Reads true or false. False after a fault. */
 IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json)
 {
     bool value = ignis__json_word(json, "true");
@@ -8498,7 +8600,7 @@ IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json)
     return value;
 }
 
-/*  The name of the next field, and steps over its colon; null at the end of the object, or after a fault. */
+/*  Reads the name of the next field and its colon. NULL at the end of the object, or after a fault. */
 IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
 {
     size_t size;
@@ -8510,7 +8612,7 @@ IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
     return json->fault[0] ? NULL : name;
 }
 
-/*  A text without a 0 in it; null for null. */
+/*  Reads a text without a 0 in it. NULL for null. */
 IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
 {
     size_t size;
@@ -8523,7 +8625,7 @@ IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
     return text;
 }
 
-/*  {"id": "<s>", "ids": [1], ...} for each name. */
+/*  Reads {"id": "<s>", "ids": [1], ...} for each name. */
 IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -8559,7 +8661,7 @@ IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
     }
 }
 
-/*  [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}] */
+/*  Reads [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]. */
 IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -8596,12 +8698,12 @@ IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
     }
 }
 
-/*  A normalizer and its like: null, one step, or a sequence of steps, which come one after the other. */
+/*  Reads a normalizer or another part: null, one step, or a sequence of steps. */
 IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int depth)
 {
     static const struct {
         const char *name;
-        char type; /* a text, a number, true or false */
+        char type; /* t a text, n a number, b true or false */
         size_t at;
     } fields[] = {{"type", 't', offsetof(ignis__text_part, type)},
                   {"prepend", 't', offsetof(ignis__text_part, prepend)},
@@ -8669,7 +8771,8 @@ IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int d
         load->parts[kind][load->part_count[kind]++] = part;
 }
 
-/*  [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}] */
+/*  Reads [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized":
+    false, "special": true}]. */
 IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -8717,7 +8820,7 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
     }
 }
 
-/*  "a b" is the merge of a and b; false: it is none. */
+/*  Splits "a b", the merge of a and b. False if it is malformed. */
 IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
 {
     const char *space = (const char *)memchr(both, ' ', size);
@@ -8730,7 +8833,7 @@ IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *bo
     return !memchr(merge->right, ' ', merge->right_size);
 }
 
-/*  "merges": ["a b", ...] or [["a", "b"], ...]: the pairs of the lowest rank first. */
+/*  Reads "merges": ["a b", ...] or [["a", "b"], ...], the lowest rank first. */
 IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -8763,7 +8866,7 @@ IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
     ignis__json *json = &load->json;
     bool first = true;
     size_t size;
-    if (ignis__json_peek(json) != '{') { /* that of another kind of model */
+    if (ignis__json_peek(json) != '{') { /* a vocabulary of another kind of model */
         ignis__json_skip(json);
         return;
     }
@@ -8826,7 +8929,7 @@ IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
     }
 }
 
-/*  tokenizer.json, as it stands; what it means is looked at afterwards. */
+/*  Reads tokenizer.json. Its meaning is checked afterwards. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -8853,7 +8956,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
     return load->diagnostic == IGNIS_DIAG_NONE;
 }
 
-/*  Refuses a step of a part by its name. */
+/*  models/tokenizer/pipeline.c - the steps of tokenizer.json: normalizer, pre-tokenizer, decoder
+
+    A step that would change ids and that Ignis does not know is refused by name.
+    May use: tokenizer_json.c, tokenizer.c. Locks: none. */
+
+/*  Refuses a step of a part, by its name. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part,
                                                    const char *why)
 {
@@ -8889,7 +8997,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__normalizer_take(ignis__text_load *load)
     return true;
 }
 
-/*  How U+2581 takes the place of spaces; NONE, and reported: in a way that is not known. */
+/*  Returns how U+2581 replaces spaces. NONE, and reported, if the scheme is unknown. */
 IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind,
                                                           const ignis__text_part *part)
 {
@@ -8907,7 +9015,8 @@ IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load
     return IGNIS__METASPACE_NONE;
 }
 
-/*  Digits, Split and ByteLevel, in this order, each of which may be missing; or Metaspace alone; or nothing. */
+/*  Reads the pre-tokenizer: Digits, Split and ByteLevel in this order, each of them optional; or Metaspace
+    alone; or nothing. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -8950,7 +9059,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load)
     return true;
 }
 
-/*  ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of spaces at the front. */
+/*  Reads the decoder: ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of
+    leading spaces. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__decoder_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -8985,8 +9095,13 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__decoder_take(ignis__text_load *load)
     return replaced || ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its decoder does not replace U+2581 by spaces");
 }
 
-/*  The text of a token of a byte-level vocabulary becomes the bytes that it stands for, where it is; *size is theirs. False: some of its
-    characters stand for no byte, and nothing was changed. */
+/*  models/tokenizer/vocabulary.c - tables of tokens, merges, added tokens and templates
+
+    It converts what tokenizer_json.c or tokenizer_gguf.c has read, and checks it.
+    May use: pipeline.c, bpe.c, tokenizer.c. Locks: none. */
+
+/*  Decodes the text of a byte-level token in place to the bytes that it encodes, *size of them. False, and
+    unchanged, if a character does not encode a byte. */
 static bool ignis__token_bytes(char *text, size_t *size)
 {
     size_t at, out = 0;
@@ -9012,14 +9127,15 @@ static bool ignis__token_bytes(char *text, size_t *size)
     return true;
 }
 
-/*  The id of a text of the file, which is changed as above. */
+/*  Returns the id of a text of the file, which is decoded as above. */
 IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
 {
     bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
     return ignis__token_find(tokenizer, text, *size, odd);
 }
 
-/*  Gives each id its bytes, and finds those of the model by them. extra: of entries behind those of the model. */
+/*  Gives each id its bytes, and fills the hash table of the model's tokens. extra: bytes of entries after
+    those of the model. */
 IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens,
                                                 const int32_t *entry_of)
 {
@@ -9077,7 +9193,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     return true;
 }
 
-/*  All tokens: those of the model, and those added to them. */
+/*  Reads all tokens: those of the model, and those added to them. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -9160,7 +9276,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
     return ok;
 }
 
-/*  The table of pairs, from the ids and ranks of the merges. */
+/*  Fills the table of pairs from the ids and ranks of the merges. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -9240,11 +9356,11 @@ static int ignis__added_order(const void *a, const void *b)
     if (one->size != other->size)
         return one->size < other->size ? -1 : 1;
     if (one->special != other->special)
-        return one->special ? -1 : 1; /* as in the library, these are looked at first */
+        return one->special ? -1 : 1; /* as in the library, special tokens come first */
     return one->order - other->order;
 }
 
-/*  What is cut out of text. What is matched in normalized text is normalized itself. */
+/*  Reads added tokens. A token that is matched in normalized text is normalized itself. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -9295,7 +9411,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
     return ok || ignis__text_no_memory(load);
 }
 
-/*  The ids around each text. */
+/*  Reads the ids around each text. */
 IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -9334,7 +9450,7 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
     return true;
 }
 
-/*  What was read becomes a tokenizer, if all of it is known. */
+/*  Converts the parsed tokenizer.json. Fails at anything unknown. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -9361,9 +9477,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_take(ignis__text_load *load)
     return true;
 }
 
-/* --- tokenizer_config.json ------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/tokenizer_config.c - tokenizer_config.json and chat_template.jinja beside tokenizer.json
 
-/*  "<s>", or {"content": "<s>", ...}, or null. */
+    Missing files are no failure.
+    May use: tokenizer_json.c, vocabulary.c, >>file. Locks: none. */
+
+/*  Reads a token: "<s>", or {"content": "<s>", ...}, or null. */
 static const char *ignis__config_token(ignis__json *json)
 {
     const char *text = NULL, *name;
@@ -9380,7 +9499,8 @@ static const char *ignis__config_token(ignis__json *json)
     return text;
 }
 
-/*  A text, or [{"name": "default", "template": a text}, ...], of which it is the default one, or else the first. */
+/*  Reads the chat template: a text, or [{"name": "default", "template": a text}, ...], of which it takes the
+    default one, else the first. */
 static const char *ignis__config_template(ignis__json *json)
 {
     const char *chosen = NULL, *name;
@@ -9408,7 +9528,7 @@ static const char *ignis__config_template(ignis__json *json)
     return chosen;
 }
 
-/*  The id of a text: of an added token, or of one of the model; -1: none has it. */
+/*  Returns the id of an added token, or of one of the model, by its text; -1 if there is none. */
 static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char *text)
 {
     char bytes[256];
@@ -9426,7 +9546,7 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
     return ignis__token_of(tokenizer, bytes, &size);
 }
 
-/*  The ids in front (or behind) are this one, or none. */
+/*  Sets the ids before or after a text to this one, or to none. */
 IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
 {
     if (add == 0)
@@ -9480,7 +9600,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
     return copied || ignis__text_no_memory(load);
 }
 
-/*  Reads a file of text, in `path`, for load->json. *missing: there is none, which is reported only where `needed`. */
+/*  Reads the text file `path` for load->json. *missing: it does not exist, which is reported only if
+    `needed`. */
 IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
 {
     int64_t length = 0;
@@ -9505,7 +9626,7 @@ IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const 
     return text;
 }
 
-/*  What lies beside tokenizer.json. */
+/*  Reads the files beside tokenizer.json. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path,
                                                         size_t path_size)
 {
@@ -9532,7 +9653,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, 
     return ok;
 }
 
-/* --- GGUF ------------------------------------------------------------------------------------------------------------ */
+/*  models/tokenizer/tokenizer_gguf.c - the tokenizer of a GGUF file
+
+    It becomes the tokenizer.json that it was converted from. Names of pre-tokenizers select patterns.
+    May use: >>gguf, pipeline.c, vocabulary.c. Locks: none. */
 
 static const char *const ignis__text_end_list[] = {
     "<|end|>",
@@ -9555,7 +9679,7 @@ static const char *const ignis__text_end_list[] = {
     "<eos>",
     "<turn|>",
     "<|tool_response>",
-    ("<\xef\xbd\x9c" /* the next letter is no hexadecimal digit of it */
+    ("<\xef\xbd\x9c" /* the next letter is not read as a hexadecimal digit */
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
     "[e~[",
     "<|fim_pad|>",
@@ -9571,7 +9695,7 @@ static const char *const ignis__text_end_list[] = {
     "<|file_sep|>",
 };
 
-/*  The number of a token of a GGUF file in that list; -1: it is not in it. */
+/*  Returns the index of a token of a GGUF file in that list; -1 if it is not in it. */
 IGNIS__PRIVATE int ignis__text_ends(const char *text, int type)
 {
     int i;
@@ -9582,7 +9706,7 @@ IGNIS__PRIVATE int ignis__text_ends(const char *text, int type)
     return i == IGNIS__COUNT(ignis__text_end_list) || (i == IGNIS__END_SLASH_S && type == IGNIS__TYPE_NORMAL) ? -1 : i;
 }
 
-/*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
+/*  Names of pre-tokenizers, with their equivalents in tokenizer.json. */
 static const struct {
     const char *name;
     ignis__splitter split;
@@ -9637,7 +9761,7 @@ static const struct {
     {"grok-2", IGNIS__SPLIT_QWEN2, false, false, false, false},
 };
 
-#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its beginnings is looked up */
+#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its prefixes is looked up */
 
 typedef struct ignis__scored {
     float score;
@@ -9652,7 +9776,8 @@ static int ignis__scored_order(const void *a, const void *b)
     return one->id < other->id ? -1 : one->id > other->id;
 }
 
-/*  A vocabulary with scores: any two tokens that make a third are joined, of all pairs that which makes the one of the highest score. */
+/*  Reads a vocabulary with scores. Any two tokens that form a third are joined; the pair with the highest
+    score comes first. */
 IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
@@ -9699,7 +9824,7 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
     return ok || ignis__text_no_memory(load);
 }
 
-/*  The tokens of a file, their types and scores. */
+/*  Reads the tokens of a file, their types and scores. */
 IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *file, bool scores)
 {
     ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO, values = IGNIS__ZERO, merges = IGNIS__ZERO;
@@ -9741,8 +9866,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
             return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
                                      "token %lld has no score, or is no text in UTF-8", (long long)i);
         control =
-            type ==
-                IGNIS__TYPE_CONTROL || /* what ends a text is no text that a user may write, whatever the file says */
+            type == IGNIS__TYPE_CONTROL || /* a token that ends a text is a control token, whatever the file has */
             ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
         if (!control && type != IGNIS__TYPE_USER)
             continue;
@@ -9769,7 +9893,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
     return true;
 }
 
-/*  Ids and switches of a file. */
+/*  Reads ids and flags of a file. */
 IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
 {
     static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
@@ -9789,7 +9913,7 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
         int64_t id = -1;
         ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
-            if (id != UINT32_MAX) /* none, to some writers */
+            if (id != UINT32_MAX) /* the value that some writers use for none */
                 return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
                                          names[i], (long long)id, tokenizer->info.tokens);
         } else if (got == IGNIS__GGUF_FOUND) {
@@ -9825,7 +9949,7 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
     return true;
 }
 
-/*  The tokenizer in a GGUF file, as the tokenizer.json that it was made of had it. */
+/*  Reads the tokenizer of a GGUF file, with the result of the tokenizer.json that it was converted from. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -9869,7 +9993,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ig
         tokenizer->split = ignis__gguf_splits[at].split;
         tokenizer->digits = ignis__gguf_splits[at].digits;
         tokenizer->ignore_merges = ignis__gguf_splits[at].ignore_merges;
-        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* of kind NFC */
+        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* NFC is the only one */
     }
     if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
         !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) ||
@@ -9889,7 +10013,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ig
     return ignis__gguf_facts(load, file, pieces || ignis__gguf_splits[at].adds_bos);
 }
 
-/*  Says what family a tokenizer is of, and fills in the rest of its facts. */
+/*  models/tokenizer/open.c - ignis_tokenizer_open, _free and _query
+
+    A tokenizer becomes visible in its pool when it is complete.
+    May use: tokenizer_json.c, tokenizer_config.c, tokenizer_gguf.c, tokenizer.c. Locks: none. */
+
+/*  Finds the family of a tokenizer, and fills in the rest of its facts. */
 IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
 {
     static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
@@ -9914,7 +10043,7 @@ static bool ignis__text_is_gguf(const char *path)
     return is;
 }
 
-/*  Fills in a tokenizer; load->path is that of the file which a fault is in. */
+/*  Opens a tokenizer. load->path is the file of a failure. */
 IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
 {
     int64_t length, time;
@@ -10006,7 +10135,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokeniz
     return info ? IGNIS_OK : ignis__fail_null(call, "info");
 }
 
-/*  The ids of a text, of which spans are plain, for a public call; -1, and reported: none. */
+/*  models/tokenizer/codec.c - ignis_tokenizer_encode, _decode and _piece
+
+    Every id of the caller is checked before it is decoded.
+    May use: encode.c, tokenizer.c. Locks: none; the tokenizer is held during a call. */
+
+/*  Encodes a text for a public call; control tokens inside `spans` are plain text. -1, and reported, on
+    failure. */
 IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
                                            const ignis_encode_desc *desc, const ignis__plain_span *spans,
                                            int64_t span_count, int32_t *ids, int capacity)
@@ -10057,7 +10192,7 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
     return count;
 }
 
-/*  Adds what an id stands for. first: no text comes before it. False: there is no memory. */
+/*  Appends the text of an id. first: it is at the beginning of the text. False without memory. */
 IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out)
 {
     const char *text = tokenizer->bytes + tokenizer->begin[id];
@@ -10085,7 +10220,7 @@ IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t 
     return ignis__bytes_add(out, text + begin, size - begin);
 }
 
-/*  Whether an id is one; if not, it is reported. */
+/*  Checks an id. False, and reported, if the tokenizer does not have it. */
 IGNIS__PRIVATE bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id)
 {
     if (id >= 0 && id < tokenizer->info.tokens)
@@ -10157,7 +10292,12 @@ IGNIS_API int ignis_tokenizer_piece(ignis_tokenizer tokenizer, int32_t id, char 
     return size;
 }
 
-/*  Whether a stream's call has what it needs. */
+/*  models/tokenizer/text_stream.c - ignis_text_stream_put and _end: ids to text, in whole characters
+
+    A call changes a copy of the stream, and stores it when its output fits.
+    May use: codec.c, unicode.c. Locks: none. */
+
+/*  Checks the arguments of a stream's call. */
 static bool ignis__stream_check(const char *call, const ignis_text_stream *stream, const char *out, int capacity)
 {
     if (!stream || (!out && capacity > 0))
@@ -10195,7 +10335,7 @@ IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char 
     ok = ignis__bytes_add(&bytes, next.held, (size_t)next.held_count);
     before = bytes.size;
     ok = ok && ignis__token_add(held, id, !next.inside && next.stripped == 0 && next.held_count == 0, &bytes);
-    /* spaces at the front of the text; where a byte of a character is held back, that is over */
+    /* removes leading spaces; none remain to be removed once a byte is kept */
     while (!next.inside && next.stripped < held->strip && before == 0 && at < bytes.size && bytes.data[at] == ' ')
         at++, next.stripped++;
     if (at < bytes.size || held->strip == 0)
@@ -10248,46 +10388,45 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
 
 #ifndef IGNIS__CHAT_STEPS
 #define IGNIS__CHAT_STEPS \
-    20000000 /* nodes walked, items, pieces written, 4 characters looked at, 64 bytes copied or compared */
+    20000000 /* evaluated nodes, items, written pieces, 4 characters read, 64 bytes copied or compared */
 #define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
 #endif
 
-#define IGNIS__CHAT_DEPTH 250    /* nodes inside nodes while they are walked: the C stack */
-#define IGNIS__CHAT_NESTING 80   /* nodes inside nodes of the template's text */
-#define IGNIS__CHAT_RANGE 100000 /* as jinja2's sandbox */
+#define IGNIS__CHAT_DEPTH 250    /* nested nodes during evaluation: bounded by the C stack */
+#define IGNIS__CHAT_NESTING 80   /* nested nodes in the template's text */
+#define IGNIS__CHAT_RANGE 100000 /* the limit of jinja2's sandbox */
 typedef enum ignis__chat_kind {
-    IGNIS__CHAT_ABSENT, /* an argument that is not given */
+    IGNIS__CHAT_ABSENT, /* an argument that was not given */
     IGNIS__CHAT_UNDEFINED,
     IGNIS__CHAT_NONE,
     IGNIS__CHAT_BOOL,
     IGNIS__CHAT_INT,
     IGNIS__CHAT_FLOAT,
     IGNIS__CHAT_STRING,
-    IGNIS__CHAT_LIST, /* from here to GENERATOR: items */
+    IGNIS__CHAT_LIST, /* from here to GENERATOR: kinds with items */
     IGNIS__CHAT_TUPLE,
     IGNIS__CHAT_RANGE_OF,
     IGNIS__CHAT_KEYS,
     IGNIS__CHAT_VALUES,
     IGNIS__CHAT_ITEMS,
-    IGNIS__CHAT_GENERATOR, /* can be walked once */
+    IGNIS__CHAT_GENERATOR, /* can be iterated once */
     IGNIS__CHAT_DICT,      /* items: key, value, key, value ... */
-    IGNIS__CHAT_NAMESPACE, /* the same */
+    IGNIS__CHAT_NAMESPACE, /* as DICT */
     IGNIS__CHAT_LOOP,
     IGNIS__CHAT_MACRO,
-    IGNIS__CHAT_FUNCTION, /* of the table; a method has an object */
+    IGNIS__CHAT_FUNCTION, /* a row of the table; methods have an object */
     IGNIS__CHAT_KINDS
 } ignis__chat_kind;
 
 typedef struct ignis__chat_value {
     unsigned char kind;
-    unsigned char of; /* undefined: the kind of what lacks it, 0 for a variable. A string: 1 behind |safe */
-    bool mark;        /* of what is no string: it came from the caller */
-    int64_t
-        number; /* a bool, an int; the bytes of a string, or of the name of what is undefined; the row of a function */
-    const char *marks; /* of a string: one for each byte; null: none is marked */
+    unsigned char of; /* undefined: the kind of its object, 0 for a variable. A string: 1 after |safe */
+    bool mark;        /* not for strings: the value came from the caller */
+    int64_t number; /* a bool; an int; bytes of a string, or of the name of an undefined value; the row of a function */
+    const char *marks; /* of a string: one per byte; NULL if none is marked */
     union {
         double real;
-        const char *text; /* a string; the name of what is undefined */
+        const char *text; /* a string; the name of an undefined value */
         struct ignis__chat_items *items;
         struct ignis__chat_loop *loop;
         struct ignis__chat_macro *macro;
@@ -10298,10 +10437,10 @@ typedef struct ignis__chat_value {
 typedef struct ignis__chat_items {
     ignis__chat_value *item;
     int64_t count, capacity;
-    int64_t at; /* of a generator: those before it are gone */
+    int64_t at; /* of a generator: items before it are consumed */
 } ignis__chat_items;
 
-/*  Text that is being written. */
+/*  An output that grows. */
 typedef struct ignis__chat_writer {
     char *text, *marks;
     size_t size, capacity;
@@ -10315,7 +10454,7 @@ typedef struct ignis__chat_scope {
 typedef enum ignis__chat_op {
     IGNIS__CHAT_CONST,
     IGNIS__CHAT_NAME,
-    IGNIS__CHAT_ITEMS_OF, /* sign: the kind, of list, tuple or dict; list: the items, of a dict key, value ... */
+    IGNIS__CHAT_ITEMS_OF, /* sign: LIST, TUPLE or DICT; list: the items, of a dict key, value ... */
     IGNIS__CHAT_ITEM,     /* a[b] */
     IGNIS__CHAT_SLICE,    /* a[list] */
     IGNIS__CHAT_ATTRIBUTE,
@@ -10324,28 +10463,27 @@ typedef enum ignis__chat_op {
     IGNIS__CHAT_TEST,
     IGNIS__CHAT_UNARY,
     IGNIS__CHAT_CHOICE,  /* a if b else c */
-    IGNIS__CHAT_CAPTURE, /* what the statements of b write */
+    IGNIS__CHAT_CAPTURE, /* the output of the statements in b */
     IGNIS__CHAT_BINARY,
     IGNIS__CHAT_COMPARE, /* a, then list, whose nodes have the operators */
     IGNIS__CHAT_TEXT,    /* statements from here on */
     IGNIS__CHAT_PRINT,
     IGNIS__CHAT_IF,  /* list: branches, each a condition (a) and a body (b) */
-    IGNIS__CHAT_FOR, /* for a in b if c; list: the body, then d: that of else */
+    IGNIS__CHAT_FOR, /* for a in b if c; list: the body; d: the body of else */
     IGNIS__CHAT_SET,
     IGNIS__CHAT_SET_BLOCK,
-    IGNIS__CHAT_MACRO_OF,   /* list: its parameters; b: its body, in which sign: `caller` is named */
-    IGNIS__CHAT_CALL_BLOCK, /* a: a call, which is given the macro b */
-    IGNIS__CHAT_BLOCK,      /* a scope of its own */
+    IGNIS__CHAT_MACRO_OF,   /* list: its parameters; b: its body; sign: 1 if the body names `caller` */
+    IGNIS__CHAT_CALL_BLOCK, /* a: a call; b: the macro passed to it */
+    IGNIS__CHAT_BLOCK,      /* a scope */
     IGNIS__CHAT_BREAK,
     IGNIS__CHAT_CONTINUE,
 } ignis__chat_op;
 
 typedef struct ignis__chat_node {
-    unsigned char op, sign; /* sign: which operator, or which kind */
-    size_t at;              /* in the template */
+    unsigned char op, sign; /* sign: the operator, or the kind */
+    size_t at;              /* place in the template */
     struct ignis__chat_node *a, *b, *c, *list, *last, *next;
-    ignis__chat_value
-        value; /* a constant; the name of a variable, attribute, filter or test; the name of a keyword argument */
+    ignis__chat_value value; /* a constant; the name of a variable, attribute, filter, test or keyword argument */
 } ignis__chat_node;
 
 typedef struct ignis__chat_macro {
@@ -10356,9 +10494,9 @@ typedef struct ignis__chat_macro {
 typedef struct ignis__chat_loop {
     const ignis__chat_node *node;
     ignis__chat_scope *outer;
-    ignis__chat_items *items;       /* as they come, before the loop's condition */
-    int64_t next, end, index, base; /* the next one of them; how many have come out; how many had when `end` was set */
-    bool filtered, peeked;          /* the next item is known */
+    ignis__chat_items *items;       /* in order, before the loop's condition is applied */
+    int64_t next, end, index, base; /* the next item; items passed on; items passed on when `end` was set */
+    bool filtered, peeked;          /* peeked: the next item is known */
     ignis__chat_value before, now, after;
 } ignis__chat_loop;
 
@@ -10367,41 +10505,42 @@ typedef struct ignis__chat_chunk {
     size_t size, used;
 } ignis__chat_chunk;
 
-/*  A template being read and walked. After the first fault every token is the end, and nothing is walked any more. */
+/*  A template that is parsed and evaluated. After the first fault every token is the end, and evaluation
+    stops. */
 typedef struct ignis__chat {
     ignis__chat_chunk *chunk;
     size_t memory;
     int64_t now;      /* seconds since 1970; 0: ask the clock */
-    const char *text; /* the template, whose lines end with \n alone */
-    size_t size, at;  /* behind the current token */
-    size_t start;     /* of the current token */
+    const char *text; /* the template, with line ends of \n alone */
+    size_t size, at;  /* at: the end of the current token */
+    size_t start;     /* the begin of the current token */
     char
-        kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E), of the template (0) */
-    char tag; /* which one is read: { or % */
+        kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E) or of the template (0) */
+    char tag; /* the kind of the current tag: { or % */
     int brackets, nesting, loops;
-    bool line_start; /* what was read last ended a line */
-    bool caller;     /* the macro that is being read names it */
+    bool line_start; /* the last token ended a line */
+    bool caller;     /* the macro that is being parsed names it */
     int64_t steps;
     int depth;
-    size_t here; /* of the node that is walked */
+    size_t here; /* place of the node that is evaluated */
     ignis__chat_scope *scope;
     ignis__chat_writer *out;
     ignis_diagnostic fault; /* 0: none */
     size_t fault_at;
-    ignis__chat_node spare; /* nodes made after a fault */
+    ignis__chat_node spare; /* returned for nodes made after a fault */
     char message[600];
 } ignis__chat;
 
 #define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
 #define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
 
-/*  How json.dumps writes. */
+/*  Options of json.dumps. */
 typedef struct ignis__chat_json {
     ignis__chat_value indent, separators[2];
     bool ascii, sort, pretty;
 } ignis__chat_json;
 
-/*  Operators of two sides, and how tightly they bind. 3 is `not`; those of 4 are chained. */
+/*  Binary operators and their precedence. 3 is `not`; those of 4 are chained. */
 struct ignis__chat_operators_type {
     const char *text;
     char level, sign;
@@ -10409,39 +10548,36 @@ struct ignis__chat_operators_type {
 
 /*  The arguments of a call. */
 typedef struct ignis__chat_call {
-    ignis__chat_value self; /* of a method, filter or test: what it is of */
+    ignis__chat_value self; /* the object of a method, filter or test */
     ignis__chat_items given, named;
-    ignis__chat_value value[6]; /* those that the row names, in its order */
-    int how;                    /* the row's */
+    ignis__chat_value value[6]; /* arguments in the order of the row's parameters */
+    int how;                    /* `how` of the row */
 } ignis__chat_call;
 
 /*  A filter, test, method or function. */
 typedef struct ignis__chat_row {
-    const char *of;    /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
-    const char *names; /* with spaces between */
-    const char
-        *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
+    const char *of;         /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
+    const char *names;      /* separated by spaces */
+    const char *parameters; /* names, a ! before required ones; NULL: the function reads the call itself */
     ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call);
     int how;
 } ignis__chat_row;
 
 
 /* ===============================================================================================================
-   >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
+   >>chat - chat templates: a small Jinja, bounded in steps, depth and output
+
+   A template is parsed once into nodes, which are then evaluated. All memory is in one arena. Each byte of
+   text has a mark: 1 if it came from the caller's messages or variables. So ignis_chat_encode can tell a
+   message from the template. Operations keep marks; if the origin of a byte is not clear, the result is
+   marked.
+   May use: >>text. Locks: none.
    =============================================================================================================== */
-
-/*  A template is read once into nodes, which are then walked. Everything lies in one arena. Text carries a mark for each byte: 1 where it came from
-    the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
-    marks; where it is not clear which byte is whose, the result is marked. */
-
-/* --- values ------------------------------------------------------------------------------------------------------- */
 
 IGNIS__PRIVATE const char *const ignis__chat_kinds[] = {"",          "Undefined",   "NoneType",   "bool",      "int",
                                                         "float",     "str",         "list",       "tuple",     "range",
                                                         "dict_keys", "dict_values", "dict_items", "generator", "dict",
                                                         "Namespace", "LoopContext", "Macro",      "function"};
-
-/* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 IGNIS__PRINTF(4, 5)
 IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at,
@@ -10462,7 +10598,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *c, i
     return undefined;
 }
 
-/*  Counts work; false when there was too much of it, or a fault. */
+/*  Counts work. False after too much work, or after a fault. */
 IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *c, int64_t steps)
 {
     c->steps += steps;
@@ -10472,7 +10608,7 @@ IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *c, int64_t steps)
     return !c->fault;
 }
 
-/*  Memory of the arena, zeroed; null after a fault. */
+/*  Allocates zeroed memory of the arena. NULL after a fault. */
 IGNIS__PRIVATE void *ignis__chat_alloc(ignis__chat *c, size_t size)
 {
     ignis__chat_chunk *chunk = c->chunk;
@@ -10503,6 +10639,11 @@ IGNIS__PRIVATE void *ignis__chat_alloc(ignis__chat *c, size_t size)
     chunk->used += size;
     return memory;
 }
+
+/*  models/chat/value.c - values of templates: kinds, text with marks, lists, dicts, comparison, search
+
+    Values are copied by assignment; items and text are in the arena and are never freed one by one.
+    May use: template.c, tokenizer/string_search.c, tokenizer/unicode.c. Locks: none. */
 
 IGNIS__PRIVATE ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
 {
@@ -10550,7 +10691,7 @@ IGNIS__PRIVATE bool ignis__chat_is(ignis__chat_value value, const char *text)
     return (size_t)value.number == strlen(text) && memcmp(value.u.text, text, (size_t)value.number) == 0;
 }
 
-/*  Is it one of the words of a list with spaces between? */
+/*  Tells whether a text is one of the words of a list, separated by spaces. */
 IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, int64_t size)
 {
     int64_t length;
@@ -10562,7 +10703,7 @@ IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, in
     return false;
 }
 
-/*  A new value of items. */
+/*  Makes an empty value with items. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
 {
     ignis__chat_value value = ignis__chat_make(kind, 0);
@@ -10594,7 +10735,7 @@ IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items
         ignis__chat_add(c, items, more->item[i]);
 }
 
-/*  Makes room for so many bytes in all. */
+/*  Grows an output to a capacity of `capacity` bytes. */
 IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
 {
     char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
@@ -10610,7 +10751,7 @@ IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out,
     return true;
 }
 
-/*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
+/*  Appends bytes. Their marks are those of `marks`; if that is NULL, all are `mark`. */
 IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size,
                                       const char *marks, bool mark)
 {
@@ -10642,7 +10783,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_written(const ignis__chat_writer *o
     return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
 }
 
-/*  Where the character before a place begins. */
+/*  Returns the begin of the character before a place. */
 IGNIS__PRIVATE size_t ignis__chat_before(const char *text, size_t at)
 {
     do
@@ -10666,14 +10807,14 @@ IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value 
     return count;
 }
 
-/*  White space as Python's str.isspace has it. */
+/*  Tells whether a character is white space, as Python's str.isspace does. */
 IGNIS__PRIVATE bool ignis__chat_is_space(const char *text)
 {
     uint32_t code = ignis__chat_code(text);
     return ignis__char_space(code) || (code >= 28 && code <= 31);
 }
 
-/*  Ends of lines as Python's str.splitlines has them; the bytes of one, 0 for none. */
+/*  Returns the bytes of a line end, as Python's str.splitlines sees it; 0 if there is none. */
 IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left)
 {
     uint32_t code = ignis__chat_code(text);
@@ -10684,7 +10825,7 @@ IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left)
     return code == 0x85 ? 2 : code == 0x2028 || code == 0x2029 ? 3 : 0;
 }
 
-/*  Is any of it from the caller? */
+/*  Tells whether any byte came from the caller. */
 IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
 {
     if (value.kind != IGNIS__CHAT_STRING)
@@ -10692,7 +10833,7 @@ IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
     return value.marks && value.number > 0 && memchr(value.marks, 1, (size_t)value.number) != NULL;
 }
 
-/*  A failure that says which kind came, or what is undefined. */
+/*  Fails with the kind of a value, or with the name of an undefined one. */
 IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what,
                                                                    ignis__chat_value value)
 {
@@ -10706,7 +10847,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *
     return ignis__chat_fail(c, "'%.*s' is undefined", length, value.u.text);
 }
 
-/*  Bytes of the character at a place of text that is well-formed. */
+/*  Returns the bytes of the character at a place of well-formed text. */
 IGNIS__PRIVATE size_t ignis__chat_character(const char *text)
 {
     int length;
@@ -10742,7 +10883,8 @@ IGNIS__PRIVATE bool ignis__chat_true(ignis__chat_value v)
 
 IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
 
-/*  -1, 0, 1 as Python orders numbers, strings, lists and tuples; 2: they have no order. `equal` asks only whether it is 0. */
+/*  Returns -1, 0 or 1 in Python's order of numbers, strings, lists and tuples; 2 if there is no order. With
+    `equal` only 0 or not 0 matters. */
 static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
 {
     bool numbers = ignis__chat_is_number(a) && ignis__chat_is_number(b);
@@ -10754,7 +10896,7 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
         return 2;
     if (numbers && (a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)) {
         double x = ignis__chat_as_real(a), y = ignis__chat_as_real(b);
-        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 3; /* nan */
+        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 3; /* NaN */
     }
     if (numbers)
         return (a.number > b.number) - (a.number < b.number);
@@ -10799,7 +10941,7 @@ IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis
     return ignis__chat_compare(c, a, b, true, 0) == 0;
 }
 
-/*  a < b; a failure where they have no order. */
+/*  Tells whether a < b. A fault if the values have no order. */
 IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
 {
     int sign = ignis__chat_compare(c, a, b, false, 0);
@@ -10810,13 +10952,13 @@ IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis_
     return sign == -1 || (or_equal && sign == 0);
 }
 
-/*  A list in the order of its keys; what is equal stays as it is. */
+/*  Sorts a list by its keys. The sort is stable. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items,
                                                     const ignis__chat_items *keys, bool reverse)
 {
     ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST), key, other;
     int64_t i, low, high, middle, *order = (int64_t *)ignis__chat_alloc(c, (size_t)keys->count * sizeof *order);
-    for (i = 0; i < keys->count && !c->fault; i++) { /* each goes behind those that it is not to precede */
+    for (i = 0; i < keys->count && !c->fault; i++) { /* each item is inserted after those that it does not precede */
         for (low = 0, high = i, key = keys->item[i]; low < high && !c->fault;) {
             middle = (low + high) / 2;
             other = keys->item[order[middle]];
@@ -10834,7 +10976,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis_
     return out;
 }
 
-/*  The place of a key in a dict, in a namespace or among names; -1 where there is none. */
+/*  Returns the index of a key in a dict, a namespace or names; -1 if it is missing. */
 IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
 {
     int64_t i;
@@ -10868,7 +11010,7 @@ IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items
         ignis__chat_put(c, items, from->item[i], from->item[i + 1]);
 }
 
-/*  Can it be the key of a dict? A failure where not. */
+/*  Checks that a value can be the key of a dict. A fault if it cannot. */
 static bool ignis__chat_hashable_at(ignis__chat *c, ignis__chat_value key, int depth)
 {
     int64_t i;
@@ -10886,7 +11028,7 @@ IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
     return ignis__chat_hashable_at(c, key, 0);
 }
 
-/*  What is walked over, in *out: the items from out->at to out->count. A failure where nothing can be. */
+/*  Sets *out to the items of an iterable: from out->at to out->count. A fault if the value is not iterable. */
 IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
 {
     size_t at, length;
@@ -10902,7 +11044,7 @@ IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis_
             ignis__chat_add(c, out, v.u.items->item[i]);
     } else if (ignis__chat_has_items(v)) {
         *out = *v.u.items;
-        out->capacity = out->count; /* who adds gets a copy */
+        out->capacity = out->count; /* appending makes a copy */
         if (v.kind == IGNIS__CHAT_GENERATOR)
             v.u.items->at = v.u.items->count;
     } else if (v.kind == IGNIS__CHAT_LOOP) {
@@ -10913,16 +11055,14 @@ IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis_
     return !c->fault;
 }
 
-/* --- searching ------------------------------------------------------------------------------------------------------ */
-
-/*  What a search is for; its steps are counted by the length of that. */
+/*  Prepares a search for `part`. Its length is counted as work. */
 IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
 {
     ignis__chat_work(c, 1 + part.number / 2);
     return ignis__needle_of(part.u.text, (size_t)part.number, back);
 }
 
-/*  Searches, and counts by what was looked at. */
+/*  Searches, and counts the bytes it looked at as work. */
 IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size,
                                               const ignis__needle *needle)
 {
@@ -10932,9 +11072,13 @@ IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *c, const char *text, 
     return found;
 }
 
-/* --- numbers and texts ---------------------------------------------------------------------------------------------- */
+/*  models/chat/repr.c - reads and writes numbers and values as Python's repr, str and json.dumps do
 
-/*  The number that a text in Python's syntax says: digits, at most one point, an exponent. False when it is none, or longer than 300. */
+    Numbers are read and written with a point whatever the locale of the program is.
+    May use: value.c. Locks: none. */
+
+/*  Reads a number in Python's syntax: digits, at most one point, an exponent. False if it is malformed or
+    longer than 300 bytes. */
 IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double *real)
 {
     static const char *const words[] = {"inf", "infinity", "nan"};
@@ -10953,7 +11097,7 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
         *real = k == 2 ? HUGE_VAL - HUGE_VAL : minus ? -HUGE_VAL : HUGE_VAL;
         return true;
     }
-    snprintf(half, sizeof half, "%.1f", 0.5); /* with the point of the program's locale, for strtod */
+    snprintf(half, sizeof half, "%.1f", 0.5); /* to find the decimal point of the program's locale, for strtod */
     half[strlen(half) - 1] = 0;
     for (i = 0; i < size; i++) {
         bool between =
@@ -10974,7 +11118,7 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
     return digits && end == out;
 }
 
-/*  The whole number that a text in Python's syntax says. False when it is none; a fault when it does not fit 64 bits. */
+/*  Reads an integer in Python's syntax. False if it is malformed; a fault if it does not fit 64 bits. */
 IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
 {
     bool minus = size > 0 && *text == '-';
@@ -10996,13 +11140,13 @@ IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_
     return size > first;
 }
 
-/*  A number as Python's repr writes it: the fewest digits that come back. */
+/*  Writes a number as Python's repr does: with the fewest digits that read back as the same number. */
 static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
 {
     char text[40];
     const char *at;
     int precision, exponent;
-    ignis__chat_work(c, 64); /* by trial */
+    ignis__chat_work(c, 64); /* several precisions are tried */
     if (real != real || real - real != 0) {
         snprintf(out, 40, "%s", real != real ? "nan" : real < 0 ? "-inf" : "inf");
         return;
@@ -11015,7 +11159,7 @@ static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
     exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
     if (exponent >= -4 && exponent < 16)
         snprintf(text, sizeof text, "%.*f", precision > exponent ? precision - exponent : 1, real);
-    for (at = text; *at; at++) /* the program's locale may have another point, of more than a byte */
+    for (at = text; *at; at++) /* the program's locale may use another decimal point, of several bytes */
         if (strchr("0123456789e+-", *at))
             *out++ = *at;
         else if (out[-1] != '.')
@@ -11023,7 +11167,8 @@ static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
     *out = 0;
 }
 
-/*  A string in quotes, as Python's repr writes it, for which characters that are not assigned count as printable; or as json.dumps does. */
+/*  Writes a quoted string as Python's repr does, or as json.dumps does. For repr, unassigned characters count
+    as printable. */
 static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string,
                                      const ignis__chat_json *json)
 {
@@ -11065,7 +11210,7 @@ static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ig
     ignis__chat_write_words(c, out, one, marked);
 }
 
-/*  What stands between the items of a value: marked as the value is. */
+/*  Writes a separator between the items of a value, marked if the value is. */
 static void ignis__chat_write_sign(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
 {
     ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
@@ -11082,7 +11227,7 @@ static void ignis__chat_write_line(ignis__chat *c, ignis__chat_writer *out, cons
         ignis__chat_write_sign(c, out, json->indent, mark);
 }
 
-/*  The pairs of a dict in the order of their keys. */
+/*  Returns the pairs of a dict, sorted by key. */
 static ignis__chat_items ignis__chat_by_keys(ignis__chat *c, const ignis__chat_items *dict)
 {
     ignis__chat_items keys = IGNIS__ZERO, pairs = IGNIS__ZERO;
@@ -11097,7 +11242,7 @@ static ignis__chat_items ignis__chat_by_keys(ignis__chat *c, const ignis__chat_i
     return pairs;
 }
 
-/*  A value as Python's str writes it, or `quoted`, inside others, as repr does; or as json.dumps. */
+/*  Writes a value as Python's str does; `quoted`, inside others, as repr does; or as json.dumps does. */
 IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v,
                                             const ignis__chat_json *json, bool quoted, int depth)
 {
@@ -11174,7 +11319,7 @@ IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *
     ignis__chat_write_words(c, out, around[1], v.mark);
 }
 
-/*  A value as text, which carries its marks. */
+/*  Returns a value as a string, which keeps its marks. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;
@@ -11184,7 +11329,10 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_va
     return ignis__chat_written(&out);
 }
 
-/* --- reading a template: words --------------------------------------------------------------------------------------- */
+/*  models/chat/lexer.c - splits tags into tokens: names, numbers, strings, operators
+
+    After a fault every token is the end of the template, so that all readers end.
+    May use: value.c. Locks: none. */
 
 IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
 {
@@ -11207,7 +11355,7 @@ static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
     return at;
 }
 
-/*  The end of a tag at this place: steps over it, and over the white space that goes with it. */
+/*  Checks for the end of a tag at a place. If found, skips it, and the white space that it removes. */
 IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
 {
     char end[3];
@@ -11225,7 +11373,7 @@ IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
     return true;
 }
 
-/*  Goes on to the next word or sign inside a tag. */
+/*  Reads the next token of a tag. */
 IGNIS__PRIVATE void ignis__chat_next(ignis__chat *c)
 {
     static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
@@ -11310,7 +11458,7 @@ IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *c, const char *word)
     return is;
 }
 
-/*  Whether this stands behind the current token. */
+/*  Tells whether the text after the current token begins with this sign. */
 IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign)
 {
     size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
@@ -11320,7 +11468,7 @@ IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign)
                 : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
 }
 
-/*  Is the current token one of these words? */
+/*  Tells whether the current token is one of these words. */
 IGNIS__PRIVATE bool ignis__chat_listed(const ignis__chat *c, const char *words)
 {
     return c->kind == 'a' && ignis__chat_in_words(words, c->text + c->start, (int64_t)(c->at - c->start));
@@ -11343,7 +11491,7 @@ IGNIS__PRIVATE void ignis__chat_want(ignis__chat *c, const char *sign)
         ignis__chat_unexpected(c, wanted);
 }
 
-/*  The current token as a string, and on to the next. */
+/*  Returns the current token as a string, and reads the next. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c)
 {
     ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);
@@ -11353,9 +11501,12 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c)
     return word;
 }
 
-/* --- reading a template: nodes ---------------------------------------------------------------------------------------- */
+/*  models/chat/parse_expression.c - parses expressions into nodes, by precedence of operators
 
-/*  A node, never null: after a fault it is one that nobody walks. */
+    A reader of nodes never returns NULL. After a fault its nodes are not evaluated.
+    May use: lexer.c, repr.c (numbers). Locks: none. */
+
+/*  Makes a node. Never NULL: after a fault it returns a spare node that is not evaluated. */
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
 {
     ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(c, sizeof *node);
@@ -11366,7 +11517,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat
     return node;
 }
 
-/*  One level deeper in the template's text. */
+/*  Enters one more level of nesting in the template's text. */
 IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *c)
 {
     if (++c->nesting > IGNIS__CHAT_NESTING)
@@ -11386,7 +11537,7 @@ IGNIS__PRIVATE void ignis__chat_append(ignis__chat_node *node, ignis__chat_node 
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c);
 static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
 
-/*  The current token, a text in quotes, without them and its escapes. */
+/*  Writes the string literal that is the current token, without its quotes and with its escapes replaced. */
 static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
 {
     static const char plain[] = "ntr\\'\"abfv", values[] = "\n\t\r\\'\"\a\b\f\v";
@@ -11419,7 +11570,7 @@ static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
                 ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an escape in a text is no character");
         } else if (letter == 'N') {
             ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "\\N in a text");
-        } else { /* no escape: the backslash is itself */
+        } else { /* not an escape: the backslash is kept */
             code = '\\';
         }
         if (!c->fault)
@@ -11434,7 +11585,7 @@ static ignis__chat_node *ignis__chat_constant(ignis__chat *c, ignis__chat_value 
     return node;
 }
 
-/*  A list, tuple or dict whose items follow. */
+/*  Makes a node of a list, tuple or dict. Its items follow. */
 static ignis__chat_node *ignis__chat_items_node(ignis__chat *c, ignis__chat_kind kind, size_t at)
 {
     ignis__chat_node *node = ignis__chat_node_of(c, IGNIS__CHAT_ITEMS_OF, at);
@@ -11442,7 +11593,7 @@ static ignis__chat_node *ignis__chat_items_node(ignis__chat *c, ignis__chat_kind
     return node;
 }
 
-/*  What a reader reads, with commas between, up to the end of the tag, a closing parenthesis or a =. Several are a tuple; so is none. */
+/*  Reads a comma-separated list up to the end of the tag, ')' or '='. Zero or several items make a tuple. */
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_node *(*read)(ignis__chat *c),
                                                     bool empty)
 {
@@ -11459,7 +11610,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_
     return tuple->list && !comma ? tuple->list : tuple;
 }
 
-/*  A name, a constant, or what is in brackets. */
+/*  Reads a name, a constant, or an expression in brackets. */
 static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
 {
     size_t at = c->start;
@@ -11510,7 +11661,7 @@ static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
     return node;
 }
 
-/*  Arguments behind an opening parenthesis; those with names have them as values. */
+/*  Reads arguments after an opening parenthesis. Keyword arguments have their names as values. */
 IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
 {
     bool named = false;
@@ -11547,7 +11698,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_
     return node;
 }
 
-/*  An index or a slice, behind the bracket. */
+/*  Reads an index or a slice, after its bracket. */
 static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node *object, size_t at)
 {
     ignis__chat_node *node = ignis__chat_around(c, IGNIS__CHAT_ITEM, at, object), *parts[3] = {NULL, NULL, NULL};
@@ -11574,10 +11725,10 @@ static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node 
     return node;
 }
 
-/*  What follows a value: attributes, items, calls; with `filters` also filters and tests. */
+/*  Reads the attributes, items and calls after a value; with `filters` also filters and tests. */
 static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *node, bool filters)
 {
-    bool filtered = false; /* behind a filter or test only more of them and calls */
+    bool filtered = false; /* after a filter or test only more of them and calls may follow */
     while (!c->fault) {
         size_t at = c->start;
         if (!filtered && ignis__chat_take(c, ".")) {
@@ -11625,7 +11776,7 @@ static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *n
     return node;
 }
 
-/*  Signs before a value are counted, as they nest. */
+/*  Reads unary operators. They are counted, as they nest. */
 static ignis__chat_node *ignis__chat_unary(ignis__chat *c, bool filters)
 {
     ignis__chat_node *node;
@@ -11691,7 +11842,7 @@ static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level)
     return left;
 }
 
-/*  An expression without a choice: `if` behind it is not its own. */
+/*  Reads an expression without a conditional: a following `if` is not part of it. */
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *c) { return ignis__chat_binary(c, 1); }
 
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c)
@@ -11711,9 +11862,13 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c)
     return node;
 }
 
-/* --- reading a template: statements ------------------------------------------------------------------------------------ */
+/*  models/chat/parse_statement.c - parses text, tags and statements into nodes
 
-/*  The text before a tag, without the white space that the tag's sign takes, or that stands alone before it in its line. */
+    White space around tags is removed as by trim_blocks and lstrip_blocks.
+    May use: parse_expression.c, lexer.c. Locks: none. */
+
+/*  Adds the text before a tag. Leaves out the white space that the tag's sign removes, and the indentation of
+    a tag that is alone in its line. */
 static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from, size_t to, char sign, bool block)
 {
     size_t line, before, at;
@@ -11737,7 +11892,8 @@ static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from
     }
 }
 
-/*  Behind the opening of a tag and its sign: the place behind {% raw %}, 0 when it is another tag. */
+/*  Returns the place after {% raw %}, given the place after the opening of a tag and its sign. 0 if it is
+    another tag. */
 static size_t ignis__chat_raw(const ignis__chat *c, size_t at, const char *word)
 {
     at = ignis__chat_skip_space(c, at);
@@ -11762,7 +11918,7 @@ static void ignis__chat_read_raw(ignis__chat *c, ignis__chat_node *body, size_t 
     (void)ignis__chat_tag_end(c, at, '%');
     from = c->at;
     if (c->text[from - 1] == '\n' && c->text[at] == '%')
-        from--; /* unlike other tags this one leaves the end of its line */
+        from--; /* unlike other tags, this one keeps the end of its line */
     c->line_start = c->text[from - 1] == '\n';
     for (at = from; at < c->size; at++) {
         if (!ignis__chat_at(c, at, "{%"))
@@ -11780,8 +11936,8 @@ static void ignis__chat_read_raw(ignis__chat *c, ignis__chat_node *body, size_t 
 
 static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body);
 
-/*  What stands between the end of a tag, which is the current token, and a tag that begins with one of these words: the current one then. At the
-    template's end where there are none. */
+/*  Reads the body between the end of a tag, which is the current token, and a tag that begins with one of the
+    words in `ends`. That word is the current token then. If `ends` is empty, reads to the template's end. */
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
 {
     ignis__chat_node *body = ignis__chat_node_of(c, IGNIS__CHAT_BLOCK, c->start), *print;
@@ -11843,7 +11999,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *en
     return body;
 }
 
-/*  What is assigned to: a name, an attribute of a namespace, or several with commas between. */
+/*  Reads the target of an assignment: a name, an attribute of a namespace, or several with commas. */
 static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node *(*again)(ignis__chat *c),
                                                bool attributes)
 {
@@ -11924,7 +12080,7 @@ static void ignis__chat_read_set(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_take(c, "endset");
 }
 
-/*  The parameters of a macro, in parentheses. */
+/*  Reads the parameters of a macro, in parentheses. */
 static void ignis__chat_read_parameters(ignis__chat *c, ignis__chat_node *node)
 {
     bool defaults = false;
@@ -11943,7 +12099,7 @@ static void ignis__chat_read_parameters(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_want(c, ")");
 }
 
-/*  Its body, up to this word. */
+/*  Reads the body of a macro, up to the word `end`. */
 static void ignis__chat_read_macro_body(ignis__chat *c, ignis__chat_node *node, const char *end)
 {
     int loops = c->loops;
@@ -11965,7 +12121,7 @@ static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_read_macro_body(c, node, "endmacro");
 }
 
-/*  {% call(parameters) f(arguments) %}: f is called with a macro named caller. */
+/*  Reads {% call(parameters) f(arguments) %}: f is called with a macro named caller. */
 static void ignis__chat_read_call(ignis__chat *c, ignis__chat_node *node)
 {
     ignis__chat_next(c);
@@ -11979,7 +12135,7 @@ static void ignis__chat_read_call(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_read_macro_body(c, node->b, "endcall");
 }
 
-/*  Filters of what a block writes, which is printed. */
+/*  Reads a filter block: the output of its body is filtered and printed. */
 static void ignis__chat_read_filter(ignis__chat *c, ignis__chat_node *node)
 {
     ignis__chat_node *capture = ignis__chat_node_of(c, IGNIS__CHAT_CAPTURE, c->start);
@@ -11996,7 +12152,8 @@ static void ignis__chat_read_filter(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_take(c, "endfilter");
 }
 
-/*  generation, whose marks for training are not used here, and with: their names end with them. */
+/*  Reads generation, whose marks for training are not used here, and with. Each ends with a tag of its own
+    name. */
 static void ignis__chat_read_block(ignis__chat *c, ignis__chat_node *node)
 {
     bool with = ignis__chat_sees(c, "with");
@@ -12060,7 +12217,10 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
         ignis__chat_unexpected(c, "a statement");
 }
 
-/* --- walking a template ----------------------------------------------------------------------------------------------- */
+/*  models/chat/eval_attribute.c - attributes, items, methods and slices of values
+
+    A missing attribute gives an undefined value, which fails when it is used.
+    May use: value.c, filter_table.c, eval_statement.c (loops). Locks: none. */
 
 IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
 IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
@@ -12081,7 +12241,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_undefined(ignis__chat_value object,
     return value;
 }
 
-/*  Methods that are there in Python: those that would change what they are of, which its sandbox hides, and those that this interpreter lacks. */
+/*  Lists methods of Python that are refused by name: those that change their object, and those that Ignis
+    lacks. */
 static const struct {
     unsigned char of; /* the kind of value */
     const char *hidden, *lacking;
@@ -12099,7 +12260,7 @@ static const struct {
 
 IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
 
-/*  The items of a loop that are still to come are counted by going through its condition. */
+/*  Counts the items of a loop. Items that are still to come are counted by evaluating the loop's condition. */
 IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
 {
     ignis__chat_loop rest = *loop;
@@ -12119,7 +12280,7 @@ IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop 
     return loop->base + kept.count;
 }
 
-/*  An attribute of `loop`; false when there is none of that name. */
+/*  Finds an attribute of `loop`. False if `loop` has no such attribute. */
 static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name,
                                        ignis__chat_value *out)
 {
@@ -12143,13 +12304,13 @@ static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, i
     return i < IGNIS__COUNT(names);
 }
 
-/*  A method of a value, or what else its type has by this name; false when there is nothing. */
+/*  Finds a method, or another attribute of the value's type. False if the type does not have it. */
 static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name,
                                   ignis__chat_value *out)
 {
     char of = object.kind == IGNIS__CHAT_STRING ? 's'
               : object.kind == IGNIS__CHAT_DICT ? 'd'
-                                                : ' '; /* as the table of methods has it */
+                                                : ' '; /* as in the table of methods */
     int row, i;
     *out = ignis__chat_undefined(object, name);
     if (object.kind == IGNIS__CHAT_NAMESPACE) {
@@ -12178,7 +12339,7 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
     return true;
 }
 
-/*  Where a character of a string begins, from its number. */
+/*  Returns the byte offset of a character of a string. */
 IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
 {
     size_t at = 0;
@@ -12188,7 +12349,7 @@ IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value strin
     return at;
 }
 
-/*  object[key]; false when there is no such item. */
+/*  Finds object[key]. False if there is no such item. */
 IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
                                      ignis__chat_value *out)
 {
@@ -12218,7 +12379,7 @@ IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, i
     return true;
 }
 
-/*  Items put together to what another value is: a text, or a list of its kind. */
+/*  Joins items to a value of the kind of `other`: a string, a list or a tuple. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other,
                                                   const ignis__chat_items *items)
 {
@@ -12239,7 +12400,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_va
     return out;
 }
 
-/*  object.name, or with `item` object[name]: either looks for the other next. */
+/*  Evaluates object.name, or object[name] with `item`. If the first form finds nothing, the other is tried. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
                                                     bool item)
 {
@@ -12271,7 +12432,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_v
     if (object.kind == IGNIS__CHAT_RANGE_OF)
         return ignis__chat_lacks(c, "a slice of a range; |list makes a list of it");
     count = string ? ignis__chat_characters(c, object) : object.u.items->count;
-    for (i = 0; i < 2; i++) { /* as Python cuts them to what is there */
+    for (i = 0; i < 2; i++) { /* bounds are clipped to the length, as in Python */
         int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count, at = bound[i].number;
         if (bound[i].kind == IGNIS__CHAT_NONE)
             at = (i == 0) == (step > 0) ? low : high;
@@ -12293,7 +12454,12 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_v
     return ignis__chat_like(c, object, &kept);
 }
 
-/*  Adds a text, with characters of HTML escaped. */
+/*  models/chat/eval_operator.c - arithmetic, concatenation, repetition, membership and comparison
+
+    Integers have 64 bits; an overflow is a fault, not a wrong result.
+    May use: value.c, repr.c. Locks: none. */
+
+/*  Writes a string with the special characters of HTML escaped. */
 static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
 {
     static const char plain[] = "&<>'\"";
@@ -12311,13 +12477,17 @@ static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, i
     ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
 }
 
-/*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
+/*  Concatenates two strings. The result of |safe is another type in Python, which escapes what is added to
+    it. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value joined;
     if (a.of == b.of &&
-        !ignis__chat_reserve(c, &out, (size_t)(a.number + b.number))) /* no more than is needed, as much is joined */
+        !ignis__chat_reserve(
+            c, &out,
+            (size_t)(a.number +
+                     b.number))) /* reserves no more than needed: concatenation in a loop would waste memory */
         return a;
     (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
     (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
@@ -12326,7 +12496,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__cha
     return joined;
 }
 
-/*  a op b of whole numbers; false when it does not fit 64 bits. */
+/*  Computes a op b of integers. False if the result does not fit 64 bits. */
 static bool ignis__chat_whole(char op, int64_t a, int64_t b, int64_t *out)
 {
     bool lowest = a == INT64_MIN || b == INT64_MIN;
@@ -12370,7 +12540,7 @@ static double ignis__chat_floating(char op, double a, double b)
     return quotient == 0 ? copysign(0, a / b) : quotient - whole > 0.5 ? whole + 1 : whole;
 }
 
-/*  A list, tuple or text, so many times. */
+/*  Repeats a list, tuple or string. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
 {
     bool string = a.kind == IGNIS__CHAT_STRING;
@@ -12416,7 +12586,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, 
     if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
         if (strchr("/d%", op) && ignis__chat_as_real(b) == 0)
             return ignis__chat_fail(c, "a division by 0");
-        ignis__chat_work(c, strchr("d%", op) ? 16 : 0); /* fmod of numbers far apart goes bit by bit */
+        ignis__chat_work(c, strchr("d%", op) ? 16 : 0); /* fmod of values far apart runs bit by bit */
         if (op == '/' || a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)
             out = ignis__chat_real(ignis__chat_floating(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
         else if (!ignis__chat_whole(op, a.number, b.number, &out.number))
@@ -12482,6 +12652,11 @@ IGNIS__PRIVATE bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_
     }
 }
 
+/*  models/chat/eval_statement.c - execution of statements: output, if, for, set, macro, call, filter, with
+
+    Each body with a scope of its own restores the outer scope when it ends.
+    May use: eval_expression.c, value.c. Locks: none. */
+
 IGNIS__PRIVATE ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
 {
     ignis__chat_scope *scope;
@@ -12537,7 +12712,7 @@ IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
 IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
                                                        const ignis__chat_value *caller);
 
-/*  What a body writes, as a string, in a scope of its own. */
+/*  Runs a body in a new scope and returns its output as a string. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
 {
     ignis__chat_writer out = IGNIS__ZERO, *before = c->out;
@@ -12547,7 +12722,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis
     return ignis__chat_written(&out);
 }
 
-/*  Finds the next item of a loop that its condition lets through. */
+/*  Finds the next item of a loop that passes the loop's condition. */
 IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
 {
     while (!loop->peeked && loop->next < loop->end && ignis__chat_work(c, 1)) {
@@ -12592,7 +12767,7 @@ static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
         ignis__chat_assign(c, node->a, loop->now);
         ignis__chat_put(c, &c->scope->names, ignis__chat_words("loop"), it);
         jump = ignis__chat_run(c, node->list);
-        none = none && jump; /* as in jinja2, where else runs when no turn has come to its end */
+        none = none && jump; /* as in jinja2: else runs if no iteration completed */
     }
     if (none && node->list->next) {
         ignis__chat_enter(c, before);
@@ -12602,7 +12777,7 @@ static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
     return 0;
 }
 
-/*  A macro, which sees what is around it. */
+/*  Makes a macro. It sees the variables of the enclosing scopes. */
 static ignis__chat_value ignis__chat_macro_of(ignis__chat *c, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
@@ -12662,7 +12837,7 @@ static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
         ignis__chat_enter(c, before);
         inner = c->scope;
         for (part = node->list; part && !c->fault;
-             part = part->next) { /* of with: values are taken outside, and set inside */
+             part = part->next) { /* of with: values are evaluated outside of the scope and set inside */
             c->scope = before;
             value = ignis__chat_eval(c, part->b);
             c->scope = inner;
@@ -12689,7 +12864,7 @@ IGNIS__PRIVATE bool ignis__chat_deeper(ignis__chat *c, size_t at)
     return true;
 }
 
-/*  Runs the statements of a body; the statement that ended it early, break or continue, or 0. */
+/*  Runs the statements of a body. Returns the statement that ended it early (break or continue), or 0. */
 IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
 {
     const ignis__chat_node *node;
@@ -12702,7 +12877,12 @@ IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
     return c->fault ? 0 : jump;
 }
 
-/*  The arguments of a call, filter or test. */
+/*  models/chat/eval_expression.c - evaluation of expressions: calls, filters, tests, operators
+
+    Every evaluation counts its work and its depth, so a template ends.
+    May use: eval_attribute.c, eval_operator.c, filter_table.c. Locks: none. */
+
+/*  Evaluates the arguments of a call, filter or test. */
 static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *node, ignis__chat_call *call)
 {
     const ignis__chat_node *argument;
@@ -12718,7 +12898,7 @@ static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *n
     c->here = node->at;
 }
 
-/*  An argument by its place, or by its name; those by name are counted. */
+/*  Returns an argument by its position or by its name. Counts those given by name. */
 static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_call *call, ignis__chat_value of,
                                               ignis__chat_value name, int64_t place, int64_t *named)
 {
@@ -12745,7 +12925,7 @@ static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__cha
         ignis__chat_put(c, &c->scope->names, name->value, value);
     }
     if (macro->node->sign && !c->fault &&
-        ignis__chat_find(c, &c->scope->names, caller) < 0) { /* a macro that names it has it */
+        ignis__chat_find(c, &c->scope->names, caller) < 0) { /* defined in macros that name it */
         value = ignis__chat_argument(c, call, of, caller, INT64_MAX, &named);
         ignis__chat_put(c, &c->scope->names, caller, value.kind ? value : ignis__chat_undefined(value, caller));
     }
@@ -12756,7 +12936,7 @@ static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__cha
     return value;
 }
 
-/*  Runs a row of the table: its arguments go to their places. */
+/*  Runs a row of the table with its arguments in the order of its parameters. */
 static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_row *row, ignis__chat_call *call)
 {
     ignis__chat_value of = ignis__chat_string(row->names, strcspn(row->names, " "), NULL);
@@ -12785,7 +12965,7 @@ static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_r
     return c->fault ? call->self : row->run(c, call);
 }
 
-/*  A filter or a test by its name. */
+/*  Applies a filter or a test, found by its name. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
                                                    ignis__chat_call *call)
 {
@@ -12798,7 +12978,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, igni
     return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
 }
 
-/*  A call, filter or test; caller: what {% call %} gives it beside its arguments, or null. */
+/*  Evaluates a call, filter or test. `caller` is the macro that {% call %} passes, or NULL. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
                                                        const ignis__chat_value *caller)
 {
@@ -12931,14 +13111,17 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__c
     return value;
 }
 
-/* --- filters, tests, methods and functions ----------------------------------------------------------------------------- */
+/*  models/chat/filter_argument.c - checks of arguments, splitting and stripping of strings
+
+    A wrong kind of argument is a fault that names the function and the kind.
+    May use: value.c, string_search.c of the tokenizer. Locks: none. */
 
 IGNIS__PRIVATE bool ignis__chat_given(ignis__chat_value v)
 {
     return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE;
 }
 
-/*  An argument that has to be text; a fault where it is not. */
+/*  Checks that an argument is a string. False, and a fault, if it is not. */
 IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
 {
     if (v.kind != IGNIS__CHAT_STRING)
@@ -12946,7 +13129,7 @@ IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
     return !c->fault;
 }
 
-/*  One that has to be a whole number, `otherwise` where it is not given. */
+/*  Returns an integer argument, `otherwise` if it is not given. A fault if it is not an integer. */
 IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
 {
     if (ignis__chat_given(v) && !ignis__chat_is_whole(v))
@@ -12954,8 +13137,8 @@ IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v,
     return ignis__chat_given(v) ? v.number : otherwise;
 }
 
-/*  The pieces of a text between what separates them: at most `limit` times, if that is not negative, with `right` at the last places. An empty text
-    separates all characters. */
+/*  Splits a string at a separator, at most `limit` times unless negative. With `right` it splits at the last
+    places. An empty separator splits all characters. */
 IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit,
                                        bool right, ignis__chat_items *out)
 {
@@ -12963,7 +13146,7 @@ IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, igni
     ignis__needle needle = ignis__chat_needle_of(c, by, right);
     int64_t i, k;
     memset(out, 0, sizeof *out);
-    while (out->count != limit && ignis__chat_work(c, 1)) { /* what is left lies from `at` to `end` */
+    while (out->count != limit && ignis__chat_work(c, 1)) { /* the rest is from `at` to `end` */
         const char *found = ignis__chat_search(c, s.u.text + at, end - at, &needle);
         if (step == 0 && out->count)
             found = at == end ? NULL
@@ -12983,7 +13166,7 @@ IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, igni
     }
 }
 
-/*  strip and trim (3), lstrip (1), rstrip (2): white space, or the characters that are given. */
+/*  Runs strip and trim (3), lstrip (1) and rstrip (2): of white space, or of the characters given. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];
@@ -13011,8 +13194,12 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__cha
     return ignis__chat_part(s, from, to);
 }
 
-/*  From here on written by tools/case_tables.py. */
+/*  models/chat/case_mapping.c - upper, lower and title case of Unicode letters
 
+    The tables are written by tools/case_tables.py, from Unicode 14.0.0.
+    May use: value.c, tokenizer/unicode.c. Locks: none. */
+
+/*  From here on written by tools/case_tables.py. */
 /* clang-format off */
 /*  Of Unicode 14.0.0. Runs of letters that change by the same: the first << 43 | 2^42 for every second | the last - the first << 26 |
     2^25 + the change. */
@@ -13143,7 +13330,7 @@ static const struct {
 /* clang-format on */
 /*  As far as here. Other letters than these and ASCII have no case. */
 
-/*  The letter that a letter becomes by one of the tables, itself where it is in none. */
+/*  Returns the letter that a table maps a letter to; the letter itself if the table does not have it. */
 static uint32_t ignis__case_of(const uint64_t *table, int count, uint32_t code)
 {
     int low = 0, high = count;
@@ -13177,14 +13364,16 @@ static uint32_t ignis__case_upper_of(uint32_t code)
     return ignis__case_of(ignis__case_upper, IGNIS__COUNT(ignis__case_upper), code);
 }
 
-/*  Whether a character has upper and lower case; letters of which only one exists are taken for others, but for a few. */
+/*  Tells whether a character has upper and lower case. A letter with one case only counts as having none,
+    except a few. */
 static bool ignis__case_is(uint32_t code)
 {
     return ignis__case_lower_of(code) != code || ignis__case_upper_of(code) != code || code == 0xDF || code == 0x130 ||
            code == 0xAA || code == 0xBA;
 }
 
-/*  Whether a sigma at a place ends a word: behind a letter with case, and with none behind it, marks aside. */
+/*  Tells whether a sigma ends a word: a letter with case precedes it, and no such letter follows. Marks are
+    skipped. */
 static bool ignis__case_ends(const char *text, size_t size, size_t at)
 {
     int length, way;
@@ -13208,7 +13397,8 @@ static bool ignis__case_ends(const char *text, size_t size, size_t at)
     return true;
 }
 
-/*  Writes a character in lower case (0), upper case (1) or as at the beginning of a word (2): at most 6 bytes; how many there are. */
+/*  Writes a character in lower case (0), upper case (1) or title case (2). Writes at most 6 bytes and returns
+    their number. */
 static int ignis__case_write(char *out, const char *text, size_t size, size_t at, int how)
 {
     int low = 0, high = IGNIS__COUNT(ignis__case_special), length;
@@ -13235,7 +13425,7 @@ static int ignis__case_write(char *out, const char *text, size_t size, size_t at
     return ignis__utf8_write(out, ignis__case_upper_of(code));
 }
 
-/*  lower (0), upper (1), capitalize (2), the filter title (3), the method title (4). */
+/*  Runs lower (0), upper (1), capitalize (2), the filter title (3) and the method title (4). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
@@ -13254,7 +13444,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat
         for (i = 0; marks && i < written; i++)
             marks[out + (size_t)i] = s.marks[at];
         out += (size_t)written;
-        if (call->how == 3) { /* pieces are made small one by one */
+        if (call->how == 3) { /* each piece is written in lower case, one by one */
             bool between = (code < 128 && code && strchr("-({[<", (int)code)) || ignis__chat_is_space(s.u.text + at);
             part = how == 1 || between ? at + (size_t)length : part;
             how = between ? 1 : 0;
@@ -13269,7 +13459,12 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat
     return s;
 }
 
-/*  split (0), rsplit (1): at a text, or at white space. */
+/*  models/chat/filter_string.c - split, replace, find, join and other functions of strings
+
+    Results keep the marks of the bytes that they copy.
+    May use: filter_argument.c, value.c. Locks: none. */
+
+/*  Runs split (0) and rsplit (1): at a separator, or at white space. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(c, IGNIS__CHAT_LIST);
@@ -13293,7 +13488,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__cha
         if (at > from)
             ignis__chat_add(c, parts, ignis__chat_part(s, from, at));
     }
-    if (limit >= 0 && parts->count > limit && !c->fault) { /* the rest stays in one piece */
+    if (limit >= 0 && parts->count > limit && !c->fault) { /* the rest is one piece */
         ignis__chat_value *part = &parts->item[i = call->how ? parts->count - limit - 1 : limit];
         at = (size_t)(part->u.text - s.u.text);
         *part = call->how ? ignis__chat_part(s, 0, at + (size_t)part->number) : ignis__chat_part(s, at, size);
@@ -13322,7 +13517,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__cha
     return out;
 }
 
-/*  startswith (1), endswith (2), removeprefix (3), removesuffix (4). */
+/*  Runs startswith (1), endswith (2), removeprefix (3) and removesuffix (4). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, with = call->value[0], part;
@@ -13342,7 +13537,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__ch
                : s;
 }
 
-/*  The method (0), whose arguments are text, and the filter (1), which makes them text. */
+/*  Runs the method replace (0), whose arguments are strings, and the filter (1), which converts them. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), old = call->value[0], with = call->value[1];
@@ -13364,7 +13559,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__c
     return ignis__chat_written(&out);
 }
 
-/*  find (1), rfind (2), index (3), count (4) of a text in another. */
+/*  Runs find (1), rfind (2), index (3) and count (4) of a string in another. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_items pieces;
@@ -13378,7 +13573,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat
     return ignis__chat_make(IGNIS__CHAT_INT, pieces.count == 1 ? -1 : ignis__chat_characters(c, pieces.item[0]));
 }
 
-/*  item.a.b.0, an attribute of an attribute; with `fold` letters are made small, as sorting does. */
+/*  Finds item.a.b.0, an attribute of an attribute. With `fold` the result is in lower case, as for sorting. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path,
                                                   ignis__chat_value otherwise, bool fold)
 {
@@ -13406,7 +13601,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_va
     return fold && item.kind == IGNIS__CHAT_STRING && !c->fault ? ignis__chat_do_case(c, &call) : item;
 }
 
-/*  The filter join (0), which makes everything text, and the method (1), whose self stands between texts. */
+/*  Runs the filter join (0), which converts items to strings, and the method join (1), where self is the
+    separator. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call)
 {
     bool method = call->how == 1;
@@ -13432,6 +13628,11 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat
     return ignis__chat_written(&out);
 }
 
+/*  models/chat/filter_list.c - filters and methods of lists and dicts
+
+    The number `how` of a row of the table selects one of several related functions.
+    May use: filter_argument.c, value.c. Locks: none. */
+
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self;
@@ -13447,7 +13648,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__ch
     return ignis__chat_make(IGNIS__CHAT_INT, count);
 }
 
-/*  The first item (0), the last (1). */
+/*  Returns the first item (0) or the last item (1). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
@@ -13462,7 +13663,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_
     return items.item[call->how ? items.count - 1 : items.at];
 }
 
-/*  The least item (0), the greatest (1): of several the first. */
+/*  Returns the least item (0) or the greatest (1). The first one wins if several are equal. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), best = ignis__chat_undefined(absent, absent),
@@ -13483,7 +13684,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__c
     return best;
 }
 
-/*  The items of anything, as a list (0); the other way round (1). */
+/*  Makes a list of items (0), or reverses them (1). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value like = call->self;
@@ -13500,7 +13701,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat
     return ignis__chat_like(c, like, &out);
 }
 
-/*  keys, values, items of a dict, and the filter items. */
+/*  Returns keys, values or items of a dict; also runs the filter items. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)call->how), pair;
@@ -13540,7 +13741,12 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__c
     return call->self;
 }
 
-/*  string (0), safe (1). */
+/*  models/chat/filter_format.c - conversion to strings and numbers, printf-style format, indent
+
+    Numbers are written with a point whatever the locale of the program is.
+    May use: filter_argument.c, repr.c. Locks: none. */
+
+/*  Runs string (0) and safe (1). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
@@ -13548,7 +13754,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat
     return s;
 }
 
-/*  int (0), float (1). */
+/*  Runs int (0) and float (1). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, otherwise = call->value[0], out = ignis__chat_make(IGNIS__CHAT_INT, v.number);
@@ -13584,11 +13790,11 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__ch
 /*  One conversion of a format: %(key)-+ #0width.precision and a letter. */
 typedef struct ignis__chat_spec {
     bool left, plus, space, other, zero;
-    int64_t width, precision; /* precision -1: none */
+    int64_t width, precision; /* precision -1: not given */
     char letter;
 } ignis__chat_spec;
 
-/*  A number as a conversion writes it, without its width; in `out`, of so many bytes. */
+/*  Writes a number as a conversion does, without its width, to `out` of `size` bytes. */
 static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out,
                                        size_t room)
 {
@@ -13618,7 +13824,7 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
         snprintf(format, sizeof format, "%%%s.%d%c", spec->other ? "#" : "", precision < 0 ? 6 : (int)precision,
                  spec->letter);
         snprintf(digits, sizeof digits, format, value);
-        for (at = digits; *at; at++) /* the program's locale may have another point, of more than a byte */
+        for (at = digits; *at; at++) /* the program's locale may use another decimal point, of several bytes */
             if (!strchr("0123456789eE+-infaINFA", *at)) {
                 size_t more = 1;
                 while (at[more] && !strchr("0123456789eE+-", at[more]))
@@ -13643,7 +13849,7 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
     return true;
 }
 
-/*  A value as a conversion writes it, without its width. */
+/*  Returns a value as a conversion writes it, without its width. */
 static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;
@@ -13669,7 +13875,7 @@ static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_s
     return ignis__chat_written(&out);
 }
 
-/*  Digits of a format, as a number that says too much where there are too many. */
+/*  Reads the digits of a format as a number. Too many digits give a number above every limit. */
 static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
 {
     int64_t number = 0;
@@ -13678,14 +13884,14 @@ static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
     return number;
 }
 
-/*  format % values, as Python has it: a tuple of them, or a dict for conversions with keys. */
+/*  Evaluates format % values as Python does. Values are a tuple, or a dict for conversions with keys. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value spaces = ignis__chat_words(" "), zeros = ignis__chat_words("0"), v;
     bool tuple = values.kind == IGNIS__CHAT_TUPLE, dict = values.kind == IGNIS__CHAT_DICT, numeric;
     bool rest = dict || values.kind == IGNIS__CHAT_LIST || values.kind == IGNIS__CHAT_RANGE_OF ||
-                values.kind == IGNIS__CHAT_UNDEFINED; /* may be left over */
+                values.kind == IGNIS__CHAT_UNDEFINED; /* surplus values are allowed */
     size_t at, from = 0, size = (size_t)format.number, begin, head;
     int64_t next = 0, count = tuple ? values.u.items->count : 1, pad;
     if (format.of)
@@ -13715,7 +13921,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_
             at = (size_t)(end - format.u.text) + 1;
             if (!ignis__chat_item(c, values, v, &v))
                 return ignis__chat_fail_kind(c, "", v);
-            next = count; /* none without a key is to follow */
+            next = count; /* no conversion without a key may follow */
         }
         for (; at < size && strchr("-+ #0", format.u.text[at]) && format.u.text[at]; at++)
             *(format.u.text[at] == '-'   ? &spec.left
@@ -13805,7 +14011,13 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__ch
     return by;
 }
 
-/*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
+/*  models/chat/filter_map.c - map, select, reject, sort, dictsort and tojson
+
+    The number `how` of a row of the table selects one of several related functions.
+    May use: filter_string.c, eval_expression.c, repr.c. Locks: none. */
+
+/*  Runs map (0): applies a filter to each item, or takes an attribute of it. Runs select (1), reject (2),
+    selectattr (3) and rejectattr (4): keeps the items that pass a test. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0),
@@ -13841,7 +14053,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_
     return out;
 }
 
-/*  sort (0), dictsort (1): by keys, of which letters are made small unless case_sensitive is set. */
+/*  Runs sort (0) and dictsort (1). Letters are compared in lower case unless case_sensitive is set. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call)
 {
     bool dict = call->how == 1, fold = !ignis__chat_true(call->value[!dict]),
@@ -13862,7 +14074,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat
         return ignis__chat_lacks(c, "sort by several attributes");
     for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
         key = ignis__chat_path(c, items.item[i], by, absent, fold);
-        if (!dict) { /* in tuples, as what is undefined or none has no order, but may be equal */
+        if (!dict) { /* keys are in tuples: undefined and none have no order, but may be equal */
             tuple = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
             ignis__chat_add(c, tuple.u.items, key);
             key = tuple;
@@ -13895,7 +14107,12 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__ch
     return ignis__chat_written(&out);
 }
 
-/*  Tests of what a value is, by a letter each. */
+/*  models/chat/filter_table.c - the table of filters, tests, methods and functions; tests, range, dict, strftime
+
+    A row names its parameters, so that arguments are matched in one place.
+    May use: the other parts of filters. Locks: none. */
+
+/*  Tests the kind of a value. A letter names the test. */
 static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, by = call->value[0];
@@ -13958,7 +14175,7 @@ static ignis__chat_value ignis__chat_do_range(ignis__chat *c, ignis__chat_call *
     return out;
 }
 
-/*  dict and namespace: of another dict, of arguments with names. */
+/*  Makes a dict or a namespace from another dict and from keyword arguments. */
 static ignis__chat_value ignis__chat_do_dict(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)call->how);
@@ -14078,7 +14295,7 @@ static const ignis__chat_row ignis__chat_rows[] = {
 IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
 {
     int i;
-    ignis__chat_work(c, 8); /* for the whole table */
+    ignis__chat_work(c, 8); /* counted for a search of the whole table */
     for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
         if (strchr(ignis__chat_rows[i].of, of) &&
             ignis__chat_in_words(ignis__chat_rows[i].names, name.u.text, name.number))
@@ -14088,9 +14305,13 @@ IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_val
 
 IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }
 
-/* --- a chat ------------------------------------------------------------------------------------------------------------- */
+/*  models/chat/render.c - ignis_chat_render and ignis_chat_encode: messages and variables in, text or ids out
 
-/*  Text of the caller, all of it marked; bytes that are no UTF-8 become U+FFFD. */
+    Text of the caller is marked byte by byte, so that ignis_chat_encode reads control tokens only in the
+    template's own text.
+    May use: all parts of chat, the tokenizer. Locks: none; the tokenizer is held during a call. */
+
+/*  Makes a string of the caller's text, all of it marked. Bytes that are not UTF-8 become U+FFFD. */
 static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
 {
     size_t left = text ? strlen(text) : 0, size, length;
@@ -14118,7 +14339,8 @@ static ignis__chat_value ignis__chat_json_text(ignis__chat *c, ignis__json *json
     return ignis__chat_string(text, size, marks);
 }
 
-/*  A value of a JSON text. The outermost one has the variables: those whose name ends in _token are the template's own, the others the caller's. */
+/*  Reads a value of a JSON text. At the outermost level, variables whose name ends in _token are unmarked,
+    and the others are marked. */
 static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json, bool mark, int depth)
 {
     char kind = ignis__json_peek(json);
@@ -14167,7 +14389,7 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
     return value;
 }
 
-/*  The variables of desc.json. */
+/*  Reads the variables of desc.json. */
 static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_items *names)
 {
     ignis__json json;
@@ -14191,8 +14413,9 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
         ignis__chat_put_all(c, names, all.u.items);
 }
 
-/*  What is done with messages before a template sees them. A role that is a word is the template's own text, as a control token may be put together
-    around it. What was thought has three names, of which any fills reasoning_content, and thinking where that is missing, as by transformers. */
+/*  Prepares messages for the template. A role that is a word is not marked, as control tokens may be put
+    together around it. Reasoning has three names: each fills reasoning_content, and thinking if that is
+    missing, as in transformers. */
 static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -14225,7 +14448,7 @@ static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
     }
 }
 
-/*  The template's text, its lines ended by \n, without the end of the last one. */
+/*  Copies the template's text with \n as line ends, without the last one. */
 static void ignis__chat_open(ignis__chat *c, const char *text)
 {
     size_t size = strlen(text), i, out = 0;
@@ -14267,7 +14490,7 @@ IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *cal
         ignis__fail(c->fault, call, "%s%s (line %d, column %d of the template)", c->message, lack, line, column);
 }
 
-/*  The texts of the tokenizer's tokens that templates know. */
+/*  Adds the texts of the tokenizer's tokens that templates know. */
 static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, ignis__chat_items *names)
 {
     static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
@@ -14290,7 +14513,8 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
     }
 }
 
-/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. tokenizer may be null. */
+/*  Renders. The output is in the arena, which the caller frees with ignis__chat_close, also after a failure.
+    `tokenizer` may be NULL. */
 IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const char *text,
                                        const ignis_message *messages, int count, const ignis_chat_desc *desc,
                                        ignis__tokenizer *tokenizer, ignis__chat_writer *out)
@@ -14318,7 +14542,7 @@ IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const c
     }
     if (!c->fault) {
         ignis__chat_items *names = &c->scope->names;
-        c->here = SIZE_MAX; /* what fails from here on is no place of the template */
+        c->here = SIZE_MAX; /* faults from here on have no place in the template */
         ignis__chat_put(c, names, ignis__chat_words("messages"), list);
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
@@ -14338,7 +14562,8 @@ IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const c
     return !c->fault;
 }
 
-/*  What both calls do: checks, and the rendered text in *out. *held is the tokenizer, to be dropped, or null. After a failure nothing is held. */
+/*  Checks the arguments of both calls and renders to *out. *held is the tokenizer, which the caller drops, or
+    NULL. On failure nothing is held. */
 static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                               const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat,
                               ignis__tokenizer **held, ignis__chat_writer *out)
@@ -14437,43 +14662,45 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
 
 /*  models/grammar - grammars and the tokens that they allow. */
 
-/*  A rule has alternatives, an alternative is a row of parts: a byte within a range, another rule, the end. Groups, classes, repetitions are rules
-    of their own, and a character of several bytes is a row of them, so what is matched is always UTF-8. A place in a row with a stack of places to
-    go back to is where a text may be; the set of all of them is a state. States are made when a text comes to them, each once, and remember where
-    each class of bytes leads, as in a lazy automaton: a byte that was seen there before costs a look into a table. */
+/*  A rule has alternatives. An alternative is a row of parts: a byte within a range, another rule, or the
+    end. Groups, classes and repetitions are anonymous rules. A character of several bytes is a row of bytes,
+    so matched text is always UTF-8. A position is a place in a row, with a stack of places to return to. The
+    set of all positions of a text is a state. States are made when a text reaches them, each once, and
+    remember the next state for each class of bytes, as in a lazy automaton. So a byte that came before costs
+    one table lookup. */
 enum {
     IGNIS__GRAMMAR_PARTS = 1 << 18,   /* of a grammar, at most */
     IGNIS__GRAMMAR_RANGES = 256,      /* of a class of characters */
     IGNIS__GRAMMAR_NESTED = 100,      /* groups within groups */
-    IGNIS__GRAMMAR_DEPTH = 500,       /* rules within rules that a text is in */
-    IGNIS__GRAMMAR_REACHED = 1 << 14, /* places that a text is in at once */
-    IGNIS__GRAMMAR_LOOKED = 1 << 26,  /* names of rules, while a grammar is read */
-    IGNIS__GRAMMAR_STEPS = 1 << 24,   /* places that are looked at for a mask */
-    IGNIS__GRAMMAR_STATES = 4096,     /* that are kept from one mask to the next, */
-    IGNIS__GRAMMAR_MASKS = 256,       /* and masks */
+    IGNIS__GRAMMAR_DEPTH = 500,       /* nested rules of a text */
+    IGNIS__GRAMMAR_REACHED = 1 << 14, /* positions of a text at once */
+    IGNIS__GRAMMAR_LOOKED = 1 << 26,  /* compared names of rules, while a grammar is read */
+    IGNIS__GRAMMAR_STEPS = 1 << 24,   /* positions that one mask visits */
+    IGNIS__GRAMMAR_STATES = 4096,     /* kept from one mask to the next, */
+    IGNIS__GRAMMAR_MASKS = 256,       /* as are masks */
     IGNIS__GRAMMAR_BUCKETS = 4096,
-    IGNIS__GRAMMAR_BYTE = -1, /* a part that is no rule */
+    IGNIS__GRAMMAR_BYTE = -1, /* a part that is a range of bytes */
     IGNIS__GRAMMAR_END = -2
 };
 
 typedef struct ignis__grammar_part {
     int32_t rule; /* or one of the two above */
     int32_t alternative;
-    int32_t other; /* part that has the same rule; -1: none */
+    int32_t other; /* the next part that calls the same rule; -1 at the end */
     unsigned char low, high;
 } ignis__grammar_part;
 
 typedef struct ignis__grammar_alternative {
-    int32_t rule, first, next; /* parts; next: of the rule, -1: none */
-    int32_t open;              /* rules in it of which it is not known that a text of theirs ends */
+    int32_t rule, first, next; /* first: a part; next: of the same rule, -1 at the end */
+    int32_t open;              /* rules in it that are not known to end */
 } ignis__grammar_alternative;
 
 typedef struct ignis__grammar_rule {
-    const char *name; /* in the text, which has it at first there; null: none */
+    const char *name; /* in the text, where it is first used; NULL if anonymous */
     int32_t size, alternatives, calls, named;
     bool defined, ends, empty;
-    unsigned char seen;          /* while rules are looked for that begin with themselves: 1: in it, 2: done */
-    int32_t at, at_part, caller; /* the same */
+    unsigned char seen;          /* search for left recursion: 1: being visited, 2: done */
+    int32_t at, at_part, caller; /* for the same search */
 } ignis__grammar_rule;
 
 typedef struct ignis__grammar_place {
@@ -14481,25 +14708,25 @@ typedef struct ignis__grammar_place {
 } ignis__grammar_place;
 
 typedef struct ignis__grammar_stack {
-    ignis__grammar_place place; /* to go back to, and the rest */
+    ignis__grammar_place place; /* the place to return to */
     int32_t depth, link;
 } ignis__grammar_stack;
 
 typedef struct ignis__grammar_state {
-    int32_t first, count, link; /* places */
+    int32_t first, count, link; /* first, count: places */
     bool ends;                  /* the text may end here */
     bool any;                   /* the mask has a token */
-    uint32_t *mask;             /* null: not yet */
+    uint32_t *mask;             /* NULL: not computed yet */
 } ignis__grammar_state;
 
 typedef struct ignis__grammar {
     struct ignis__grammar *next;
     int uses;
-    char *source, *text; /* as it was given; as GBNF, which may be the same */
+    char *source, *text; /* as given; as GBNF, which may be the same pointer */
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
-    int32_t root, start, masks, epoch; /* epoch: how often states were forgotten */
-    uint64_t number;                   /* among those of its engine, from 1 on */
+    int32_t root, start, masks, epoch; /* epoch: how often all states were discarded */
+    uint64_t number;                   /* within its engine, from 1 on */
     int64_t steps;
     int classes;
     unsigned char class_of[256];
@@ -14509,7 +14736,7 @@ typedef struct ignis__grammar {
         int32_t slot;
     } reached[IGNIS__GRAMMAR_REACHED];
     int32_t reached_count, buckets[2 * IGNIS__GRAMMAR_REACHED];
-    ignis_diagnostic diagnostic; /* NONE: nothing is wrong */
+    ignis_diagnostic diagnostic; /* NONE: no fault */
     char fault[320];
 } ignis__grammar;
 
@@ -14521,18 +14748,22 @@ typedef struct ignis__vocabulary_token {
 } ignis__vocabulary_token;
 
 typedef struct ignis__vocabulary {
-    ignis__bytes text;     /* of tokens, */
-    ignis__list tokens;    /* sorted by it */
-    int32_t *place, *path; /* of an id in tokens, -1: it is no text; states on the way to a node */
-    ignis__list nodes;     /* and one more */
-    int count, words;      /* of the model's tokens, and of a mask's words */
-    int32_t ends[20];      /* tokens that end a text */
+    ignis__bytes text;  /* of all tokens */
+    ignis__list tokens; /* sorted by text */
+    int32_t *place,
+        *path;         /* place: index in tokens of an id, -1 if it is not text; path: states on the way to a node */
+    ignis__list nodes; /* and one more, the end */
+    int count, words;  /* count: tokens of the model; words: of a mask */
+    int32_t ends[20];  /* tokens that end a text */
     int end_count;
 } ignis__vocabulary;
 
 
 /* ===============================================================================================================
-   >>grammar - texts that a grammar allows: GBNF and JSON Schema become rules of bytes, these states, these masks of a vocabulary.
+   >>grammar - the texts that a grammar allows
+
+   GBNF and JSON Schema become rules of bytes; rules become states; states become masks of a vocabulary.
+   May use: >>text. Locks: none.
    =============================================================================================================== */
 
 IGNIS__PRINTF(4, 5)
@@ -14567,13 +14798,17 @@ IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *g, ignis__li
     return item;
 }
 
-/* --- GBNF becomes rules ------------------------------------------------------------------------------------------------- */
+/*  models/grammar/gbnf.c - parses GBNF into rules of bytes
+
+    Rules that begin with themselves are refused. Alternatives that never end are removed, so a text that the
+    matcher allows can always be completed.
+    May use: grammar.c. Locks: none. */
 
 typedef struct ignis__grammar_reader {
     ignis__grammar *g;
     const char *at, *end;
     ignis__list row; /* parts of the alternatives that are being read, the innermost last */
-    int64_t looked;  /* names that were looked at for others */
+    int64_t looked;  /* names that were compared */
 } ignis__grammar_reader;
 
 #define ignis__grammar_wrong(r, ...) ignis__grammar_fail((r)->g, IGNIS_DIAG_GRAMMAR, (r)->at, __VA_ARGS__)
@@ -14596,7 +14831,7 @@ static bool ignis__grammar_take(ignis__grammar_reader *r, char c)
     return is;
 }
 
-/*  A rule of its own; -1: there is no memory. */
+/*  Makes an anonymous rule. -1 without memory. */
 static int32_t ignis__grammar_rule_new(ignis__grammar *g)
 {
     ignis__grammar_rule *rule = (ignis__grammar_rule *)ignis__grammar_add(g, &g->rules);
@@ -14621,7 +14856,7 @@ static void ignis__grammar_push(ignis__grammar_reader *r, int32_t rule, int low,
     part->high = (unsigned char)high;
 }
 
-/*  The parts from `from` on become one more alternative of a rule. */
+/*  Makes the parts from `from` on another alternative of a rule. */
 static void ignis__grammar_close(ignis__grammar_reader *r, int32_t rule, int64_t from)
 {
     ignis__grammar *g = r->g;
@@ -14650,7 +14885,7 @@ static void ignis__grammar_close(ignis__grammar_reader *r, int32_t rule, int64_t
     r->row.count = from;
 }
 
-/*  A character of a literal or a class; -1: a fault. */
+/*  Reads a character of a literal or a class. -1 after a fault. */
 static int64_t ignis__grammar_character(ignis__grammar_reader *r)
 {
     static const char names[] = "nrt\\\"[]xuU", values[] = "\n\r\t\\\"[]";
@@ -14685,10 +14920,12 @@ static int64_t ignis__grammar_character(ignis__grammar_reader *r)
     return -1;
 }
 
-/*  Characters of a range as alternatives of a rule: ranges are cut to where the first bytes are equal, or those behind them any. */
+/*  Adds the characters of a range as alternatives of a rule. Ranges are split until either the first bytes
+    are equal or all following bytes are allowed. */
 static void ignis__grammar_range(ignis__grammar_reader *r, int32_t rule, uint32_t low, uint32_t high)
 {
-    static const uint32_t borders[] = {0x7F, 0x7FF, 0xD7FF, 0xDFFF, 0xFFFF}; /* lengths, and the surrogates */
+    static const uint32_t borders[] = {0x7F, 0x7FF, 0xD7FF, 0xDFFF,
+                                       0xFFFF}; /* borders of the UTF-8 lengths, and the surrogates */
     int64_t from = r->row.count;
     char first[4], last[4];
     uint32_t cut = 0, bits;
@@ -14712,7 +14949,7 @@ static void ignis__grammar_range(ignis__grammar_reader *r, int32_t rule, uint32_
     ignis__grammar_close(r, rule, from);
 }
 
-/*  A class, behind its bracket; any: the point, which is any character. */
+/*  Reads a class after its bracket. any: the dot, which is any character. */
 static void ignis__grammar_class(ignis__grammar_reader *r, bool any)
 {
     uint64_t ranges[IGNIS__GRAMMAR_RANGES];
@@ -14750,7 +14987,7 @@ static void ignis__grammar_class(ignis__grammar_reader *r, bool any)
     ignis__grammar_push(r, rule, 0, 0);
 }
 
-/*  A number of a repetition. */
+/*  Reads a count of a repetition. */
 static int ignis__grammar_number(ignis__grammar_reader *r)
 {
     const char *begin = r->at;
@@ -14762,7 +14999,7 @@ static int ignis__grammar_number(ignis__grammar_reader *r)
     return number;
 }
 
-/*  What stands behind `from` is there least to most times; most below 0: any number of times. */
+/*  Repeats the parts after `from` from `least` to `most` times; without a limit if most is below 0. */
 static void ignis__grammar_repeat(ignis__grammar_reader *r, int64_t from, int least, int most)
 {
     ignis__grammar_part part;
@@ -14780,7 +15017,7 @@ static void ignis__grammar_repeat(ignis__grammar_reader *r, int64_t from, int le
     for (i = 0; i < least && !r->g->diagnostic; i++)
         ignis__grammar_push(r, part.rule, part.low, part.high);
     for (i = most < 0 ? -1 : least; (i < most || (most < 0 && rest < 0)) && !r->g->diagnostic; i++) {
-        top = r->row.count; /* rest: once more, and the rest behind it, or nothing */
+        top = r->row.count; /* rest: once more and the rest after it, or nothing */
         if ((rule = ignis__grammar_rule_new(r->g)) < 0)
             return;
         ignis__grammar_close(r, rule, top);
@@ -14796,7 +15033,7 @@ static void ignis__grammar_repeat(ignis__grammar_reader *r, int64_t from, int le
 
 static const char ignis__grammar_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/*  The rule of a name, which is made if need be; -1: a fault. */
+/*  Returns the rule of a name, and makes it if it is new. -1 after a fault. */
 static int32_t ignis__grammar_name(ignis__grammar_reader *r)
 {
     const char *name = r->at;
@@ -14829,7 +15066,8 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *r)
     return *bucket = i;
 }
 
-/*  The alternatives of a rule, as far as they go; nested: in so many groups, where lines do not end them. */
+/*  Reads the alternatives of a rule. nested: the depth of groups, inside which a line end does not end a
+    rule. */
 static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, int nested)
 {
     int64_t from = r->row.count, last = -1;
@@ -14895,8 +15133,8 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, 
     ignis__grammar_close(r, rule, from);
 }
 
-/*  Rules that call themselves before a byte came would go on for ever: there may be none. Says of all rules whether they have the empty text. A
-    rule that ends with itself is none of them. */
+/*  Refuses left recursion: a rule that calls itself before any byte would never end. A rule that ends with
+    itself is allowed. Finds also which rules match the empty text. */
 static bool ignis__grammar_begins(ignis__grammar *g)
 {
     ignis__grammar_rule *rules = IGNIS__GRAMMAR_AT(g, rule, rules, 0), *rule, *to;
@@ -14942,7 +15180,7 @@ static bool ignis__grammar_begins(ignis__grammar *g)
     return true;
 }
 
-/*  Takes alternatives off that no text ends in, so that what the matcher allows can always be gone on with. */
+/*  Removes alternatives that no text completes, so a text that the matcher allows can always be completed. */
 static bool ignis__grammar_ends(ignis__grammar *g)
 {
     ignis__grammar_rule *rules = IGNIS__GRAMMAR_AT(g, rule, rules, 0);
@@ -14954,7 +15192,8 @@ static bool ignis__grammar_ends(ignis__grammar *g)
         if (alternatives[i].open || rules[rule].ends)
             continue;
         rules[rule].ends = true;
-        for (rules[rule].caller = -1, last = rule; last >= 0;) { /* rules that end, and whose callers do not know it */
+        for (rules[rule].caller = -1, last = rule;
+             last >= 0;) { /* a list of rules that end and whose callers are not updated yet */
             rule = last;
             last = rules[rule].caller;
             for (part = rules[rule].calls; part >= 0; part = parts[part].other) {
@@ -14977,7 +15216,7 @@ static bool ignis__grammar_ends(ignis__grammar *g)
            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, rules[g->root].name, "no text of the rule 'root' ever ends");
 }
 
-/*  GBNF, in g->text, becomes rules. */
+/*  Parses the GBNF in g->text into rules. */
 IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
 {
     ignis__grammar_reader r = IGNIS__ZERO;
@@ -15021,7 +15260,7 @@ IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
         ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL, "there is no rule 'root', which the text would be");
     if (g->diagnostic || !ignis__grammar_begins(g) || !ignis__grammar_ends(g))
         return false;
-    for (i = 0; i < g->parts.count; i++) { /* bytes that no part tells apart are of one class */
+    for (i = 0; i < g->parts.count; i++) { /* bytes that no part distinguishes share a class */
         part = IGNIS__GRAMMAR_AT(g, part, parts, i);
         if (part->rule == IGNIS__GRAMMAR_BYTE)
             edge[part->low] = edge[part->high + 1] = true;
@@ -15033,9 +15272,12 @@ IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
     return true;
 }
 
-/* --- states, and masks of a vocabulary ---------------------------------------------------------------------------------- */
+/*  models/grammar/automaton.c - states of a grammar, made when a text reaches them
 
-/*  Where a text also is. */
+    The first state is `start`. State 0 is the dead end: no byte may follow.
+    May use: grammar.c, tokenizer/room.h (lists). Locks: none; callers let one thread at a time use a grammar. */
+
+/*  Adds a place to those that are reached. */
 static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
 {
     uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1,
@@ -15058,7 +15300,8 @@ static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
     g->buckets[slot] = ++g->reached_count;
 }
 
-/*  A place on top of a stack, where a rule goes on that called another; -1: there are too many, or there is no memory. */
+/*  Pushes the place where a calling rule continues. -1, and a fault, if there are too many, or without
+    memory. */
 static int32_t ignis__grammar_stacked(ignis__grammar *g, int32_t part, int32_t below)
 {
     int32_t *bucket = &g->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 &
@@ -15088,7 +15331,7 @@ static int ignis__grammar_order(const void *a, const void *b)
                                        : one->stack > other->stack;
 }
 
-/*  The state of all places that were reached, and that are reached from there without a byte; -1: a fault. */
+/*  Returns the state of all reached places and those reachable from them without a byte. -1 after a fault. */
 static int32_t ignis__grammar_state_of(ignis__grammar *g)
 {
     const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(g, part, parts, 0);
@@ -15149,7 +15392,7 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
     return *bucket = (int32_t)g->states.count - 1;
 }
 
-/*  Forgets all states: there is the first one only, and number 0, in which nothing may come. */
+/*  Discards all states, except the first one and number 0, which allows no byte. */
 IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g)
 {
     int32_t i;
@@ -15168,7 +15411,7 @@ IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g)
     return (g->start = ignis__grammar_state_of(g)) >= 0;
 }
 
-/*  Where a byte leads; 0: nowhere, -1: a fault. */
+/*  Returns the state after a byte; 0 if the byte is not allowed, -1 after a fault. */
 IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte)
 {
     const ignis__grammar_state *state = IGNIS__GRAMMAR_AT(g, state, states, from);
@@ -15201,10 +15444,16 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *g)
     ignis__free(g);
 }
 
-/*  The tokens that are text, as a tree of their bytes: its nodes stand in the order in which a walk comes to them. */
+/*  models/grammar/token_mask.c - the vocabulary as a tree of bytes, and masks of allowed tokens
+
+    A mask visits the tree together with the states of the grammar, so that tokens with a common beginning
+    share its cost.
+    May use: automaton.c, the tokenizer. Locks: none; callers let one thread at a time use a grammar. */
+
+/*  The tokens that are text, as a tree of their bytes. Nodes are in the order of a depth-first walk. */
 typedef struct ignis__vocabulary_node {
     int32_t end, token,
-        depth; /* behind all that is below it; the first of its tokens: they end where those of the next node begin */
+        depth; /* end: the node after the subtree; token: the first of its tokens, which end at the next node's first */
     int32_t byte;
 } ignis__vocabulary_node;
 
@@ -15223,7 +15472,7 @@ static int ignis__vocabulary_order(const void *a, const void *b)
     return order ? order : one->size != other->size ? (one->size < other->size ? -1 : 1) : one->id < other->id ? -1 : 1;
 }
 
-/*  The text of a model's tokens, without those that end it. Null: there is no memory. */
+/*  Collects the texts of a model's tokens, except those that end a text. NULL without memory. */
 IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
                                                                      const int32_t *ends, int end_count)
 {
@@ -15277,7 +15526,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
                token[i].text[common] == token[i - 1].text[common])
             common++;
         for (open = i > 0 ? (int32_t)token[i - 1].size - 1 : -1; open >= (int32_t)common;
-             open--) /* of the path to the one before */
+             open--) /* states of the path to the node before */
             ((ignis__vocabulary_node *)(void *)v->nodes.items)[v->path[open]].end = (int32_t)v->nodes.count;
         for (; ok && common < size + (i == v->tokens.count); common++) {
             ok = (node = (ignis__vocabulary_node *)ignis__list_add(&v->nodes)) != NULL;
@@ -15297,7 +15546,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
     return NULL;
 }
 
-/*  A bit for each token that a text may go on with from a state; null: a fault. */
+/*  Returns a mask with a bit for each token that may follow in a state. NULL after a fault. */
 IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state)
 {
     const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)v->nodes.items,
@@ -15340,7 +15589,7 @@ IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const igni
     return IGNIS__GRAMMAR_AT(g, state, states, state)->mask = mask;
 }
 
-/*  Where a token leads; 0: nowhere, -1: a fault. */
+/*  Returns the state after a token; 0 if the token is not allowed, -1 after a fault. */
 IGNIS__PRIVATE int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id)
 {
     const ignis__vocabulary_token *token =
@@ -15353,9 +15602,14 @@ IGNIS__PRIVATE int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabu
     return state;
 }
 
-/* --- a JSON schema becomes GBNF ------------------------------------------------------------------------------------------ */
+/*  models/grammar/json_schema.c - translates a JSON schema to GBNF; ignis_grammar_check
 
-/*  The rules that all have. White space is bounded, and so are numbers: who draws at random would go on with them. */
+    Each schema inside the text becomes a rule, named after its byte offset. Unsupported keywords are refused
+    by name.
+    May use: gbnf.c, tokenizer/byte_buffer.c. Locks: none. */
+
+/*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
+    them. */
 static const char *const ignis__schema_rules[] = {
     "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n",
     "value ::= object | array | string | number | boolean | null\n",
@@ -15371,7 +15625,7 @@ static const char *const ignis__schema_rules[] = {
     "null ::= \"null\"\n",
 };
 
-/*  Words of a schema. Those from the description on say nothing about texts. */
+/*  Keywords of a schema. From the description on they do not constrain texts. */
 typedef enum ignis__schema_word {
     IGNIS__SCHEMA_TYPE,
     IGNIS__SCHEMA_ENUM,
@@ -15407,12 +15661,12 @@ static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object",  
 
 typedef struct ignis__schema {
     ignis__grammar *g;
-    const char *text;        /* sound JSON; what is at byte n becomes the rule vn */
-    ignis__bytes out, later; /* later: what belongs behind the line that is being written */
-    bool *there;             /* whether the rule of a byte is there, or to come */
-    ignis__list coming;      /* bytes */
-    ignis__bytes names[2];   /* names whose escapes were read */
-    int64_t work;            /* bytes that were looked at */
+    const char *text;        /* valid JSON; the schema at byte n becomes the rule vn */
+    ignis__bytes out, later; /* later: written after the line that is being written */
+    bool *there;             /* by byte: its rule is written or pending */
+    ignis__list coming;      /* offsets of pending schemas */
+    ignis__bytes names[2];   /* names whose escapes were replaced */
+    int64_t work;            /* bytes that were read */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 
@@ -15442,8 +15696,8 @@ IGNIS__COLD static void ignis__schema_write(ignis__schema *s, ignis__bytes *to, 
         ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
 }
 
-/*  Sound JSON: the next thing behind white space; what is behind a value; the first element of an array or key of an object, and the one behind a
-    value, null: there is none; the value of a key. */
+/*  Read valid JSON. Return the next character after white space; the place after a value; the first element
+    of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
 static const char *ignis__schema_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 
 static const char *ignis__schema_behind(const char *at)
@@ -15466,7 +15720,7 @@ static const char *ignis__schema_first(const char *at)
     return *at == ']' || *at == '}' ? NULL : at;
 }
 
-/*  Counts what a search in the schema has looked at; the reading ends where that is too much. */
+/*  Counts the bytes that a search in the schema has read. A fault if there are too many. */
 static void ignis__schema_looked(ignis__schema *s, const char *from, const char *to)
 {
     s->work += to - from;
@@ -15488,7 +15742,7 @@ static const char *ignis__schema_value(const char *key)
     return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1);
 }
 
-/*  The bytes of a string, with its escapes read into one of two places where it has any. */
+/*  Returns the bytes of a string. Escapes are replaced in one of two buffers. */
 static const char *ignis__schema_string(ignis__schema *s, const char *at, int place, size_t *size)
 {
     const char *end = ignis__schema_behind(at);
@@ -15508,7 +15762,7 @@ static const char *ignis__schema_string(ignis__schema *s, const char *at, int pl
     return ignis__json_string(&json, size);
 }
 
-/*  Whether a string, such as a key, has these bytes. */
+/*  Tells whether a string, such as a key, has these bytes. */
 static bool ignis__schema_is(ignis__schema *s, const char *at, const char *name, size_t size)
 {
     size_t length;
@@ -15523,7 +15777,7 @@ static bool ignis__schema_same(ignis__schema *s, const char *a, const char *b)
     return *b == '"' && ignis__schema_is(s, a, name, size);
 }
 
-/*  The value of a key with these bytes; null: there is none. */
+/*  Returns the value of a key with these bytes; NULL if it is missing. */
 static const char *ignis__schema_member(ignis__schema *s, const char *object, const char *name, size_t size)
 {
     const char *key = ignis__schema_first(object);
@@ -15532,7 +15786,7 @@ static const char *ignis__schema_member(ignis__schema *s, const char *object, co
     return key ? ignis__schema_value(key) : NULL;
 }
 
-/*  The element of an array whose number has these bytes; null: there is none. */
+/*  Returns the element of an array whose number has these bytes; NULL if it is missing. */
 static const char *ignis__schema_element(ignis__schema *s, const char *array, const char *number, size_t size)
 {
     const char *value = ignis__schema_first(array);
@@ -15547,7 +15801,7 @@ static const char *ignis__schema_element(ignis__schema *s, const char *array, co
     return value;
 }
 
-/*  The name of the rule of a schema, which is to come if it is not there. */
+/*  Writes the name of the rule of a schema. The rule is made pending if it is new. */
 static void ignis__schema_name(ignis__schema *s, ignis__bytes *to, const char *at)
 {
     int64_t *coming = s->there[at - s->text] ? NULL : (int64_t *)ignis__grammar_add(s->g, &s->coming);
@@ -15557,7 +15811,7 @@ static void ignis__schema_name(ignis__schema *s, ignis__bytes *to, const char *a
     ignis__schema_write(s, to, "v%lld", (long long)(at - s->text));
 }
 
-/*  A value as a literal: strings with as few escapes as can be, all without white space. */
+/*  Writes a value as a literal: strings with the fewest escapes, without white space. */
 static void ignis__schema_literal(ignis__schema *s, ignis__bytes *to, const char *value)
 {
     const char *end = ignis__schema_behind(value), *text;
@@ -15566,7 +15820,7 @@ static void ignis__schema_literal(ignis__schema *s, ignis__bytes *to, const char
     size_t size = 0, i;
     ignis__schema_write(s, to, "\"");
     for (; value < end && !s->g->diagnostic; value++) {
-        if (*value == '"') { /* a string: read, and written again */
+        if (*value == '"') { /* a string: its escapes are replaced and written again */
             text = ignis__schema_behind(value);
             copy.size = 0;
             if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
@@ -15602,7 +15856,7 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
     int64_t count;
     if (!at)
         return otherwise;
-    json.start = json.at = (char *)(uintptr_t)at; /* numbers are not written to */
+    json.start = json.at = (char *)(uintptr_t)at; /* numbers are not modified */
     json.end = json.at + strspn(at, "-+.eE0123456789");
     count = ignis__json_count(&json);
     if (json.fault[0] || count > IGNIS__GRAMMAR_PARTS)
@@ -15610,7 +15864,8 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
     return (int)count;
 }
 
-/*  What is at least and at most wanted, of the two words; false: nothing fits. most below 0: any number. */
+/*  Reads the least and the most count from the two keywords at `word`. A fault if least is above most. most
+    is below 0 if there is no limit. */
 static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least,
                                  int *most)
 {
@@ -15622,7 +15877,7 @@ static bool ignis__schema_counts(ignis__schema *s, const char *schema, const cha
     return !s->g->diagnostic;
 }
 
-/*  {least,most} behind what stands there least to most times. */
+/*  Writes {least,most}, a repetition of the item before it. */
 static void ignis__schema_times(ignis__schema *s, int least, int most)
 {
     if (most >= 0)
@@ -15631,7 +15886,8 @@ static void ignis__schema_times(ignis__schema *s, int least, int most)
         ignis__schema_write(s, &s->out, "{%d,}", least);
 }
 
-/*  The object of a schema. Its properties come in their order; rule vN-i is what may come from number i on, with r: behind another property. */
+/*  Writes the rules of an object. Properties keep their order. Rule vN-i is what may follow from property i
+    on; its form with r follows another property. */
 static void ignis__schema_object(ignis__schema *s, const char *schema, const char *const *has)
 {
     const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
@@ -15690,7 +15946,7 @@ static void ignis__schema_array(ignis__schema *s, const char *schema, const char
     int least, most, i;
     if (!ignis__schema_counts(s, schema, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
         return;
-    if (items && *items == 'f') { /* a schema that nothing fits */
+    if (items && *items == 'f') { /* a schema that nothing matches */
         if (least > 0)
             ignis__schema_wrong(s, schema, "no text fits: minItems is %d, and items false", least);
         most = 0;
@@ -15712,7 +15968,7 @@ static void ignis__schema_array(ignis__schema *s, const char *schema, const char
     ignis__schema_write(s, &s->out, " \"]\"");
 }
 
-/*  Values of `enum`, or that of `const`, that are of one of the types. */
+/*  Writes the values of `enum`, or the value of `const`, that have one of the types. */
 static void ignis__schema_values(ignis__schema *s, const char *value, bool many, unsigned types)
 {
     const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
@@ -15735,7 +15991,8 @@ static void ignis__schema_values(ignis__schema *s, const char *value, bool many,
     }
 }
 
-/*  What a JSON pointer in a fragment refers to, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1 a slash, ~0 a tilde. */
+/*  Resolves a JSON pointer in a fragment, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1
+    a slash, ~0 a tilde. */
 static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
 {
     const char *at = ignis__schema_blank(s->text), *text, *known;
@@ -15763,7 +16020,7 @@ static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
         name[to++] = k ? (char)(byte[0] * 16 + byte[1]) : name[from];
         from += k ? 2 : 0;
     }
-    for (size = to, from = 0; at && from < size; from = end) { /* behind a slash */
+    for (size = to, from = 0; at && from < size; from = end) { /* after a slash */
         for (end = ++from, to = from; end < size && name[end] != '/'; end++) {
             name[to] = name[end];
             if (name[end] == '~' && end + 1 < size && (name[end + 1] == '0' || name[end + 1] == '1'))
@@ -15783,7 +16040,7 @@ static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
     return s->g->diagnostic ? NULL : at;
 }
 
-/*  The rule of a schema. */
+/*  Writes the rule of a schema. */
 static void ignis__schema_rule(ignis__schema *s, const char *at)
 {
     const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
@@ -15874,14 +16131,14 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
     s->later.size = 0;
 }
 
-/*  Makes g->text of the schema in g->source. */
+/*  Translates the schema in g->source to g->text. */
 static void ignis__schema_read(ignis__grammar *g)
 {
     ignis__schema s = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
     size_t size = strlen(g->source);
     int64_t i;
-    char *copy = ignis__copy_string(g->source); /* reading it changes it */
+    char *copy = ignis__copy_string(g->source); /* parsing modifies it */
     s.g = g;
     s.text = g->source;
     s.coming.size = sizeof(int64_t);
@@ -15917,7 +16174,7 @@ static void ignis__schema_read(ignis__grammar *g)
     ignis__free(s.names[0].data), ignis__free(s.names[1].data);
 }
 
-/*  A grammar of a text; null, and reported: it is none. */
+/*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {
     ignis__grammar *g = (ignis__grammar *)ignis__alloc(sizeof *g);
@@ -15961,42 +16218,42 @@ IGNIS__COLD IGNIS_API ignis_status ignis_grammar_check(const char *grammar)
 
 /*  models/weights - checkpoints: configuration, tensors, quantised weights. */
 
-#define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
+#define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, the limit of attention */
 #define IGNIS__RANKS 64       /* that share a model, at most */
-#define IGNIS__MODEL_STOPS 16 /* as many as ignis_model_info.ends */
+#define IGNIS__MODEL_STOPS 16 /* the size of ignis_model_info.ends */
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
     ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
     ignis_tensor q_norm, k_norm;
     ignis_tensor o, o_bias;
     ignis_tensor mlp_norm, mlp_norm_bias;
-    ignis_tensor up, up_bias; /* where it is gated: rows of the gate, then of up */
+    ignis_tensor up, up_bias; /* gated: the rows of gate, then those of up */
     ignis_tensor down, down_bias;
 } ignis__layer;
 
-/*  How positions are stretched, as the description says it. */
+/*  How RoPE frequencies are scaled, as in the description. */
 typedef enum ignis__stretch {
     IGNIS__STRETCH_NONE,
     IGNIS__STRETCH_LINEAR,
     IGNIS__STRETCH_LLAMA3,
     IGNIS__STRETCH_YARN,
-    IGNIS__STRETCH_TABLE /* by a GGUF file's own divisors */
+    IGNIS__STRETCH_TABLE /* by the divisors of a GGUF file */
 } ignis__stretch;
 
 typedef struct ignis__model {
-    ignis__slot slot; /* first */
+    ignis__slot slot; /* has to be the first member */
     ignis_model_family family;
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab,
         context;                   /* heads, kv_heads, inner: of this rank's share */
-    ignis_model_parallel parallel; /* size: 1 at least */
+    ignis_model_parallel parallel; /* size: at least 1 */
     double attention_scale;
-    bool rms, rope, gelu; /* else: layer norms, positions, a gate with silu */
+    bool rms, rope, gelu; /* otherwise: layer norms, learned positions, a gate with silu */
     bool tied;            /* the head is the embedding */
     double frequencies[IGNIS__MODEL_HALF];
     ignis_dtype dtype, cache_dtype;
     ignis_weights weights;
-    int room, sequences; /* of the cache: tokens of a sequence, sequences */
-    int32_t bos;         /* -1: none */
+    int room, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
+    int32_t bos;         /* -1 if there is none */
     int32_t stops[IGNIS__MODEL_STOPS];
     int stop_count; /* tokens that end a text */
     ignis__device *device;
@@ -16004,27 +16261,28 @@ typedef struct ignis__model {
     ignis__layer *layer;
     double eps, theta, attention_factor;
     ignis__stretch stretch;
-    double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
-    bool uncut;                         /* yarn's ends of the slope are not rounded to whole numbers */
+    double factor, low, high, original; /* llama3: low_freq_factor and the like; yarn: beta_fast, beta_slow */
+    bool uncut;                         /* yarn: the ends of the slope are not rounded to integers */
     int64_t parameters, quantised, weight_bytes, file_bytes;
-    char *path;                /* as ignis_model_open was given it */
-    ignis_tokenizer tokenizer; /* once somebody has asked for it; under the slot's lock */
-    struct ignis__lora
-        *lora;    /* that are set, or null; under the slot's lock. They hold the model, and leave when they are freed */
-    void *engine; /* what sequences share; null: there was none yet */
+    char *path;                /* as given to ignis_model_open */
+    ignis_tokenizer tokenizer; /* opened by the first request; guarded by the slot's lock */
+    struct ignis__lora *
+        lora; /* the adapters that are set, or NULL; guarded by the slot's lock. Adapters hold the model and are taken off when freed */
+    void *engine; /* shared by sequences; NULL until the first one */
     void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
 
-/*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
+/*  A value of a JSON file under its full name: "rope_scaling.factor"; "layer_types[]" for each item of an
+    array. */
 typedef struct ignis__config_item {
-    char name[64]; /* a longer one is nothing that anybody asks for */
+    char name[64]; /* longer names are cut; nothing looks them up */
     char kind;     /* 'n' a number, 't' a text, 'b' true or false, '0' null, '{' an object, '[' an array */
     double number; /* true is 1 */
     const char *text;
 } ignis__config_item;
 
 typedef struct ignis__config {
-    char *file; /* its text; the texts of items are in it */
+    char *file; /* the text of the file, which has the texts of items */
     ignis__config_item *items;
     int count, capacity;
     bool no_memory;
@@ -16034,14 +16292,14 @@ typedef struct ignis__config {
 typedef struct ignis__model_source {
     const char *name;
     ignis_shape shape;
-    int file;            /* in the list of paths */
+    int file;            /* index in the list of paths */
     int64_t begin, end;  /* of its bytes in that file */
-    const char *type;    /* in messages; null: one that Ignis does not know */
-    uint32_t id;         /* a GGUF file's number for it */
-    ignis_dtype dtype;   /* 0: none of Ignis' */
+    const char *type;    /* for messages; NULL if unknown */
+    uint32_t id;         /* the number of the type in a GGUF file */
+    ignis_dtype dtype;   /* 0 if Ignis does not have it */
     uint32_t quant;      /* an ignis__gguf_type, or 0 */
-    bool used;           /* it has become a part of a weight, or was read otherwise */
-    int elements, bytes; /* so many elements take so many bytes */
+    bool used;           /* it is a part of a weight, or was read otherwise */
+    int elements, bytes; /* `elements` elements take `bytes` bytes */
 } ignis__model_source;
 
 typedef struct ignis__model_files {
@@ -16057,74 +16315,78 @@ typedef struct ignis__model_files {
     ignis_model_family family;
 } ignis__model_files;
 
-/*  The type of a tensor in messages: its name, or the file's number for it. */
+/*  The type of a tensor for messages: its name, or its number in the file. */
 typedef struct ignis__model_type {
     char text[24];
 } ignis__model_type;
 
 #define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
 
-/*  How a tensor lies in the file, where it lies differently. */
+/*  The layout of a tensor in the file, if it differs. */
 enum {
-    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
-    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
-    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
+    IGNIS__MODEL_IN_OUT = 1, /* [in, out] in a safetensors file */
+    IGNIS__MODEL_PAIRS = 2,  /* in a GGUF file of llama, rows i and i + head_dim / 2 of a head are adjacent */
+    IGNIS__MODEL_HEAD = 4    /* only if the head is not tied */
 };
 
-/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
-    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
+/*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
+    same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
+    queries and keys, D a head, I inner, 3 three times hidden. */
 typedef struct ignis__model_row {
-    unsigned families, optional; /* 1 << each */
+    unsigned families, optional; /* bits, 1 << family */
     bool in_layer;
     size_t member;      /* of ignis__layer or ignis__model */
     char rows, columns; /* columns 0: one dimension */
     int how;
     const char *hf, *gguf;
-    const char *whole; /* the name of the weight, if there are other rows in it */
+    const char *whole; /* the name of the weight, if several tensors become it */
 } ignis__model_row;
 
-/*  A name of the table with its layer. */
+/*  A name of the table with the number of its layer. */
 typedef struct ignis__model_name {
     char text[96];
 } ignis__model_name;
 
-/*  A row of the table for one layer. */
+/*  An entry of the table for one layer. */
 typedef struct ignis__model_part {
     const ignis__model_row *row;
     int layer;
     int64_t first, rows, columns; /* of the weight */
-    int64_t total;                /* rows of the weight, at its first part; 0 at others */
+    int64_t total;                /* at a weight's first part: its rows; else 0 */
     int64_t file_rows, file_columns, stretch,
-        stride; /* each `stretch` of the rows begins a `stride` behind the one before it in the file */
-    int64_t skip_rows, skip_columns; /* those of other ranks, ahead */
-    int blocks;                      /* an ignis__gguf_type, which it has on the device; 0: numbers */
+        stride; /* each group of `stretch` rows begins `stride` rows after the group before it in the file */
+    int64_t skip_rows, skip_columns; /* before this rank's share in the file */
+    int blocks;                      /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
     const ignis__model_source *from;
     ignis_tensor *to;
 } ignis__model_part;
 
-/*  What lies there of each type: rows of records of 256 elements, of so many bytes; Q6_K has a scale of each behind them. kernels/blocks.cuh says
-    what is in them. */
+/*  The layout of each type on the device: rows of records of 256 elements, `bytes` bytes each. Q6_K has
+    `scale` bytes for each record after them. kernels/blocks.cuh has the layout of a record. */
 struct ignis__blocks_types_type {
     int type, bytes, scale;
 };
 
-/*  As kernels/blocks.cuh has it. */
+/*  As in kernels/blocks.cuh. */
 typedef struct ignis__quantised {
     ignis__address records, scales;
     int64_t k;
     int type;
 } ignis__quantised;
 
-enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
+enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
 
 /* ===============================================================================================================
-   >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
-   =============================================================================================================== */
+   >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors
 
-/*  From files to weights in four steps: the description becomes an ignis__model (sizes, frequencies); the files' headers become a sorted list of
-    what tensors there are; one table of rows says which of them become which rows of which weight; their bytes are read, converted and copied in
-    pieces. The table also serves who asks for a weight by name, and who writes the model back. */
+   Files become weights in four steps. The description becomes an ignis__model (sizes, frequencies). The
+   headers of the files become a sorted list of tensors. One table of rows says which tensors become which
+   rows of which weight. Their bytes are read, converted and copied in pieces. The table also serves lookups
+   by name, and writing the model.
+   May use: >>gguf, >>safetensors, >>tensor, >>ops. Locks: a model's slot.lock guards tokenizer, lora and
+   engine.
+   =============================================================================================================== */
 
 IGNIS__PRIVATE ignis__pool ignis__models =
     IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
@@ -16132,7 +16394,11 @@ IGNIS__PRIVATE ignis__pool ignis__models =
 IGNIS__PRIVATE const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT] = {"", "gpt2", "llama", "qwen2",
                                                                                     "qwen3"};
 
-/* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
+/*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
+
+    Names have the path: "rope_scaling.factor". The texts of values are in the file's text, which lives as
+    long as the list.
+    May use: >>json, >>file. Locks: none. */
 
 IGNIS__PRIVATE void ignis__config_close(ignis__config *config)
 {
@@ -16159,7 +16425,7 @@ static ignis__config_item *ignis__config_add(ignis__config *config, const char *
     return &config->items[config->count++];
 }
 
-/*  Reads the value at the reader's place, and what is in it, to a small depth; below that values are stepped over. */
+/*  Reads the value at the reader's place and its members, to a small depth. Deeper values are skipped. */
 static void ignis__config_value(ignis__json *json, ignis__config *config, const char *name, int depth)
 {
     char c = ignis__json_peek(json), inner[160];
@@ -16199,7 +16465,8 @@ static void ignis__config_value(ignis__json *json, ignis__config *config, const 
     }
 }
 
-/*  Reads a JSON file. `wanted` is false for one that may be missing: then it is empty. Reports what is wrong. */
+/*  Reads a JSON file. Without `wanted` the file may be missing: the list is empty then. False, and reported,
+    on failure. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char *path, bool wanted,
                                                    ignis__config *config)
 {
@@ -16246,7 +16513,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char 
     return ok;
 }
 
-/*  The last value of that name, as Python takes it; null where there is none, or it is null. */
+/*  Returns the last value of a name, as Python does. NULL if it is missing or null. */
 IGNIS__PRIVATE const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
 {
     int i;
@@ -16256,7 +16523,10 @@ IGNIS__PRIVATE const ignis__config_item *ignis__config_find(const ignis__config 
     return NULL;
 }
 
-/* --- what the files hold -------------------------------------------------------------------------------------------------- */
+/*  models/weights/checkpoint.c - the files of a model: config.json, safetensors shards or a GGUF file; a sorted list of their tensors
+
+    The headers alone are read. On failure everything is closed.
+    May use: config_json.c, >>gguf, >>safetensors. Locks: none. */
 
 IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files)
 {
@@ -16277,7 +16547,7 @@ IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files)
     memset(files, 0, sizeof *files);
 }
 
-/*  folder/name, of ignis__alloc; null, and reported: no memory. */
+/*  Returns folder/name, freed with ignis__free. NULL, and reported, without memory. */
 IGNIS__PRIVATE char *ignis__model_path(const char *call, const char *folder, const char *name)
 {
     size_t size = strlen(folder) + strlen(name) + 2;
@@ -16314,7 +16584,7 @@ IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_sour
     return type;
 }
 
-/*  Makes room for the list of tensors. */
+/*  Allocates the list of tensors. */
 static bool ignis__model_sources(ignis__model_files *files, int64_t count)
 {
     size_t size = (size_t)(count + 1) * sizeof *files->sources;
@@ -16340,7 +16610,7 @@ static bool ignis__model_sort(ignis__model_files *files)
     return true;
 }
 
-/*  Opens the files of tensors whose names are given, each once. */
+/*  Opens the files that `names` lists for the tensors, each file once. */
 static bool ignis__model_shards(ignis__model_files *files, const char *const *names, int count)
 {
     int64_t total = 0;
@@ -16385,7 +16655,7 @@ static int ignis__model_file_order(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/*  The shards that model.safetensors.index.json names. */
+/*  Opens the shards that model.safetensors.index.json names. */
 static bool ignis__model_index(ignis__model_files *files, const char *path)
 {
     static const char prefix[] = "weight_map";
@@ -16467,7 +16737,7 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
     return ok;
 }
 
-/*  False, and reported: the GGUF file is one of several. */
+/*  Checks that a GGUF file is not one of several. False, and reported, if it is. */
 static bool ignis__model_open_whole(ignis__model_files *files)
 {
     int64_t number = 0, count = 1;
@@ -16526,9 +16796,13 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
     return ignis__model_sort(files);
 }
 
-/* --- the description ---------------------------------------------------------------------------------------------------------- */
+/*  models/weights/config_check.c - reads numbers of a description, and refuses entries that change a model in a way Ignis lacks
 
-/*  A number of the description, by its name in config.json, or behind "ARCHITECTURE." in a GGUF file. BAD is reported. */
+    A feature is refused by its name and value, never ignored.
+    May use: config_json.c, >>gguf. Locks: none. */
+
+/*  Reads a number of the description, by its name in config.json, or after "ARCHITECTURE." in a GGUF file.
+    BAD has been reported. */
 IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf,
                                                      double *value)
 {
@@ -16551,7 +16825,7 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, 
     return IGNIS__GGUF_FOUND;
 }
 
-/*  A size: whole, from 1 to `most`. otherwise: what it is where it is not said; 0: it has to be. */
+/*  Reads a size: an integer from 1 to `most`. `otherwise` is its value if it is missing; 0 if it is required. */
 IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
                                       int most, int *size)
 {
@@ -16574,7 +16848,7 @@ IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *jso
     return true;
 }
 
-/*  A positive number. otherwise: what it is where it is not said; 0: it has to be. */
+/*  Reads a positive number. `otherwise` is its value if it is missing; 0 if it is required. */
 IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise,
                                       double *real)
 {
@@ -16594,11 +16868,11 @@ IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *jso
     return value > 0 && value < 1e12;
 }
 
-/*  What a description may say that would change what a model computes, and the one thing that Ignis can do. */
+/*  Entries of a description that change what a model computes, with the only value that Ignis supports. */
 static const struct {
-    unsigned families; /* 1 << each */
+    unsigned families; /* bits, 1 << family */
     const char *name;
-    char kind; /* of the value that is wanted, as an ignis__config_item has it; '0': there may be none */
+    char kind; /* the kind of the required value, as in ignis__config_item; '0': the entry must be missing */
     double number;
     const char *texts[3];
 } ignis__model_demands[] = {
@@ -16616,7 +16890,7 @@ static const struct {
     {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
     {~1u, "rope_interleaved", 'b', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* of each type of layers its own */
+    {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* separate settings for each type of layer */
     {~1u, "rope_parameters.sliding_attention", '0', 0, {NULL, NULL, NULL}},
     {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
     {~1u, "rope_scaling", '{', 0, {NULL, NULL, NULL}},
@@ -16629,7 +16903,7 @@ static const struct {
     {~1u, "final_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
 };
 
-/*  Refuses what is in config.json and would be ignored. */
+/*  Refuses entries of config.json that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
 {
     char said[80];
@@ -16665,12 +16939,13 @@ IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
     return true;
 }
 
-/*  Refuses what is in a GGUF file and would be ignored: numbers that have to be 0, or what they are anyway. */
+/*  Refuses entries of a GGUF file that would otherwise be ignored: numbers that have to be 0 or their usual
+    value. */
 IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
 {
     static const struct {
         const char *name;
-        int wanted; /* below 0: as many as heads have numbers */
+        int wanted; /* below 0: head_dim */
     } rows[] = {{"expert_count", 0},
                 {"attention.sliding_window", 0},
                 {"rope.dimension_count", -1},
@@ -16709,7 +16984,13 @@ IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ig
     return causal;
 }
 
-/*  The natural logarithm of a positive number, by the series of atanh: the C library's would have to be linked. */
+/*  models/weights/rope_scaling.c - RoPE scaling: linear, llama3, yarn, or the divisors of a GGUF file; frequencies
+
+    Logarithms and powers are computed here, so that the C library's math is not linked.
+    May use: config_check.c, checkpoint.c. Locks: none. */
+
+/*  Returns the natural logarithm of a positive number, by the series of atanh: the C library's would have to
+    be linked. */
 static double ignis__ln(double x)
 {
     const double ln2 = 0.69314718055994530942;
@@ -16734,7 +17015,8 @@ static double ignis__floor(double x)
 
 #define IGNIS__TURN 6.28318530717958647692 /* 2 pi */
 
-/*  The frequencies of llama3: long waves are stretched, short ones are not, and between the two limits there is a slope. */
+/*  Scales a frequency as llama3 does: long waves are scaled, short ones are not, and a slope is between the
+    two limits. */
 static double ignis__model_llama3(double frequency, double factor, double low, double high, double original)
 {
     double wave = IGNIS__TURN / frequency, slope;
@@ -16754,7 +17036,7 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
         continue;
     model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
     if (i < IGNIS__COUNT(kinds) &&
-        !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* which has divisors instead */
+        !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* GGUF files have divisors instead */
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
                 ignis__name_write(kind).text,
@@ -16762,7 +17044,8 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
     return false;
 }
 
-/*  The key of a GGUF file that has the factor of a stretching, the newer one of two, and its value; 0: neither says one. */
+/*  Reads the scaling factor of a GGUF file from the newer of its two keys. *value stays as it is if neither
+    exists. */
 static bool ignis__model_stretch_factor(ignis__model_files *files, const char **key, double *value)
 {
     ignis__gguf_found found;
@@ -16774,7 +17057,7 @@ static bool ignis__model_stretch_factor(ignis__model_files *files, const char **
     return found != IGNIS__GGUF_BAD;
 }
 
-/*  False, and reported: a GGUF file without yarn has a factor of attention. */
+/*  Checks that a GGUF file without yarn has no attention factor. False, and reported, if it has one. */
 static bool ignis__model_stretch_alone(ignis__model_files *files)
 {
     double value = 1;
@@ -16788,8 +17071,8 @@ static bool ignis__model_stretch_alone(ignis__model_files *files)
     return false;
 }
 
-/*  How positions are stretched, by config.json of old and new: rope_scaling {rope_type or type, ...} and rope_theta, or all in
-    rope_parameters; or by keys of a GGUF file. */
+/*  Reads the RoPE scaling. Old and new forms of config.json: rope_scaling {rope_type or type, ...} and
+    rope_theta, or all in rope_parameters. A GGUF file has keys. */
 IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
 {
     const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling",
@@ -16858,7 +17141,7 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
     if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
                            files->is_gguf ? 1 : usual, &model->attention_factor))
         return false;
-    if (files->is_gguf) { /* there it multiplies the usual one, in config.json it takes its place */
+    if (files->is_gguf) { /* a GGUF file multiplies the usual factor, config.json replaces it */
         model->attention_factor *= usual;
         return true;
     }
@@ -16873,13 +17156,13 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
 #undef IGNIS__IN_GROUP
 }
 
-/*  Of yarn: the frequency that turns so often within the original context, as a number of the list. */
+/*  Returns, for yarn, the index of the frequency with this number of turns within the original context. */
 static double ignis__model_yarn_at(const ignis__model *model, double turns)
 {
     return model->head_dim * ignis__ln(model->original / (IGNIS__TURN * turns)) / (2 * ignis__ln(model->theta));
 }
 
-/*  f_i = theta^(-2 i / head_dim), stretched. */
+/*  Computes f_i = theta^(-2 i / head_dim), scaled. */
 IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
 {
     double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
@@ -16904,7 +17187,7 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
     }
 }
 
-/*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
+/*  Reads a GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
 IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
 {
     ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
@@ -16933,7 +17216,7 @@ IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__mode
     alone = model->stretch == IGNIS__STRETCH_NONE;
     model->stretch = IGNIS__STRETCH_TABLE;
     for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
-         guess *= 4) { /* Llama 3.1, 3.2: config.json has words for these */
+         guess *= 4) { /* as in Llama 3.1 and 3.2; config.json can express these */
         for (like = alone, i = 0; i < half; i++) {
             double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
             like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
@@ -16948,7 +17231,12 @@ IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__mode
     return true;
 }
 
-/*  Adds a token that ends a text. One that the model does not have is none. */
+/*  models/weights/hyperparameter.c - reads the description of a model: sizes, special tokens, frequencies
+
+    Every required number is checked against its bounds here.
+    May use: config_check.c, rope_scaling.c, tokenizer_gguf.c (texts of tokens). Locks: none. */
+
+/*  Adds a token that ends a text. Ignores an id that the model does not have. */
 static void ignis__model_end_add(ignis__model *model, double id)
 {
     int i;
@@ -16960,8 +17248,8 @@ static void ignis__model_end_add(ignis__model *model, double id)
         model->stops[model->stop_count++] = (int32_t)id;
 }
 
-/*  Adds those of a GGUF file: tokens that keys name, and tokens that are known by their texts, as llama.cpp takes them. Writers of such files name
-    one token, and models end their turns by others. */
+/*  Adds the tokens of a GGUF file that end a text: those of its keys, and those known by their texts, as in
+    llama.cpp. Writers of such files name one token, but models end their turns with others. */
 static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"bos", "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"};
@@ -16993,7 +17281,7 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
         end = which == IGNIS__END_END ? i : end;
         ignis__model_end_add(model, i);
     }
-    /* where messages end by other tokens, <|end|> is inside of an answer */
+    /* if messages end with other tokens, <|end|> is inside of an answer */
     bits[0] = 1u << IGNIS__END_RETURN | 1u << IGNIS__END_FLUSH;
     bits[1] = 1u << IGNIS__END_CALL | 1u << IGNIS__END_CALLS;
     for (i = 0; found & bits[0] && found & bits[1] && i < model->stop_count; i++)
@@ -17002,7 +17290,7 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
     return true;
 }
 
-/*  Tokens that begin and end a text. What is not there, or is no token, is none. */
+/*  Reads the tokens that begin and end a text. Missing entries and invalid ids are ignored. */
 static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
@@ -17014,7 +17302,7 @@ static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
     item = ignis__config_find(&files->config, "bos_token_id");
     if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
         model->bos = (int32_t)item->number;
-    for (k = 0; k < 2 && !model->stop_count; k++) { /* generation_config.json knows best */
+    for (k = 0; k < 2 && !model->stop_count; k++) { /* generation_config.json comes first */
         const ignis__config *config = k == 0 ? &files->generation : &files->config;
         for (i = 0; i < config->count; i++) {
             item = &config->items[i];
@@ -17025,7 +17313,7 @@ static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
     return true;
 }
 
-/*  Fills in what the description says. */
+/*  Reads the description. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
 {
     bool old = files->family == IGNIS_MODEL_GPT2;
@@ -17083,7 +17371,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files,
                     2 * IGNIS__MODEL_HALF);
         return false;
     }
-    if (files->is_gguf) { /* the table says how many tokens there are */
+    if (files->is_gguf) { /* the table has the number of tokens */
         table = ignis__model_source_find(files, "token_embd.weight");
         model->vocab = table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX
                            ? (int)table->shape.dim[0]
@@ -17109,7 +17397,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files,
     return ignis__model_ends(files, model);
 }
 
-/* --- which tensors become which weights -------------------------------------------------------------------------------- */
+/*  models/weights/weight_map.c - the table of weights: which tensors of the files become which rows of which weight
+
+    Loading, lookup by name, adapters and writing read this one table.
+    May use: checkpoint.c (names of tensors). Locks: none. */
 
 #define IGNIS__MODEL_BIASES (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN3)
 
@@ -17198,7 +17489,8 @@ IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, con
     return name;
 }
 
-/*  Sizes of a rank's share; those that the ranks share are so many times as large in the files. */
+/*  Returns a size of a rank's share by its letter. Sizes that ranks share are `size` times as large in the
+    files. */
 static int64_t ignis__model_letter(const ignis__model *model, char letter)
 {
     switch (letter) {
@@ -17214,14 +17506,14 @@ static int64_t ignis__model_letter(const ignis__model *model, char letter)
     }
 }
 
-/*  The rows of the vocabulary that a rank multiplies with: how many each has, but for the last ones. */
+/*  Returns the rows of the vocabulary that each rank multiplies with; the last ranks may have fewer. */
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
 {
     return ignis__ceil_div(model->vocab, model->parallel.size);
 }
 
-/*  Which rows and columns of the file's tensor a part is: heads of queries, keys and values, elements of the MLP, and rows of a head of its own are
-    shared by the ranks; the rest is everybody's. */
+/*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
+    values, elements of the MLP, and rows of an untied head. Every rank has the rest. */
 static void ignis__model_share(const ignis__model *model, ignis__model_part *part)
 {
     const ignis__model_row *row = part->row;
@@ -17243,13 +17535,13 @@ static void ignis__model_share(const ignis__model *model, ignis__model_part *par
     }
 }
 
-/*  The row of the file in which a row of a part is. */
+/*  Returns the row of the file with a row of a part. */
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
 {
     return part->skip_rows + row / part->stretch * part->stride + row % part->stretch;
 }
 
-/*  The prefix of the names of a family that has one: GPT-2's first files have none. */
+/*  Returns the prefix of a family's names: GPT-2's first files have none. */
 IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
 {
     return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight"))
@@ -17260,7 +17552,7 @@ IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, 
 IGNIS__PRIVATE ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model,
                                                       const ignis__model_row *row, int layer)
 {
-    bool plain = row->how & IGNIS__MODEL_HEAD; /* which stands beside the model in GPT-2 */
+    bool plain = row->how & IGNIS__MODEL_HEAD; /* the head, which is beside the model in GPT-2 */
     if (files && files->is_gguf)
         return ignis__model_name_write("", row->gguf, layer);
     return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
@@ -17272,7 +17564,7 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
     return (ignis_tensor *)(void *)(base + row->member);
 }
 
-/*  Whether the weight of a row is there: in the files, or in the model where those are null. */
+/*  Tells whether the weight of a row exists: in the files, or in the model if `files` is NULL. */
 static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
                              int layer)
 {
@@ -17292,7 +17584,8 @@ static bool ignis__model_has(const ignis__model_files *files, ignis__model *mode
     return false;
 }
 
-/*  Every part that there is, those of one weight behind each other. files: null for those of an open model. Returns how many; parts may be null. */
+/*  Lists all parts, those of one weight one after the other. files is NULL for an open model. Returns their
+    number; parts may be NULL. */
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
 {
     int count = 0, first = 0, i, layer;
@@ -17338,7 +17631,11 @@ IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, cons
     return parts;
 }
 
-/* --- quantised weights on the device -------------------------------------------------------------------------------------------- */
+/*  models/weights/quantized_layout.c - the bytes of quantised weights on the device, and which weights are quantised
+
+    Rows are in groups of eight, so that a warp reads whole sectors. kernels/blocks.cuh has the layout of a
+    record.
+    May use: weight_map.c. Locks: none. */
 
 IGNIS__PRIVATE const struct ignis__blocks_types_type ignis__blocks_types[] = {
     {IGNIS__GGUF_Q4_0, 144, 0},
@@ -17347,7 +17644,7 @@ IGNIS__PRIVATE const struct ignis__blocks_types_type ignis__blocks_types[] = {
     {IGNIS__GGUF_Q6_K, 208, 2},
 };
 
-/*  Which of them a type is; -1: none. */
+/*  Returns the index of a type in the table; -1 if it is not there. */
 IGNIS__PRIVATE int ignis__blocks_type(int type)
 {
     int i;
@@ -17356,7 +17653,8 @@ IGNIS__PRIVATE int ignis__blocks_type(int type)
     return i;
 }
 
-/*  Bytes of so many rows, which lie together eight at a time, a multiple of 16; scales: and of what is behind them. */
+/*  Returns the bytes of `rows` rows, which are in groups of eight; a multiple of 16. scales: includes the
+    scales after them. */
 IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
 {
     int number = ignis__blocks_type(type);
@@ -17364,14 +17662,14 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t co
     return records * ignis__blocks_types[number].bytes + (scales ? records * ignis__blocks_types[number].scale : 0);
 }
 
-/*  Where a row begins. */
+/*  Returns the offset of a row. */
 IGNIS__PRIVATE int64_t ignis__blocks_row(int type, int64_t row, int64_t columns)
 {
     return ignis__blocks_bytes_of(type, row / 8 * 8, columns, false) +
            row % 8 * ignis__blocks_types[ignis__blocks_type(type)].bytes;
 }
 
-/*  The bytes of the first `parts` parts of a weight. */
+/*  Returns the bytes of the first `parts` parts of a weight. */
 IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts)
 {
     int64_t bytes = 0;
@@ -17381,7 +17679,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
     return bytes;
 }
 
-/*  The type that the description asks for; 0: numbers. */
+/*  Returns the type that the description asks for; 0 if the weight is not to be quantised. */
 static int ignis__model_wanted(const ignis__model *model, const ignis__model_part *part)
 {
     if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS)
@@ -17395,7 +17693,7 @@ static int ignis__model_wanted(const ignis__model *model, const ignis__model_par
                                                                               : IGNIS__GGUF_Q8_0;
 }
 
-/*  What the parts of a weight, of which this is the first, are on the device. */
+/*  Describes the parts of a weight on the device. `parts` begins at its first part. */
 IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
@@ -17410,14 +17708,14 @@ IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts,
     return blocks;
 }
 
-/*  Chooses what every weight is on the device, and counts bytes. The parts of one are all quantised, or none is; a gate and what it lets pass
-    are of one type, as one product reads both. */
+/*  Chooses the type of every weight on the device, and counts bytes. The parts of one weight are all
+    quantised, or none is. Gate and up have one type, as one kernel reads both. */
 IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int first, end, i;
     for (first = 0; first < count; first = end) {
-        bool all = true, aligned = true; /* eight rows lie together */
+        bool all = true, aligned = true; /* groups of eight rows stay together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
             parts[end].blocks = ignis__model_wanted(model, &parts[end]);
             all = all && parts[end].blocks && (parts[end].row->rows != 'I' || parts[end].blocks == parts[first].blocks);
@@ -17434,13 +17732,18 @@ IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *
     }
 }
 
-/*  Whether a tensor that no weight is made of changes nothing: tables that follow from the description, as older versions of transformers have
-    written them, and a head beside a table that serves as one. ignis_model_open's manual has the list. */
+/*  models/weights/tensor_match.c - matches the table of weights with the tensors of the files
+
+    A tensor that no weight uses is refused, with the exceptions that ignis_model_inspect documents.
+    May use: weight_map.c, checkpoint.c. Locks: none. */
+
+/*  Tells whether an unused tensor changes nothing: tables that older versions of transformers have written
+    and that follow from the description, and the head of a tied model. */
 static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model,
                                   const ignis__model_source *source)
 {
     static const struct {
-        const char *end; /* of the name */
+        const char *end; /* suffix of the name */
         unsigned families;
         int ndim; /* -1: any */
     } rows[] = {{"rotary_emb.inv_freq", IGNIS__MODEL_ROTARY, 1},
@@ -17460,7 +17763,8 @@ static bool ignis__model_harmless(const ignis__model_files *files, const ignis__
     return model->tied && strcmp(source->name, "lm_head.weight") == 0;
 }
 
-/*  False, and reported: the files have a tensor that the model has no use for. Without it the model would be another one than the files'. */
+/*  Checks that the model uses all tensors of the files, as it would be another model without one. False, and
+    reported, if not. */
 static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__model *model)
 {
     int64_t i;
@@ -17477,11 +17781,11 @@ static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__
     return true;
 }
 
-/*  Finds the tensor of every part, and checks that it can become it. */
+/*  Finds the tensor of every part, and checks its shape and type. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ignis__model *model,
                                                    ignis__model_part *parts, int count)
 {
-    int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised ones */
+    int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised tensors */
     int i, k;
     for (i = 0; i < count; i++) {
         ignis__model_part *part = &parts[i];
@@ -17530,8 +17834,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ig
         }
         part->from = source;
         source->used = true;
-        numel = part->rows * part->columns; /* of the file's own shape: it fits */
-        elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* the same on all ranks */
+        numel = part->rows * part->columns; /* of the file's own shape */
+        elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* equal on all ranks */
         model->parameters += numel;
         model->file_bytes += numel / source->elements * source->bytes;
     }
@@ -17548,22 +17852,25 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ig
     return true;
 }
 
-/* --- values: what is quantised becomes numbers ------------------------------------------------------------------------------ */
+/*  models/weights/dequantize.c - GGUF blocks to floats, and GGUF blocks to the layout of the device
 
-/*  A half as a float. */
+    The layout is in kernels/blocks.cuh. Bits are those of llama.cpp.
+    May use: nothing of the room. Locks: none. */
+
+/*  Converts a half to a float. */
 IGNIS__PRIVATE float ignis__half_at(const unsigned char *at)
 {
     return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5);
 }
 
-/*  The scale and minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
+/*  Unpacks the scale and the minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
 static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
 {
     *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
     *least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
 }
 
-/*  The numbers of one block. In f32, one rounding each product and sum, as llama.cpp has them. */
+/*  Converts one block to floats. Each product and each sum is rounded once to f32, as in llama.cpp. */
 IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
 {
     float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
@@ -17615,7 +17922,7 @@ IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block,
     }
 }
 
-/*  A row of a GGUF file becomes one of records, every eighth one from its first on; of Q6_K, with scales. */
+/*  Converts a row of GGUF blocks to records: every eighth record from its first on. Q6_K has scales besides. */
 IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
                                        unsigned char *scales)
 {
@@ -17672,9 +17979,15 @@ IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from,
     }
 }
 
+/*  models/weights/quantize.c - floats to blocks of Q8_0, Q4_0 and Q4_K
+
+    Q8_0 and Q4_0 give the blocks of ggml's reference. Compilers must not reassociate or contract here.
+    May use: dequantize.c (halves). Locks: none. */
+
 static void ignis__half_write(unsigned char *to, float value) { ignis__convert(to, IGNIS_F16, &value, IGNIS_F32, 1); }
 
-/*  The number of the greatest magnitude, the first one of equals. False: one of them is infinite, or none. */
+/*  Finds the number with the greatest magnitude, the first one of equals. False if one of them is infinite or
+    NaN. */
 static bool ignis__quantise_most(const float *x, int count, float *most)
 {
     int i;
@@ -17688,8 +18001,8 @@ static bool ignis__quantise_most(const float *x, int count, float *most)
     return true;
 }
 
-/*  Scale and minimum of 32 numbers that become 0 to 15, and those: of some scales near the range's, each fitted by least squares, the one with
-    the least squares of errors. */
+/*  Quantises 32 numbers to 0..15 with a scale and a minimum. Tries some scales near that of the range, fits
+    each by least squares, and keeps the one with the least squared error. */
 static void ignis__quantise_32(const float *x, float *scale, float *least, unsigned char *q)
 {
     float low = 0, high = 0, best = -1;
@@ -17735,7 +18048,7 @@ static void ignis__quantise_32(const float *x, float *scale, float *least, unsig
     }
 }
 
-/*  256 numbers as a block of Q4_K. */
+/*  Quantises 256 numbers to a block of Q4_K. */
 static void ignis__quantise_k(const float *x, unsigned char *to)
 {
     float scale[8], least[8], most_scale = 0, most_least = 0, d, e;
@@ -17759,7 +18072,7 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
         M[j] = M[j] > 63 ? 63 : M[j];
         step = d * (float)S[j];
         base = e * (float)M[j];
-        for (i = 32 * j; step > 0 && i < 32 * j + 32; i++) { /* again, by what the scales have become */
+        for (i = 32 * j; step > 0 && i < 32 * j + 32; i++) { /* quantised again with the rounded scale and minimum */
             float level = (x[i] + base) / step + 0.5f;
             q[i] = (unsigned char)(level < 0 ? 0 : level > 15 ? 15 : (int)level);
         }
@@ -17777,7 +18090,8 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
             to[16 + 32 * (j / 2) + i] |= (unsigned char)(q[32 * j + i] << 4 * (j % 2));
 }
 
-/*  A row of numbers as GGUF's blocks: those of Q8_0 and Q4_0 as ggml makes them. Where a number is not finite its whole block is no number. */
+/*  Quantises a row to GGUF blocks, Q8_0 and Q4_0 as ggml does. A block with a number that is not finite
+    becomes NaN. */
 IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
 {
     int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32,
@@ -17789,7 +18103,7 @@ IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, u
         float most, d, inverse;
         if (!ignis__quantise_most(x, elements, &most)) {
             memset(to, 0, (size_t)bytes);
-            to[1] = 0x7E; /* d is no number */
+            to[1] = 0x7E; /* d is NaN */
             continue;
         }
         if (type == IGNIS__GGUF_Q4_K) {
@@ -17812,7 +18126,7 @@ IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, u
     }
 }
 
-/*  What ignis__convert does, for the one conversion that most quantised models are opened with, in a sixth of the time. */
+/*  As ignis__convert, for the one conversion that most quantised models need, in a sixth of the time. */
 IGNIS__PRIVATE void ignis__model_to_bf16(char *to, const float *from, int count)
 {
     int i;
@@ -17821,9 +18135,9 @@ IGNIS__PRIVATE void ignis__model_to_bf16(char *to, const float *from, int count)
         uint16_t half;
         memcpy(&bits, &from[i], sizeof bits);
         if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
-            half = (uint16_t)(bits >> 16 | 0x40); /* stays no number */
+            half = (uint16_t)(bits >> 16 | 0x40); /* stays NaN */
         else
-            half = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, of two to the even one */
+            half = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, ties to even */
         memcpy(to + 2 * i, &half, sizeof half);
     }
 }
@@ -17851,9 +18165,13 @@ IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, c
     }
 }
 
-/* --- quantised weights in operations ------------------------------------------------------------------------------------------ */
+/*  models/weights/quantized_linear.c - linear layers and embeddings with quantised weights
 
-/*  A part of a weight whose bytes begin at an address. */
+    A forward product converts the weight to the dtype in scratch memory. The tape keeps the blocks, and the
+    backward pass converts again.
+    May use: quantized_layout.c, >>op. Locks: none. */
+
+/*  Describes a part of a weight whose bytes begin at an address. */
 IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
 {
     ignis__quantised q;
@@ -17876,7 +18194,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
     return rows;
 }
 
-/*  Rows of a quantised weight as numbers, from row `to` of `out` on, [.., columns]. */
+/*  Converts rows of a quantised weight to the dtype, into `out` from its row `to` on, [.., columns]. */
 IGNIS__PRIVATE void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
                                       const ignis__blocks *blocks, int64_t first, int64_t rows)
 {
@@ -17908,7 +18226,7 @@ IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor wei
     return blocks;
 }
 
-/*  A new tensor with rows of a quantised weight as numbers. */
+/*  Makes a tensor with rows of a quantised weight, converted to the dtype. */
 IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
                                                  int64_t first, int64_t rows, ignis_dtype dtype)
 {
@@ -17926,7 +18244,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor 
     return ignis__op_end(&op, out, NULL);
 }
 
-/*  dx = dy W, with the numbers of W made once more. */
+/*  Computes dx = dy W, with W converted once more. */
 static ignis_status ignis__model_linear_backward(const ignis_backward_args *args)
 {
     const ignis__blocks *blocks = (const ignis__blocks *)args->params;
@@ -17957,7 +18275,7 @@ static ignis_status ignis__model_linear_backward(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  ignis_linear with a weight of a model. Of a quantised one the tape keeps the blocks alone. */
+/*  As ignis_linear, with a weight of a model. Of a quantised one the tape keeps only the blocks. */
 IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight,
                                                 ignis_tensor bias)
 {
@@ -17989,7 +18307,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis
     return ignis__no_tensor();
 }
 
-/*  ignis_embedding with the table of a model. */
+/*  As ignis_embedding, with the table of a model. */
 IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype)
 {
     static const char call[] = "ignis_model_forward";
@@ -18024,11 +18342,16 @@ IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_ten
     return ignis__op_end(&op, out, NULL);
 }
 
-/* --- loading: some threads read and convert, the caller's copies to the device ------------------------------------------------ */
+/*  models/weights/load.c - loads weights: threads read and convert pieces, the caller's thread copies them to the device
+
+    Pieces go through slots of pinned memory in turn. A slot is filled by a thread, copied by the caller, and
+    released when the event after the copy is done. A reader takes the next piece, then waits for its slot.
+    May use: quantize.c, weight_map.c, >>stream. Locks: loading->lock guards next, piece_of, full, stop and
+    fault; it is not held while files are read. */
 
 #define IGNIS__MODEL_SLOTS 8
-#define IGNIS__MODEL_THREADS 4 /* below the slots: a piece whose turn has come finds its slot free */
-#define IGNIS__MODEL_TURNED 64 /* columns of a file that become rows at a time: a cache line or more of each */
+#define IGNIS__MODEL_THREADS 4 /* below the number of slots: the piece that is due always finds its slot free */
+#define IGNIS__MODEL_TURNED 64 /* columns of a file that are transposed at a time: a cache line or more of each */
 
 typedef struct ignis__model_piece {
     int part;
@@ -18043,12 +18366,11 @@ typedef struct ignis__model_loading {
     ignis__model_piece *pieces;
     int64_t count;
     int64_t staging_bytes, source_bytes, number_bytes,
-        turned_bytes; /* of the largest piece, on the device, in the file, as numbers to be
-                                                                        quantised; and of columns, some at a time */
-    char *staging;    /* pinned: a slot each */
+        turned_bytes; /* of the largest piece: on the device, in the file, as floats to be quantised; and of some columns to be transposed */
+    char *staging; /* pinned: one slot after the other */
     ignis__mutex lock;
     ignis__condition changed;
-    int64_t next;                     /* piece that nobody reads yet */
+    int64_t next;                     /* the next piece to be read */
     int64_t turn[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
     bool full[IGNIS__MODEL_SLOTS];
     bool stop;
@@ -18056,12 +18378,12 @@ typedef struct ignis__model_loading {
     char why[400];
 } ignis__model_loading;
 
-/*  What one who reads has: a file of his own, as two must not share a place in one. */
+/*  The state of a reading thread. Each has its own descriptors, as a file's position must not be shared. */
 typedef struct ignis__model_reader {
-    int file, descriptor; /* -1: none */
+    int file, descriptor; /* -1 if there is none */
     unsigned char *bytes, *row;
-    char *turned;   /* columns on their way to rows */
-    float *numbers; /* a piece's, on their way into blocks */
+    char *turned;   /* columns before they are transposed to rows */
+    float *numbers; /* a piece as floats, before it is quantised */
 } ignis__model_reader;
 
 static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file,
@@ -18101,14 +18423,14 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
                                   got < 0 ? reason : "it has become shorter");
 }
 
-/*  The row of a GGUF file of llama in which row `row` of a part is. */
+/*  Returns the row of a llama GGUF file that has row `row` of a part. */
 static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
 {
     int64_t half = model->head_dim / 2, inside = row % model->head_dim;
     return row - inside + 2 * (inside % half) + inside / half;
 }
 
-/*  Packs rows as blocks: those of the file, or numbers. */
+/*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
 static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
                               ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
 {
@@ -18121,7 +18443,8 @@ static void ignis__model_pack(const ignis__model_part *part, const unsigned char
                        scales + 2 * row * (part->columns / 256));
 }
 
-/*  Elements of so many bytes, [columns, rows], to [rows, columns] of a matrix whose rows are `stride` elements apart. */
+/*  Transposes elements of `size` bytes, [columns, rows], to [rows, columns] of a matrix whose rows are
+    `stride` elements apart. */
 static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_t rows, int64_t columns, int64_t size)
 {
 #define IGNIS__TURN_AS(type)          \
@@ -18138,7 +18461,7 @@ static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_
 #undef IGNIS__TURN_AS
 }
 
-/*  Reads and converts a piece whose rows are columns of the file. */
+/*  Reads and converts a piece of a tensor that the file has transposed. */
 static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader,
                                      const ignis__model_piece *piece, char *to, ignis_dtype dtype)
 {
@@ -18218,7 +18541,7 @@ static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model
     reader->file = reader->descriptor = -1;
     reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
     reader->numbers = (float *)ignis__alloc((size_t)loading->number_bytes + 4);
-    reader->row = (unsigned char *)ignis__alloc((size_t)loading->number_bytes + 4); /* blocks of a row have fewer */
+    reader->row = (unsigned char *)ignis__alloc((size_t)loading->number_bytes + 4); /* blocks of a row are smaller */
     reader->turned = (char *)ignis__alloc((size_t)loading->turned_bytes + 8);
     return (reader->bytes && reader->numbers && reader->row && reader->turned) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
@@ -18234,7 +18557,7 @@ static void ignis__model_reader_close(ignis__model_reader *reader)
     ignis__free(reader->turned);
 }
 
-/*  A thread: takes the next piece, waits for its slot, fills it. */
+/*  Runs a reading thread: takes the next piece, waits for its slot, fills it. */
 static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
 {
     ignis__model_loading *loading = (ignis__model_loading *)pointer;
@@ -18269,7 +18592,8 @@ static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
     return 0;
 }
 
-/*  The list of pieces, or how many they are where it is null: whole rows, or whole heads where rows change their order. */
+/*  Writes the list of pieces, or returns their number if it is NULL. A piece has whole rows, or whole heads
+    if the order of rows changes. */
 static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
 {
     int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
@@ -18280,7 +18604,7 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
         int64_t first, bytes, packed, numbers, columns, here;
-        unit *= part->blocks ? 8 : 1; /* rows that lie together */
+        unit *= part->blocks ? 8 : 1; /* rows of one record */
         rows = rows < unit ? unit : rows / unit * unit;
         for (first = 0; first < part->rows; first += here, made++) {
             int64_t left = part->stretch - first % part->stretch;
@@ -18304,7 +18628,7 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
     return made;
 }
 
-/*  Copies records of a piece to those of its part, and scales behind them. */
+/*  Copies the records of a piece to those of its part, and the scales to their place. */
 static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *array, ignis__address address,
                                      const ignis__model_part *part, const ignis__model_piece *piece, const char *from)
 {
@@ -18322,7 +18646,7 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
     return scale == 0 || ignis__copy_up(work, address, from + records, piece->rows * scale);
 }
 
-/*  Queues the copy of a filled piece; the event behind it. */
+/*  Queues the copy of a filled piece. Returns an event recorded after it. */
 static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece,
                                               const char *from)
 {
@@ -18346,7 +18670,7 @@ static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, con
     return event;
 }
 
-/*  Waits for a copy, and gives its slot to the next piece. */
+/*  Waits for a copy, and assigns its slot to the next piece. */
 static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece,
                                  ignis__pooled_event **copied)
 {
@@ -18365,7 +18689,7 @@ static bool ignis__model_release(ignis__model_loading *loading, ignis__device *d
     return ok;
 }
 
-/*  Copies piece after piece as they become ready. The device is entered. */
+/*  Copies piece by piece as they become ready. The device is entered. */
 static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
@@ -18422,7 +18746,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
     return ok && !loading->fault;
 }
 
-/*  Reads all weights into the tensors that were made for them. */
+/*  Loads all weights into the tensors made for them. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *files, const ignis__model *model,
                                                   ignis__model_part *parts, int count, const ignis_model_desc *desc)
 {
@@ -18431,7 +18755,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *file
     ignis__pinned *piece = NULL;
     bool ok = true;
     int i;
-    if (ignis__global.dry_run) { /* nothing goes anywhere */
+    if (ignis__global.dry_run) { /* the data goes nowhere */
         for (i = 0; ok && i < count; i++)
             ok = !parts[i].total || ignis__array_set_zero(files->call, ignis_tensor_data(*parts[i].to)) == IGNIS_OK;
         return ok;
@@ -18468,7 +18792,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *file
     return ok;
 }
 
-/* --- a model's life -------------------------------------------------------------------------------------------------------------- */
+/*  models/weights/model_open.c - ignis_model_inspect, _open, _query and _free: the life of a model
+
+    A model becomes visible in its pool when all of its weights are loaded.
+    May use: all parts of the room. Locks: see model.c. */
 
 IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
 {
@@ -18480,7 +18807,7 @@ IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
     handle->id = 0;
 }
 
-/*  Releases the weights. The head of a tied model is its embedding. */
+/*  Releases the weights. The head of a tied model is the embedding, and is released once. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
     int i, layer;
@@ -18520,7 +18847,7 @@ IGNIS__PRIVATE ignis__model *ignis__model_hold(const char *call, ignis_model han
     return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id);
 }
 
-/*  Reports every model that is alive at ignis_shutdown, and ends it before the tensors. */
+/*  Reports every live model at ignis_shutdown, and ends it before the tensors. */
 IGNIS__PRIVATE void ignis__models_close(const char *call)
 {
     ignis__model *model;
@@ -18534,7 +18861,7 @@ IGNIS__PRIVATE void ignis__models_close(const char *call)
     }
 }
 
-/*  The tensors for all weights, outside of the caller's scope. */
+/*  Makes the tensors of all weights, outside of the caller's scope. */
 static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count,
                                   const ignis_model_desc *desc)
 {
@@ -18608,7 +18935,7 @@ static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
     return false;
 }
 
-/*  Makes the sizes of a description those of a rank's share. False, and reported: they cannot be shared. */
+/*  Divides the sizes of a description by the ranks. False, and reported, if that is not possible. */
 static bool ignis__model_divide(const char *call, ignis__model *model)
 {
     const struct {
@@ -18636,7 +18963,7 @@ static bool ignis__model_divide(const char *call, ignis__model *model)
     return true;
 }
 
-/*  False, and reported: a call needs the whole model, and this is a rank's share. */
+/*  Checks that a model is not shared. False, and reported, if this is a rank's share. */
 IGNIS__PRIVATE bool ignis__model_whole(const char *call, const ignis__model *model)
 {
     if (model->parallel.size <= 1)
@@ -18684,13 +19011,15 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     return parts;
 }
 
-/*  Elements of 16 bits that hold the rows of a step as whole numbers, with a scale and a sum of each block of 32: see kernels/gemv_blocks.cu. */
+/*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
+    block of 32: see kernels/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_room(int64_t columns)
 {
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
-/*  Elements that products with quantised weights need besides: for the numbers of any one of them, or for the rows of a step; 0: there are none. */
+/*  Returns the elements of scratch for products with quantised weights: for one weight converted to the
+    dtype, or for the rows of a step. 0 if no weight is quantised. */
 IGNIS__PRIVATE int64_t ignis__model_largest(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim,
@@ -18721,12 +19050,12 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token =
         (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
-    info->cache_bytes =
-        (int64_t)model->room * model->sequences; /* tokens, that is, which may be too many for memory of 64 bits */
+    info->cache_bytes = (int64_t)model->room * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
     info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
                             ? INT64_MAX
                             : info->cache_bytes * info->cache_bytes_of_token;
-    /* a residual, its norm, q k v and what they become (with norms of heads once more), gate and up in one and apart; the last row's scores */
+    /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
+       the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
                                      (model->gelu ? 1 : 4) * (int64_t)model->inner) +
                              model->vocab + ignis__model_largest(model)) *
@@ -18755,7 +19084,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *d
     return IGNIS_OK;
 }
 
-/*  Takes over what was read into a slot of the pool, so that it can be seen. */
+/*  Moves a loaded model to a slot of the pool, which makes it visible. */
 static bool ignis__model_publish(const char *call, ignis__model *read, ignis_model *handle)
 {
     ignis__model *model = (ignis__model *)ignis__pool_take(call, &ignis__models);
@@ -18835,7 +19164,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_m
     return info ? IGNIS_OK : ignis__fail_null(call, "info");
 }
 
-/*  The part of a model that has a name, or the first part of the weight that has it: then *whole. Null: none. */
+/*  models/weights/model_tensor.c - ignis_model_tensor, _weights and _tokenizer
+
+    A part of a weight is a view; a quantised weight is copied.
+    May use: weight_map.c, quantized_linear.c, >>text. Locks: the model's slot.lock guards its tokenizer. */
+
+/*  Finds the part of a model with a name, or the first part of the weight with it: then *whole is set. NULL
+    if there is none. */
 static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count,
                                                   const char *name, bool *whole)
 {
@@ -18857,7 +19192,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     return NULL;
 }
 
-/*  A tensor over rows of a weight; of a quantised one a copy, of the dtype. */
+/*  Makes a tensor over rows of a weight. Of a quantised one it is a copy in the dtype. */
 IGNIS__PRIVATE ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
                                                  ignis_dtype dtype)
 {
@@ -18904,7 +19239,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
     return tensor;
 }
 
-/*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
+/*  Returns the tokenizer of a held model. No handle, and reported, if it cannot be opened. */
 IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
 {
     ignis_tokenizer tokenizer, late;
@@ -18913,7 +19248,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *
     ignis__mutex_unlock(&model->slot.lock);
     if (tokenizer.id)
         return tokenizer;
-    late = ignis_tokenizer_open(model->path); /* without the lock; of two threads that do so the first one wins */
+    late = ignis_tokenizer_open(model->path); /* opened without the lock; of two threads the first one wins */
     ignis__mutex_lock(&model->slot.lock);
     if (late.id && !model->tokenizer.id) {
         model->tokenizer = late;
@@ -18978,15 +19313,15 @@ typedef struct ignis__adapter {
 
 typedef struct ignis__lora {
     ignis__slot slot;
-    ignis__model *model; /* held; its slot's lock guards the last two */
+    ignis__model *model; /* held; the last two members are guarded by its slot's lock */
     int rank;
     double alpha, dropout, scale;
     bool rslora;
     ignis_dtype dtype;
-    ignis__adapter *adapters; /* by layers */
-    int *layer_first;         /* of each layer, and the end */
+    ignis__adapter *adapters; /* ordered by layer */
+    int *layer_first;         /* the first adapter of each layer, and the end */
     int count;
-    int merged; /* so many of the adapters are part of the weights */
+    int merged; /* adapters that are part of the weights already */
     bool merging;
 } ignis__lora;
 
@@ -18995,7 +19330,7 @@ typedef struct ignis__lora_name {
     char text[128];
 } ignis__lora_name;
 
-/*  Names and tensors of all adapters, and memory for both; null, and reported: there is none. */
+/*  Names and tensors of all adapters, with the memory for both. */
 typedef struct ignis__lora_list {
     ignis__lora_name *names;
     const char **texts;
@@ -19401,9 +19736,12 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
     return logits;
 }
 
-/* --- writing a model ------------------------------------------------------------------------------------------------------------ */
+/*  models/weights/save.c - ignis_model_save: config.json, model.safetensors, copies of tokenizer files
 
-/*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
+    Weights are written one tensor at a time, converted from quantised blocks if need be.
+    May use: weight_map.c, model_tensor.c, >>safetensors. Locks: none. */
+
+/*  Writes "name": number, with a decimal point in any locale, and with the digits that give the exact value. */
 IGNIS__PRIVATE void ignis__model_write_number(ignis__string_writer *text, const char *name, double value)
 {
     char number[40], *comma;
@@ -19481,7 +19819,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     ignis__string_add(text, "\n}\n");
 }
 
-/*  Writes a file: a text, or where that is null `size` bytes of the file `from`, which is closed in any case. */
+/*  Writes a file: a text, or if that is NULL `size` bytes of the file `from`, which is closed in any case. */
 IGNIS__PRIVATE bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size)
 {
     char *chunk = content ? NULL : (char *)ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
@@ -19509,7 +19847,7 @@ static bool ignis__model_save_config(const char *call, const ignis__model *model
     return ignis__model_write(call, path, config, -1, (int64_t)text.length);
 }
 
-/*  Copies what the folder of a model has beside its weights. What it lacks is left out. */
+/*  Copies the other files of a model's folder. Missing ones are skipped. */
 static bool ignis__model_save_rest(const char *call, const ignis__model *model, const char *folder)
 {
     static const char *const names[] = {
@@ -19519,7 +19857,7 @@ static bool ignis__model_save_rest(const char *call, const ignis__model *model, 
     int64_t size, time;
     bool ok = true;
     int i;
-    if (!ignis__path_is_special(model->path)) /* a GGUF file, or nothing any more */
+    if (!ignis__path_is_special(model->path)) /* a GGUF file, or the folder is gone */
         return true;
     for (i = 0; ok && i < IGNIS__COUNT(names); i++) {
         char *from = ignis__model_path(call, model->path, names[i]),
@@ -19536,7 +19874,7 @@ static bool ignis__model_save_rest(const char *call, const ignis__model *model, 
     return ok;
 }
 
-/*  The weights as a folder has them: rows apart, and GPT-2's the other way round, in the current scope. */
+/*  Writes the weights in the layout of a folder: parts apart, and GPT-2's transposed, in the current scope. */
 static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path,
                                       const ignis__model_part *parts, int count)
 {
@@ -19583,7 +19921,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
              (config = ignis__model_path(call, folder, "config.json")) != NULL &&
              (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
     if (ok) {
-        (void)ignis__folder_make_all(folder); /* what is written to it tells */
+        (void)ignis__folder_make_all(folder); /* a failure shows when files are written */
         scope = ignis_scope_begin();
         (void)ignis_no_grad_begin();
         ok = ignis__model_save_weights(call, model, weights, parts, count) &&
@@ -19599,11 +19937,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
 }
 
 /* ===============================================================================================================
-   >>lora - adapters of a model: pairs of narrow matrices beside its products.
-   =============================================================================================================== */
+   >>lora - adapters of a model: pairs of narrow matrices beside its products
 
-/*  A row of the model's table says which product an adapter belongs to; where several rows are one weight, it adds to its columns of what that
-    gives. Adapters hold their model. The model knows those that are set, and does not hold them: who frees them takes them off. */
+   A row of the model's table names the product of an adapter. If several rows are one weight, the adapter
+   adds to its own columns of the result. Adapters hold their model. The model refers to the adapters that are
+   set without holding them: they are taken off when they are freed.
+   May use: >>model, >>op. Locks: the model's slot.lock guards model->lora, lora->merging and lora->merged.
+   =============================================================================================================== */
 
 IGNIS__PRIVATE ignis__pool ignis__loras = IGNIS__POOL(ignis__lora, IGNIS__KIND_LORA, "LoRA", IGNIS_DIAG_LORA_FREED);
 
@@ -19612,7 +19952,7 @@ IGNIS__PRIVATE ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle
     return (ignis__lora *)ignis__handle_hold(call, &ignis__loras, handle.id);
 }
 
-/*  Gives up what adapters have; the slot stays. */
+/*  Frees what adapters own, and recycles the slot. */
 IGNIS__PRIVATE void ignis__lora_clear(const char *call, ignis__lora *lora)
 {
     int i;
@@ -19632,7 +19972,7 @@ IGNIS__PRIVATE void ignis__lora_drop(const char *call, ignis__lora *lora)
         ignis__lora_clear(call, lora);
 }
 
-/*  Ends the handle of held adapters, and takes them off their model; false: another thread has. */
+/*  Ends the handle of held adapters, and takes them off their model. False if another thread has done so. */
 IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora)
 {
     bool live = ignis__handle_kill(lora);
@@ -19643,19 +19983,20 @@ IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora)
     return live;
 }
 
-/*  The adapters that are set, held; or null. */
+/*  Holds and returns the adapters that are set; NULL if none are. */
 IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model)
 {
     ignis__lora *lora;
     ignis__mutex_lock(&model->slot.lock);
     lora = model->lora;
     if (lora)
-        (void)ignis__pool_hold_more(lora); /* who ends them takes them off before the last hold is gone */
+        (void)ignis__pool_hold_more(
+            lora); /* safe: ignis__lora_end takes them off the model before the last hold is dropped */
     ignis__mutex_unlock(&model->slot.lock);
     return lora;
 }
 
-/*  False, and reported: adapters are set, which sequences do not have. */
+/*  Checks that no adapters are set, as sequences do not support them. False, and reported, if some are. */
 IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model)
 {
     bool plain;
@@ -19670,7 +20011,7 @@ IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model)
     return plain;
 }
 
-/*  Reports all that are alive at ignis_shutdown, and ends them before the models. */
+/*  Reports all live adapters at ignis_shutdown, and ends them before the models. */
 IGNIS__PRIVATE void ignis__loras_close(const char *call)
 {
     ignis__lora *lora;
@@ -19683,9 +20024,8 @@ IGNIS__PRIVATE void ignis__loras_close(const char *call)
     }
 }
 
-/* --- what they add ----------------------------------------------------------------------------------------------------------- */
-
-/*  The adapters of a weight of a layer: the first of them, or -1, and how many from there on are of that layer. */
+/*  Finds the adapters of a weight of a layer. Returns the first, or -1, and sets *end after the last one of
+    that layer. */
 static int ignis__lora_find(const ignis__lora *lora, const ignis__layer *layer, size_t member, int *end)
 {
     int number, i;
@@ -19704,19 +20044,19 @@ IGNIS__PRIVATE bool ignis__lora_has(const ignis__lora *lora, const ignis__layer 
     return ignis__lora_find(lora, layer, member, &end) >= 0;
 }
 
-/*  scale (x A^T) B^T, as numbers of a dtype. */
+/*  Computes scale (x A^T) B^T in a dtype. */
 static ignis_tensor ignis__lora_delta(const ignis__lora *lora, const ignis__adapter *adapter, ignis_tensor x,
                                       ignis_dtype dtype)
 {
     if (lora->dropout > 0 && ignis__recording())
         x = ignis_dropout(x, lora->dropout);
     x = ignis_scale(ignis_linear(x, adapter->a, ignis__no_tensor()),
-                    lora->scale); /* here, where there are few numbers */
+                    lora->scale); /* scaled here, where the matrix is small */
     x = ignis_linear(x, adapter->b, ignis__no_tensor());
     return lora->dtype == dtype ? x : ignis_cast(x, dtype);
 }
 
-/*  y = x by a weight, and what the adapters of its parts add to their columns. */
+/*  Computes y = x by a weight, plus what the adapters of its parts add to their columns. */
 IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member,
                                             ignis_tensor x, ignis_tensor y)
 {
@@ -19734,7 +20074,7 @@ IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis
     desc.device = lora->model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(lora->model->device - ignis__devices);
     if (lora->dtype != desc.dtype)
         x = ignis_cast(x, lora->dtype);
-    while (at < columns) { /* adapters, and zeros between them */
+    while (at < columns) { /* adapters, with zeros between them */
         while (i < end && lora->adapters[i].row->member != member)
             i++;
         next = i < end ? lora->adapters[i].first : columns;
@@ -19748,9 +20088,12 @@ IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis
     return ignis_add(y, count == 1 ? pieces[0] : ignis_concat(pieces, count, -1));
 }
 
-/* --- making them ------------------------------------------------------------------------------------------------------------- */
+/*  models/lora/create.c - ignis_lora_create: names of products, adapters without values, their initial values
 
-/*  The name of a product, without ".weight". */
+    New adapters are not set on their model.
+    May use: lora.c, weights/weight_map.c (rows of the model's table), random numbers. Locks: none. */
+
+/*  Writes the name of a product, without ".weight". */
 IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
 {
     ignis__model_name name = ignis__model_name_of(NULL, model, row, layer);
@@ -19767,10 +20110,10 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
     return name;
 }
 
-/*  Whether a part of a model can have an adapter. */
+/*  Tells whether a part of a model supports an adapter: matrices of layers do. */
 IGNIS__PRIVATE bool ignis__lora_can(const ignis__model_part *part) { return part->row->in_layer && part->row->columns; }
 
-/*  Whether a product has a name that ends with these words. */
+/*  Tells whether the name of a product ends with these words. */
 static bool ignis__lora_named(const char *product, const char *target)
 {
     size_t length = strlen(product), end = strlen(target);
@@ -19778,8 +20121,8 @@ static bool ignis__lora_named(const char *product, const char *target)
            (end == length || product[length - end - 1] == '.');
 }
 
-/*  Adapters without values for the parts that are wanted; of *read the numbers are taken. The model is held, and that hold is given over. Null, and
-    reported: there is no memory. */
+/*  Makes adapters, without values, for the chosen parts, with the settings of *read. It takes over the
+    caller's hold of the model. NULL, and reported, without memory. */
 IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis__model *model,
                                                          const ignis__model_part *parts, int count, const char *wanted,
                                                          const ignis__lora *read)
@@ -19807,7 +20150,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
     array.dtype = read->dtype;
     array.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
     array.tag = "LoRA";
-    thread->scope_count = 0; /* they are no scope's */
+    thread->scope_count = 0; /* created outside of every scope */
     for (i = 0; ok && i < count; i++) {
         ignis__adapter *adapter = &lora->adapters[lora->count];
         if (!wanted[i])
@@ -19837,7 +20180,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
     return NULL;
 }
 
-/*  A uniform within 1 / sqrt(columns), B zero. The thread's own random numbers go on where they were. */
+/*  Fills A uniformly within 1 / sqrt(columns), and B with zeros. The thread's random state is restored. */
 static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_t seed)
 {
     ignis__random_state *random = &ignis__thread_state()->random, before = *random;
@@ -19872,7 +20215,7 @@ IGNIS__PRIVATE double ignis__lora_scale(const ignis__lora *lora)
     return lora->alpha / (lora->rslora ? ignis__square_root((double)lora->rank) : (double)lora->rank);
 }
 
-/*  Takes the numbers of a description. */
+/*  Checks a description and reads its settings. */
 static bool ignis__lora_check(const char *call, const ignis_lora_desc *desc, ignis__lora *read)
 {
     int i;
@@ -19975,12 +20318,15 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_create(ignis_model handle, const ign
     return none;
 }
 
-/* --- PEFT's folders: read ------------------------------------------------------------------------------------------------------ */
+/*  models/lora/peft_load.c - ignis_lora_open: adapters from a folder of PEFT
 
-/*  Keys of adapter_config.json that are looked at, with the kinds of values that they may have, and those that change nothing of what A and B in the
-    other file compute. All others have to be empty. */
+    Every key of adapter_config.json is known, empty, or refused by name.
+    May use: create.c, weights/config_json.c, >>safetensors. Locks: none. */
+
+/*  Known keys of adapter_config.json: those that are read, with the permitted kinds of values, and those that
+    do not change what A and B compute. All other keys have to be empty. */
 static const struct {
-    const char *name, *kinds; /* null: any */
+    const char *name, *kinds; /* kinds: NULL for any */
 } ignis__lora_keys[] = {
     {"peft_type", "t"},
     {"r", "n0"},
@@ -20006,7 +20352,7 @@ static const struct {
     {"qalora_group_size", NULL},
 };
 
-/*  Whether a value is null, false, 0, or has nothing in it. */
+/*  Tells whether a value is null, false, 0 or empty. */
 static bool ignis__config_is_empty(const ignis__config *config, const ignis__config_item *item)
 {
     size_t length = strlen(item->name);
@@ -20022,7 +20368,7 @@ static bool ignis__config_is_empty(const ignis__config *config, const ignis__con
     return true;
 }
 
-/*  A text that has to be one of some; a whole NULL-ended list. */
+/*  Checks that a text is one of a NULL-ended list. False, and reported, if it is not. */
 static bool ignis__lora_text(const char *call, const char *folder, const ignis__config_item *item,
                              const char *const *texts)
 {
@@ -20035,7 +20381,8 @@ static bool ignis__lora_text(const char *call, const char *folder, const ignis__
     return texts[k] != NULL;
 }
 
-/*  A number within limits; otherwise: what it is where it is not said, outside of them where it has to be. */
+/*  Reads a number within limits. `otherwise` is its value if it is missing; outside of the limits if it is
+    required. */
 static bool ignis__lora_number(const char *call, const char *folder, const ignis__config *config, const char *name,
                                double otherwise, double low, double high, double *value)
 {
@@ -20052,11 +20399,12 @@ static bool ignis__lora_number(const char *call, const char *folder, const ignis
     return false;
 }
 
-/*  Takes the numbers of adapter_config.json, and refuses what would be ignored. */
+/*  Reads the settings of adapter_config.json, and refuses keys that would be ignored. */
 static bool ignis__lora_config(const char *call, const char *folder, const ignis__config *config, ignis__lora *read)
 {
     static const char *const types[] = {"LORA", NULL}, *const biases[] = {"none", NULL},
-                             *const inits[] = {"gaussian", "eva", "orthogonal", NULL}; /* others change the base, too */
+                             *const inits[] = {"gaussian", "eva", "orthogonal",
+                                               NULL}; /* other kinds change the base model, too */
     const ignis__config_item *type = ignis__config_find(config, "peft_type"),
                              *rslora = ignis__config_find(config, "use_rslora");
     double rank = 0;
@@ -20103,7 +20451,7 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
     return true;
 }
 
-/*  One of the two tensors of an adapter: its shape is right, and its dtype that of the others. */
+/*  Checks one of the two tensors of an adapter: its shape, and that its dtype is the one of the others. */
 static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows,
                              int64_t columns, ignis__lora *read)
 {
@@ -20128,7 +20476,7 @@ static bool ignis__lora_fits(const char *call, const char *path, const ignis__fi
     return false;
 }
 
-/*  Marks the parts that the file has an adapter for. Every tensor of it has to be one of theirs. */
+/*  Marks the parts for which the file has an adapter. Fails if the file has any other tensor. */
 static bool ignis__lora_match(const char *call, const char *path, ignis__safetensors *file, const ignis__model *model,
                               const ignis__model_part *parts, int count, char *wanted, ignis__lora *read)
 {
@@ -20193,7 +20541,8 @@ IGNIS__PRIVATE void ignis__lora_list_free(ignis__lora_list *list)
     ignis__free(list->tensors);
 }
 
-/*  Reads what a folder has for a held model, whose hold is given over; null, and reported: it has nothing that fits. */
+/*  Reads a folder's adapters for a held model, and takes over the caller's hold. NULL, and reported, if they
+    do not fit. */
 IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model *model, const char *folder,
                                                  const char *config_path, const char *path)
 {
@@ -20258,9 +20607,12 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_open(ignis_model handle, const char 
     return none;
 }
 
-/* --- PEFT's folders: written ----------------------------------------------------------------------------------------------------- */
+/*  models/lora/peft_save.c - ignis_lora_save: adapters to a folder that PEFT opens
 
-/*  Whether every layer has an adapter for a row. */
+    Targets are written in the shortest form that PEFT reads without ambiguity.
+    May use: create.c, weights/save.c, >>safetensors. Locks: none. */
+
+/*  Tells whether every layer has an adapter for a row. */
 static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_row *row)
 {
     int i, found = 0;
@@ -20269,7 +20621,8 @@ static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_r
     return found == lora->model->layers;
 }
 
-/*  Products that have an adapter, once each, where all layers have it by the last word of their name, or the last two where "c_proj" would be two. */
+/*  Writes the products with an adapter, each once. If all layers have it, its last word is enough, or the
+    last two words if "c_proj" would be ambiguous. */
 static void ignis__lora_write_targets(const ignis__lora *lora, ignis__string_writer *text)
 {
     bool first = true;
@@ -20348,7 +20701,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
              (path = ignis__model_path(call, folder, "adapter_model.safetensors")) != NULL &&
              ignis__lora_list_make(call, lora, &list);
     if (ok) {
-        (void)ignis__folder_make_all(folder); /* what is written to it tells */
+        (void)ignis__folder_make_all(folder); /* a failure shows when files are written */
         ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}") == IGNIS_OK &&
              ignis__lora_save_config(call, lora, config);
     }
@@ -20359,7 +20712,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/* --- using them ------------------------------------------------------------------------------------------------------------------- */
+/*  models/lora/merge.c - set, query, merge and free adapters
+
+    A merge adds adapter by adapter and counts those that are done, so that a call after a failure continues.
+    May use: lora.c, >>op. Locks: the model's slot.lock, for short changes; none during kernels. */
 
 IGNIS_API ignis_status ignis_model_set_lora(ignis_model handle, ignis_lora lora_handle)
 {
@@ -20374,7 +20730,7 @@ IGNIS_API ignis_status ignis_model_set_lora(ignis_model handle, ignis_lora lora_
         ignis__mutex_lock(&model->slot.lock);
         if (lora && (lora->merging || lora->merged))
             reason = "the adapters are part of the model's weights, into which ignis_lora_merge has added them";
-        else if (!lora || ignis__pool_live(lora)) /* else another thread frees them */
+        else if (!lora || ignis__pool_live(lora)) /* if it is not live, another thread is freeing it */
             model->lora = lora;
         ignis__mutex_unlock(&model->slot.lock);
     }
@@ -20451,7 +20807,7 @@ static bool ignis__lora_merge_one(const char *call, const ignis__lora *lora, con
     return ok;
 }
 
-/*  Adds all that are not added yet, and waits. */
+/*  Adds all adapters that are not merged yet, and waits. */
 static bool ignis__lora_merge(const char *call, ignis__lora *lora)
 {
     ignis__work work;

@@ -1,23 +1,26 @@
 /* ===============================================================================================================
-   >>gguf - GGUF files: keys and tensors.
+   >>gguf - GGUF files: keys and tensors
+
+   All numbers are little-endian and packed. The head is read into host memory and checked as it is read.
+   May use: >>file, >>error. Locks: none; a file is used by one thread at a time.
    =============================================================================================================== */
 
 #include "room.h"
 
-/*  Little-endian, packed:
+/*  The format:
         "GGUF", u32 version, u64 tensors, u64 keys
         a key: string (u64 length, bytes), u32 type, value; an array: u32 type of its items, u64 count, items
         a tensor: string, u32 dimensions, u64 for each (the fastest first), u32 type, u64 offset from the data
         padding up to a multiple of general.alignment, or 32; the data
-    The head is read into host memory as far as it goes. Each text in it moves down by a byte, over the last byte of its length, which nobody
-    needs any more, and so gets a 0 at its end: names and vocabularies are used where they are. */
+    Each text in the head moves down by one byte, over the last byte of its length, which is no longer needed. So there
+    is space for a 0 at its end: names and vocabularies are used in place. */
 
-#define IGNIS__GGUF_HEAD_LIMIT ((int64_t)1 << 30) /* bytes; those of 2026 have up to 20 million */
+#define IGNIS__GGUF_HEAD_LIMIT ((int64_t)1 << 30) /* bytes; files of 2026 have up to 20 million */
 #define IGNIS__GGUF_NAME_LIMIT 65535
 
 static const struct {
     const char *name;
-    int size; /* of a value; of a text or an array its length alone */
+    int size; /* of a value; of a text or an array: of its length */
 } ignis__gguf_kinds[IGNIS__GGUF_KINDS] = {{"u8", 1},  {"i8", 1},  {"u16", 2},  {"i16", 2},  {"u32", 4},
                                           {"i32", 4}, {"f32", 4}, {"bool", 1}, {"text", 8}, {"array", 12},
                                           {"u64", 8}, {"i64", 8}, {"f64", 8}};
@@ -69,7 +72,7 @@ IGNIS__COLD static bool ignis__gguf_fail(ignis__gguf *file, int64_t at, const ch
     return false;
 }
 
-/*  Sees to it that so many bytes from the reader's place on are there. `what` they are goes into the message. */
+/*  Reads the head until `bytes` bytes from the reader's place on are there. `what` names them in the message. */
 static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
 {
     int64_t wanted;
@@ -115,7 +118,7 @@ static uint64_t ignis__gguf_bytes(const unsigned char *from, int size)
     return value;
 }
 
-/*  A number of so many bytes; 0 after a failure. */
+/*  Reads a number of `size` bytes. 0 after a failure. */
 static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
 {
     uint64_t value;
@@ -126,7 +129,7 @@ static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
     return value;
 }
 
-/*  A count of things that take so many bytes at least: they have to be in the file. */
+/*  Reads a count of items of at least `least` bytes each. Fails if the file is too short for them. */
 static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *what)
 {
     int64_t at = file->at;
@@ -137,7 +140,7 @@ static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *w
     return file->failed ? 0 : (int64_t)count;
 }
 
-/*  A text, which gets its 0: the place of its first byte now. */
+/*  Reads a text and terminates it with a 0. Returns the place of its first byte. */
 static int64_t ignis__gguf_text(ignis__gguf *file, const char *what)
 {
     int64_t size = ignis__gguf_count(file, 1, what), at = file->at;
@@ -157,7 +160,7 @@ static int64_t ignis__gguf_name(ignis__gguf *file, const char *what)
     return at;
 }
 
-/*  One key; its value is stepped over. */
+/*  Reads a key, and skips its value. */
 static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
 {
     int64_t at, i;
@@ -178,8 +181,8 @@ static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
         for (i = 0; i < (key->count < 0 ? 1 : key->count) && !file->failed; i++)
             (void)ignis__gguf_text(file, "a text");
     } else if (!file->failed) {
-        int64_t bytes = (key->count < 0 ? 1 : key->count) *
-                        ignis__gguf_kinds[key->kind].size; /* the count is bounded by the file */
+        int64_t bytes =
+            (key->count < 0 ? 1 : key->count) * ignis__gguf_kinds[key->kind].size; /* bounded by the size of the file */
         if (ignis__gguf_need(file, bytes, "the value of a key"))
             file->at += bytes;
     }
@@ -208,7 +211,7 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
         tensor->shape.dim[ndim - 1 - i] = (int64_t)(dim & INT64_MAX);
     }
     tensor->id = (uint32_t)ignis__gguf_take(file, 4, "the type of a tensor");
-    tensor->begin = (int64_t)ignis__gguf_take(file, 8, "the offset of a tensor"); /* one that does not fit is below 0 */
+    tensor->begin = (int64_t)ignis__gguf_take(file, 8, "the offset of a tensor"); /* below 0 if it does not fit */
     if (file->failed)
         return;
     name = (const char *)file->head + tensor->name_at;
@@ -253,7 +256,7 @@ static int ignis__gguf_place_order(const void *a, const void *b)
                                       : 0;
 }
 
-/*  The key of a name, null if there is none. */
+/*  Returns the key of a name; NULL if it is missing. */
 IGNIS__PRIVATE const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name)
 {
     ignis__gguf_key key = IGNIS__ZERO;
@@ -275,13 +278,14 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const ignis__gguf_tensor *ignis__gguf_find_te
 
 static ignis__gguf_found ignis__gguf_wrong(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
 {
-    file->failed = false; /* each lookup reports for itself */
+    file->failed = false; /* each lookup reports its own failure */
     ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text,
                      key->count < 0 ? "" : "an array of ", ignis__gguf_kinds[key->kind].name, wanted);
     return IGNIS__GGUF_BAD;
 }
 
-/*  Any number at a place. Unsigned ones of 64 bits become doubles, or lose their highest bit. */
+/*  Reads a number of any kind. ignis__gguf_int_at makes an unsigned 64-bit number negative if it exceeds 63
+    bits. */
 static double ignis__gguf_real_at(const unsigned char *at, uint32_t kind)
 {
     uint64_t bits = ignis__gguf_bytes(at, ignis__gguf_kinds[kind].size);
@@ -315,7 +319,7 @@ static bool ignis__gguf_is_int(uint32_t kind)
 
 static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
 
-/*  The value of a key: a whole number (an unsigned one of 64 bits has to fit 63), any number, true or false, a text. */
+/*  Read the value of a key: an integer (an unsigned 64-bit one must fit 63 bits), a number, a bool, a text. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name,
                                                                      int64_t *value)
 {
@@ -352,7 +356,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__ggu
     return IGNIS__GGUF_FOUND;
 }
 
-/*  A text's length has lost its highest byte, which was 0: the head is not that large. */
+/*  Reads the next text. The highest byte of its length was overwritten; it was 0, as the head is smaller than
+    that. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size)
 {
     const char *text = (const char *)items->at + 7;
@@ -378,7 +383,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__gguf_next_real(ignis__gguf_item
     return value;
 }
 
-/*  The text of a key, with a 0 behind its *size bytes. */
+/*  Reads the text of a key. A 0 follows its *size bytes. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name,
                                                                         const char **text, size_t *size)
 {
@@ -395,7 +400,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__g
     return IGNIS__GGUF_FOUND;
 }
 
-/*  The array of a key. `like` is what its items have to be: STRING, I64 for any whole numbers, F64 for any numbers, BOOL. */
+/*  Reads the array of a key. `like` is the required kind of its items: STRING, I64 for any integers, F64 for
+    any numbers, BOOL. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name,
                                                                        ignis__gguf_kind like, ignis__gguf_items *items)
 {
@@ -417,7 +423,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gg
     return IGNIS__GGUF_FOUND;
 }
 
-/*  Places of the tensors: in the data, at multiples of the alignment, none over another. */
+/*  Checks the places of the tensors: inside the data, at multiples of the alignment, without overlaps. */
 static bool ignis__gguf_places(ignis__gguf *file)
 {
     int64_t alignment = 32, data, i;
@@ -439,7 +445,7 @@ static bool ignis__gguf_places(ignis__gguf *file)
                                     ignis__name_write(tensor->name).text, (long long)tensor->begin,
                                     (long long)tensor->end, (long long)(file->size < data ? 0 : file->size - data));
         if (tensor->end == tensor->begin)
-            tensor->begin = tensor->end = 0; /* nothing, or a type that is not known */
+            tensor->begin = tensor->end = 0; /* empty, or of an unknown type */
         tensor->begin += data;
         tensor->end += data;
     }
@@ -459,7 +465,7 @@ static bool ignis__gguf_places(ignis__gguf *file)
     return true;
 }
 
-/*  Room for so many keys or tensors, which the file has bytes for. */
+/*  Allocates `count` keys or tensors. The file was found large enough for them. */
 static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
 {
     void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size
@@ -471,7 +477,8 @@ static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
     return room;
 }
 
-/*  Opens a file, and checks all of it but the values of its tensors. On failure it is reported, and closed. */
+/*  Opens a file and checks all of it except the values of its tensors. On failure it reports and closes the
+    file. */
 IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char *call, const char *path,
                                                                      ignis__gguf *file)
 {
@@ -498,7 +505,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char 
         ignis__gguf_read_key(file, &file->keys[i]);
     for (i = 0; i < tensors && !file->failed; i++, file->tensor_count++)
         ignis__gguf_read_tensor(file, &file->tensors[i]);
-    for (i = 0; i < keys && !file->failed; i++) /* the head stays where it is now */
+    for (i = 0; i < keys && !file->failed; i++) /* the head does not move any more */
         file->keys[i].name = (const char *)file->head + file->keys[i].name_at;
     for (i = 0; i < tensors && !file->failed; i++)
         file->tensors[i].name = (const char *)file->head + file->tensors[i].name_at;

@@ -1,12 +1,11 @@
-/* --- the kernels of models --------------------------------------------------------------------------------------- */
+/*  models/kernel_table.c - the table of the kernels in kernels/models, as builtin_table.c has the kernels of ignis.h
+
+    It is known before main begins: a program may read a record before it opens a model.
+    May use: >>kernel. Locks: none. */
 
 #include "room.h"
 
 #include "../../build/model_kernels.c"
-
-/*  kernel_table.c - the table of the kernels in kernels/models, as ignis.h has one for its own (builtin_table.c there)
-
-    Known before main begins: a program may read a record before it opens a model. */
 
 static const ignis__builtin_row ignis__model_kernel_rows[] = {
 #define IGNIS__BUILTIN_ROW(name, source, entry, how) \
@@ -30,8 +29,8 @@ static int ignis__model_kernel_dtypes(const char *name)
 {
     if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemv_", 5) == 0 || strncmp(name, "generate_step", 13) == 0)
         return 0;
-    return strncmp(name, "generate_draw", 13) == 0 ? 1 /* logits are floats in any case */
-                                                   : 4 /* the floating types come first */;
+    return strncmp(name, "generate_draw", 13) == 0 ? 1 /* logits are always floating-point */
+                                                   : 4 /* floating-point dtypes come first */;
 }
 
 IGNIS__PRIVATE ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_sources,

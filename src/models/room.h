@@ -6,7 +6,7 @@
 #include "../kernel/room.h"
 #include "../file/room.h"
 
-/*  Numbers continue those of ignis.h; X is as for IGNIS__BUILTINS. */
+/*  The kernels of models. Their numbers continue those of ignis.h; X as for IGNIS__BUILTINS. */
 #define IGNIS__MODEL_BUILTINS(X)                                                       \
     X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows", PLAIN)                              \
     X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding", PLAIN)                    \
@@ -83,7 +83,8 @@ typedef enum ignis__gguf_type {
     IGNIS__GGUF_Q6_K = 14
 } ignis__gguf_type;
 
-/*  The types of tensors: so many elements take so many bytes. Those of one element are as Ignis has them, if it does. */
+/*  Types of tensors: `elements` elements take `bytes` bytes. dtype: the one of Ignis with the same layout, if
+    there is one. */
 struct ignis__gguf_types_type {
     const char *name;
     uint32_t id;
@@ -94,39 +95,39 @@ struct ignis__gguf_types_type {
 
 typedef struct ignis__gguf_key {
     const char *name;
-    int64_t at;    /* of its value in the head: of the first item, if it is an array */
-    uint32_t kind; /* of the value; of the items, if it is an array */
-    int64_t count; /* of items; -1: no array */
+    int64_t at;    /* place of its value in the head; of its first item, if it is an array */
+    uint32_t kind; /* of the value, or of the items of an array */
+    int64_t count; /* of items; -1 if it is not an array */
     int64_t name_at;
 } ignis__gguf_key;
 
 typedef struct ignis__gguf_tensor {
     const char *name;
-    int type;           /* in ignis__gguf_types; -1: another one */
-    uint32_t id;        /* the file's number for it */
-    ignis_shape shape;  /* as Ignis has them: the fastest last */
-    int64_t begin, end; /* of its bytes in the file; the same place, if the type is another one */
+    int type;           /* index in ignis__gguf_types; -1 if unknown */
+    uint32_t id;        /* the number of the type in the file */
+    ignis_shape shape;  /* in the order of Ignis: the fastest dimension last */
+    int64_t begin, end; /* of its bytes in the file; both equal if the type is unknown */
     int64_t name_at;
 } ignis__gguf_tensor;
 
-/*  An open file. ignis__gguf_close ends it. */
+/*  An open file, closed with ignis__gguf_close. */
 typedef struct ignis__gguf {
     const char *path, *call;
     int descriptor;
     int64_t size;        /* of the file */
-    unsigned char *head; /* its first bytes */
-    int64_t have, at;    /* so many; the reader's place among them */
+    unsigned char *head; /* the bytes of the head that were read */
+    int64_t have, at;    /* have: bytes of the head; at: the reader's place in it */
     ignis__gguf_key *keys;
-    int64_t key_count; /* sorted by name, as the tensors are */
+    int64_t key_count; /* sorted by name, as are the tensors */
     ignis__gguf_tensor *tensors;
     int64_t tensor_count;
     bool failed;
 } ignis__gguf;
 
-/*  What a lookup finds. BAD has been reported: the key is there, but is of another type. */
+/*  The result of a lookup. BAD has been reported: the key exists, but has another type. */
 typedef enum ignis__gguf_found { IGNIS__GGUF_BAD = -1, IGNIS__GGUF_NONE = 0, IGNIS__GGUF_FOUND = 1 } ignis__gguf_found;
 
-/*  The items of an array, one after the other: those of texts in the order of the file, of *size bytes and a 0. They live as the file does. */
+/*  The items of an array, in the order of the file. They live as long as the file. */
 typedef struct ignis__gguf_items {
     const unsigned char *at;
     uint32_t kind;

@@ -1,11 +1,10 @@
-/* --- what ignis_shutdown closes ------------------------------------------------------------------------------- */
+/*  models/setup.c - registers what ignis_shutdown closes of models
+
+    Sequences are closed before graphs, as they hold some. Adapters, models and tokenizers follow, in this
+    order.
+    Uses: ignis__closers of ignis.h. Locks: one of its own, around the registration. */
 
 #include "room.h"
-
-/*  setup.c - registers what ignis_shutdown closes of models
-
-    Sequences are closed before graphs, as they hold some. Adapters, models and tokenizers follow, in this order.
-    Uses: ignis__closers of ignis.h. Locks: one of its own, around the registration. */
 
 IGNIS__PRIVATE void ignis__sequences_close(const char *call);
 IGNIS__PRIVATE void ignis__loras_close(const char *call);
@@ -19,8 +18,9 @@ static void ignis__models_close_all(const char *call)
     ignis__tokenizers_close(call);
 }
 
-/*  Checks the setup, as ignis__enter does, and registers. The functions that open a tokenizer or a model begin with it; all
-    else needs one of these. In C++ a constructor may call them before the one that makes the kernels known. */
+/*  Checks the setup, as ignis__enter does, and registers. The functions that open a tokenizer or a model
+    begin with it; all other functions need one of these objects. In C++ a constructor may call them before
+    the kernels are registered. */
 IGNIS__PRIVATE bool ignis__models_enter(const char *call)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;

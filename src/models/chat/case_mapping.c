@@ -1,7 +1,11 @@
-/*  From here on written by tools/case_tables.py. */
+/*  models/chat/case_mapping.c - upper, lower and title case of Unicode letters
+
+    The tables are written by tools/case_tables.py, from Unicode 14.0.0.
+    May use: value.c, tokenizer/unicode.c. Locks: none. */
 
 #include "room.h"
 
+/*  From here on written by tools/case_tables.py. */
 /* clang-format off */
 /*  Of Unicode 14.0.0. Runs of letters that change by the same: the first << 43 | 2^42 for every second | the last - the first << 26 |
     2^25 + the change. */
@@ -132,7 +136,7 @@ static const struct {
 /* clang-format on */
 /*  As far as here. Other letters than these and ASCII have no case. */
 
-/*  The letter that a letter becomes by one of the tables, itself where it is in none. */
+/*  Returns the letter that a table maps a letter to; the letter itself if the table does not have it. */
 static uint32_t ignis__case_of(const uint64_t *table, int count, uint32_t code)
 {
     int low = 0, high = count;
@@ -166,14 +170,16 @@ static uint32_t ignis__case_upper_of(uint32_t code)
     return ignis__case_of(ignis__case_upper, IGNIS__COUNT(ignis__case_upper), code);
 }
 
-/*  Whether a character has upper and lower case; letters of which only one exists are taken for others, but for a few. */
+/*  Tells whether a character has upper and lower case. A letter with one case only counts as having none,
+    except a few. */
 static bool ignis__case_is(uint32_t code)
 {
     return ignis__case_lower_of(code) != code || ignis__case_upper_of(code) != code || code == 0xDF || code == 0x130 ||
            code == 0xAA || code == 0xBA;
 }
 
-/*  Whether a sigma at a place ends a word: behind a letter with case, and with none behind it, marks aside. */
+/*  Tells whether a sigma ends a word: a letter with case precedes it, and no such letter follows. Marks are
+    skipped. */
 static bool ignis__case_ends(const char *text, size_t size, size_t at)
 {
     int length, way;
@@ -197,7 +203,8 @@ static bool ignis__case_ends(const char *text, size_t size, size_t at)
     return true;
 }
 
-/*  Writes a character in lower case (0), upper case (1) or as at the beginning of a word (2): at most 6 bytes; how many there are. */
+/*  Writes a character in lower case (0), upper case (1) or title case (2). Writes at most 6 bytes and returns
+    their number. */
 static int ignis__case_write(char *out, const char *text, size_t size, size_t at, int how)
 {
     int low = 0, high = IGNIS__COUNT(ignis__case_special), length;
@@ -224,7 +231,7 @@ static int ignis__case_write(char *out, const char *text, size_t size, size_t at
     return ignis__utf8_write(out, ignis__case_upper_of(code));
 }
 
-/*  lower (0), upper (1), capitalize (2), the filter title (3), the method title (4). */
+/*  Runs lower (0), upper (1), capitalize (2), the filter title (3) and the method title (4). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
@@ -243,7 +250,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat
         for (i = 0; marks && i < written; i++)
             marks[out + (size_t)i] = s.marks[at];
         out += (size_t)written;
-        if (call->how == 3) { /* pieces are made small one by one */
+        if (call->how == 3) { /* each piece is written in lower case, one by one */
             bool between = (code < 128 && code && strchr("-({[<", (int)code)) || ignis__chat_is_space(s.u.text + at);
             part = how == 1 || between ? at + (size_t)length : part;
             how = between ? 1 : 0;

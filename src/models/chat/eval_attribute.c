@@ -1,4 +1,7 @@
-/* --- walking a template ----------------------------------------------------------------------------------------------- */
+/*  models/chat/eval_attribute.c - attributes, items, methods and slices of values
+
+    A missing attribute gives an undefined value, which fails when it is used.
+    May use: value.c, filter_table.c, eval_statement.c (loops). Locks: none. */
 
 #include "room.h"
 
@@ -21,7 +24,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_undefined(ignis__chat_value object,
     return value;
 }
 
-/*  Methods that are there in Python: those that would change what they are of, which its sandbox hides, and those that this interpreter lacks. */
+/*  Lists methods of Python that are refused by name: those that change their object, and those that Ignis
+    lacks. */
 static const struct {
     unsigned char of; /* the kind of value */
     const char *hidden, *lacking;
@@ -39,7 +43,7 @@ static const struct {
 
 IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
 
-/*  The items of a loop that are still to come are counted by going through its condition. */
+/*  Counts the items of a loop. Items that are still to come are counted by evaluating the loop's condition. */
 IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
 {
     ignis__chat_loop rest = *loop;
@@ -59,7 +63,7 @@ IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop 
     return loop->base + kept.count;
 }
 
-/*  An attribute of `loop`; false when there is none of that name. */
+/*  Finds an attribute of `loop`. False if `loop` has no such attribute. */
 static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name,
                                        ignis__chat_value *out)
 {
@@ -83,13 +87,13 @@ static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, i
     return i < IGNIS__COUNT(names);
 }
 
-/*  A method of a value, or what else its type has by this name; false when there is nothing. */
+/*  Finds a method, or another attribute of the value's type. False if the type does not have it. */
 static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name,
                                   ignis__chat_value *out)
 {
     char of = object.kind == IGNIS__CHAT_STRING ? 's'
               : object.kind == IGNIS__CHAT_DICT ? 'd'
-                                                : ' '; /* as the table of methods has it */
+                                                : ' '; /* as in the table of methods */
     int row, i;
     *out = ignis__chat_undefined(object, name);
     if (object.kind == IGNIS__CHAT_NAMESPACE) {
@@ -118,7 +122,7 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
     return true;
 }
 
-/*  Where a character of a string begins, from its number. */
+/*  Returns the byte offset of a character of a string. */
 IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
 {
     size_t at = 0;
@@ -128,7 +132,7 @@ IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value strin
     return at;
 }
 
-/*  object[key]; false when there is no such item. */
+/*  Finds object[key]. False if there is no such item. */
 IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
                                      ignis__chat_value *out)
 {
@@ -158,7 +162,7 @@ IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, i
     return true;
 }
 
-/*  Items put together to what another value is: a text, or a list of its kind. */
+/*  Joins items to a value of the kind of `other`: a string, a list or a tuple. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other,
                                                   const ignis__chat_items *items)
 {
@@ -179,7 +183,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_va
     return out;
 }
 
-/*  object.name, or with `item` object[name]: either looks for the other next. */
+/*  Evaluates object.name, or object[name] with `item`. If the first form finds nothing, the other is tried. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
                                                     bool item)
 {
@@ -211,7 +215,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_v
     if (object.kind == IGNIS__CHAT_RANGE_OF)
         return ignis__chat_lacks(c, "a slice of a range; |list makes a list of it");
     count = string ? ignis__chat_characters(c, object) : object.u.items->count;
-    for (i = 0; i < 2; i++) { /* as Python cuts them to what is there */
+    for (i = 0; i < 2; i++) { /* bounds are clipped to the length, as in Python */
         int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count, at = bound[i].number;
         if (bound[i].kind == IGNIS__CHAT_NONE)
             at = (i == 0) == (step > 0) ? low : high;

@@ -1,6 +1,11 @@
+/*  models/chat/eval_expression.c - evaluation of expressions: calls, filters, tests, operators
+
+    Every evaluation counts its work and its depth, so a template ends.
+    May use: eval_attribute.c, eval_operator.c, filter_table.c. Locks: none. */
+
 #include "room.h"
 
-/*  The arguments of a call, filter or test. */
+/*  Evaluates the arguments of a call, filter or test. */
 static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *node, ignis__chat_call *call)
 {
     const ignis__chat_node *argument;
@@ -16,7 +21,7 @@ static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *n
     c->here = node->at;
 }
 
-/*  An argument by its place, or by its name; those by name are counted. */
+/*  Returns an argument by its position or by its name. Counts those given by name. */
 static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_call *call, ignis__chat_value of,
                                               ignis__chat_value name, int64_t place, int64_t *named)
 {
@@ -43,7 +48,7 @@ static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__cha
         ignis__chat_put(c, &c->scope->names, name->value, value);
     }
     if (macro->node->sign && !c->fault &&
-        ignis__chat_find(c, &c->scope->names, caller) < 0) { /* a macro that names it has it */
+        ignis__chat_find(c, &c->scope->names, caller) < 0) { /* defined in macros that name it */
         value = ignis__chat_argument(c, call, of, caller, INT64_MAX, &named);
         ignis__chat_put(c, &c->scope->names, caller, value.kind ? value : ignis__chat_undefined(value, caller));
     }
@@ -54,7 +59,7 @@ static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__cha
     return value;
 }
 
-/*  Runs a row of the table: its arguments go to their places. */
+/*  Runs a row of the table with its arguments in the order of its parameters. */
 static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_row *row, ignis__chat_call *call)
 {
     ignis__chat_value of = ignis__chat_string(row->names, strcspn(row->names, " "), NULL);
@@ -83,7 +88,7 @@ static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_r
     return c->fault ? call->self : row->run(c, call);
 }
 
-/*  A filter or a test by its name. */
+/*  Applies a filter or a test, found by its name. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
                                                    ignis__chat_call *call)
 {
@@ -96,7 +101,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, igni
     return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
 }
 
-/*  A call, filter or test; caller: what {% call %} gives it beside its arguments, or null. */
+/*  Evaluates a call, filter or test. `caller` is the macro that {% call %} passes, or NULL. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
                                                        const ignis__chat_value *caller)
 {

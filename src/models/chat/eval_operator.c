@@ -1,6 +1,11 @@
+/*  models/chat/eval_operator.c - arithmetic, concatenation, repetition, membership and comparison
+
+    Integers have 64 bits; an overflow is a fault, not a wrong result.
+    May use: value.c, repr.c. Locks: none. */
+
 #include "room.h"
 
-/*  Adds a text, with characters of HTML escaped. */
+/*  Writes a string with the special characters of HTML escaped. */
 static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
 {
     static const char plain[] = "&<>'\"";
@@ -18,13 +23,17 @@ static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, i
     ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
 }
 
-/*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
+/*  Concatenates two strings. The result of |safe is another type in Python, which escapes what is added to
+    it. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value joined;
     if (a.of == b.of &&
-        !ignis__chat_reserve(c, &out, (size_t)(a.number + b.number))) /* no more than is needed, as much is joined */
+        !ignis__chat_reserve(
+            c, &out,
+            (size_t)(a.number +
+                     b.number))) /* reserves no more than needed: concatenation in a loop would waste memory */
         return a;
     (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
     (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
@@ -33,7 +42,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__cha
     return joined;
 }
 
-/*  a op b of whole numbers; false when it does not fit 64 bits. */
+/*  Computes a op b of integers. False if the result does not fit 64 bits. */
 static bool ignis__chat_whole(char op, int64_t a, int64_t b, int64_t *out)
 {
     bool lowest = a == INT64_MIN || b == INT64_MIN;
@@ -77,7 +86,7 @@ static double ignis__chat_floating(char op, double a, double b)
     return quotient == 0 ? copysign(0, a / b) : quotient - whole > 0.5 ? whole + 1 : whole;
 }
 
-/*  A list, tuple or text, so many times. */
+/*  Repeats a list, tuple or string. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
 {
     bool string = a.kind == IGNIS__CHAT_STRING;
@@ -123,7 +132,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, 
     if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
         if (strchr("/d%", op) && ignis__chat_as_real(b) == 0)
             return ignis__chat_fail(c, "a division by 0");
-        ignis__chat_work(c, strchr("d%", op) ? 16 : 0); /* fmod of numbers far apart goes bit by bit */
+        ignis__chat_work(c, strchr("d%", op) ? 16 : 0); /* fmod of values far apart runs bit by bit */
         if (op == '/' || a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)
             out = ignis__chat_real(ignis__chat_floating(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
         else if (!ignis__chat_whole(op, a.number, b.number, &out.number))

@@ -1,3 +1,8 @@
+/*  models/chat/eval_statement.c - execution of statements: output, if, for, set, macro, call, filter, with
+
+    Each body with a scope of its own restores the outer scope when it ends.
+    May use: eval_expression.c, value.c. Locks: none. */
+
 #include "room.h"
 
 IGNIS__PRIVATE ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
@@ -55,7 +60,7 @@ IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
 IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
                                                        const ignis__chat_value *caller);
 
-/*  What a body writes, as a string, in a scope of its own. */
+/*  Runs a body in a new scope and returns its output as a string. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
 {
     ignis__chat_writer out = IGNIS__ZERO, *before = c->out;
@@ -65,7 +70,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis
     return ignis__chat_written(&out);
 }
 
-/*  Finds the next item of a loop that its condition lets through. */
+/*  Finds the next item of a loop that passes the loop's condition. */
 IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
 {
     while (!loop->peeked && loop->next < loop->end && ignis__chat_work(c, 1)) {
@@ -110,7 +115,7 @@ static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
         ignis__chat_assign(c, node->a, loop->now);
         ignis__chat_put(c, &c->scope->names, ignis__chat_words("loop"), it);
         jump = ignis__chat_run(c, node->list);
-        none = none && jump; /* as in jinja2, where else runs when no turn has come to its end */
+        none = none && jump; /* as in jinja2: else runs if no iteration completed */
     }
     if (none && node->list->next) {
         ignis__chat_enter(c, before);
@@ -120,7 +125,7 @@ static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
     return 0;
 }
 
-/*  A macro, which sees what is around it. */
+/*  Makes a macro. It sees the variables of the enclosing scopes. */
 static ignis__chat_value ignis__chat_macro_of(ignis__chat *c, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
@@ -180,7 +185,7 @@ static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
         ignis__chat_enter(c, before);
         inner = c->scope;
         for (part = node->list; part && !c->fault;
-             part = part->next) { /* of with: values are taken outside, and set inside */
+             part = part->next) { /* of with: values are evaluated outside of the scope and set inside */
             c->scope = before;
             value = ignis__chat_eval(c, part->b);
             c->scope = inner;
@@ -207,7 +212,7 @@ IGNIS__PRIVATE bool ignis__chat_deeper(ignis__chat *c, size_t at)
     return true;
 }
 
-/*  Runs the statements of a body; the statement that ended it early, break or continue, or 0. */
+/*  Runs the statements of a body. Returns the statement that ended it early (break or continue), or 0. */
 IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
 {
     const ignis__chat_node *node;

@@ -1,4 +1,7 @@
-/* --- filters, tests, methods and functions ----------------------------------------------------------------------------- */
+/*  models/chat/filter_argument.c - checks of arguments, splitting and stripping of strings
+
+    A wrong kind of argument is a fault that names the function and the kind.
+    May use: value.c, string_search.c of the tokenizer. Locks: none. */
 
 #include "room.h"
 
@@ -7,7 +10,7 @@ IGNIS__PRIVATE bool ignis__chat_given(ignis__chat_value v)
     return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE;
 }
 
-/*  An argument that has to be text; a fault where it is not. */
+/*  Checks that an argument is a string. False, and a fault, if it is not. */
 IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
 {
     if (v.kind != IGNIS__CHAT_STRING)
@@ -15,7 +18,7 @@ IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
     return !c->fault;
 }
 
-/*  One that has to be a whole number, `otherwise` where it is not given. */
+/*  Returns an integer argument, `otherwise` if it is not given. A fault if it is not an integer. */
 IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
 {
     if (ignis__chat_given(v) && !ignis__chat_is_whole(v))
@@ -23,8 +26,8 @@ IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v,
     return ignis__chat_given(v) ? v.number : otherwise;
 }
 
-/*  The pieces of a text between what separates them: at most `limit` times, if that is not negative, with `right` at the last places. An empty text
-    separates all characters. */
+/*  Splits a string at a separator, at most `limit` times unless negative. With `right` it splits at the last
+    places. An empty separator splits all characters. */
 IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit,
                                        bool right, ignis__chat_items *out)
 {
@@ -32,7 +35,7 @@ IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, igni
     ignis__needle needle = ignis__chat_needle_of(c, by, right);
     int64_t i, k;
     memset(out, 0, sizeof *out);
-    while (out->count != limit && ignis__chat_work(c, 1)) { /* what is left lies from `at` to `end` */
+    while (out->count != limit && ignis__chat_work(c, 1)) { /* the rest is from `at` to `end` */
         const char *found = ignis__chat_search(c, s.u.text + at, end - at, &needle);
         if (step == 0 && out->count)
             found = at == end ? NULL
@@ -52,7 +55,7 @@ IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, igni
     }
 }
 
-/*  strip and trim (3), lstrip (1), rstrip (2): white space, or the characters that are given. */
+/*  Runs strip and trim (3), lstrip (1) and rstrip (2): of white space, or of the characters given. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];

@@ -1,6 +1,11 @@
+/*  models/chat/filter_format.c - conversion to strings and numbers, printf-style format, indent
+
+    Numbers are written with a point whatever the locale of the program is.
+    May use: filter_argument.c, repr.c. Locks: none. */
+
 #include "room.h"
 
-/*  string (0), safe (1). */
+/*  Runs string (0) and safe (1). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
@@ -8,7 +13,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat
     return s;
 }
 
-/*  int (0), float (1). */
+/*  Runs int (0) and float (1). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, otherwise = call->value[0], out = ignis__chat_make(IGNIS__CHAT_INT, v.number);
@@ -44,11 +49,11 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__ch
 /*  One conversion of a format: %(key)-+ #0width.precision and a letter. */
 typedef struct ignis__chat_spec {
     bool left, plus, space, other, zero;
-    int64_t width, precision; /* precision -1: none */
+    int64_t width, precision; /* precision -1: not given */
     char letter;
 } ignis__chat_spec;
 
-/*  A number as a conversion writes it, without its width; in `out`, of so many bytes. */
+/*  Writes a number as a conversion does, without its width, to `out` of `size` bytes. */
 static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out,
                                        size_t room)
 {
@@ -78,7 +83,7 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
         snprintf(format, sizeof format, "%%%s.%d%c", spec->other ? "#" : "", precision < 0 ? 6 : (int)precision,
                  spec->letter);
         snprintf(digits, sizeof digits, format, value);
-        for (at = digits; *at; at++) /* the program's locale may have another point, of more than a byte */
+        for (at = digits; *at; at++) /* the program's locale may use another decimal point, of several bytes */
             if (!strchr("0123456789eE+-infaINFA", *at)) {
                 size_t more = 1;
                 while (at[more] && !strchr("0123456789eE+-", at[more]))
@@ -103,7 +108,7 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
     return true;
 }
 
-/*  A value as a conversion writes it, without its width. */
+/*  Returns a value as a conversion writes it, without its width. */
 static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;
@@ -129,7 +134,7 @@ static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_s
     return ignis__chat_written(&out);
 }
 
-/*  Digits of a format, as a number that says too much where there are too many. */
+/*  Reads the digits of a format as a number. Too many digits give a number above every limit. */
 static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
 {
     int64_t number = 0;
@@ -138,14 +143,14 @@ static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
     return number;
 }
 
-/*  format % values, as Python has it: a tuple of them, or a dict for conversions with keys. */
+/*  Evaluates format % values as Python does. Values are a tuple, or a dict for conversions with keys. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value spaces = ignis__chat_words(" "), zeros = ignis__chat_words("0"), v;
     bool tuple = values.kind == IGNIS__CHAT_TUPLE, dict = values.kind == IGNIS__CHAT_DICT, numeric;
     bool rest = dict || values.kind == IGNIS__CHAT_LIST || values.kind == IGNIS__CHAT_RANGE_OF ||
-                values.kind == IGNIS__CHAT_UNDEFINED; /* may be left over */
+                values.kind == IGNIS__CHAT_UNDEFINED; /* surplus values are allowed */
     size_t at, from = 0, size = (size_t)format.number, begin, head;
     int64_t next = 0, count = tuple ? values.u.items->count : 1, pad;
     if (format.of)
@@ -175,7 +180,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_
             at = (size_t)(end - format.u.text) + 1;
             if (!ignis__chat_item(c, values, v, &v))
                 return ignis__chat_fail_kind(c, "", v);
-            next = count; /* none without a key is to follow */
+            next = count; /* no conversion without a key may follow */
         }
         for (; at < size && strchr("-+ #0", format.u.text[at]) && format.u.text[at]; at++)
             *(format.u.text[at] == '-'   ? &spec.left

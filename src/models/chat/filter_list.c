@@ -1,3 +1,8 @@
+/*  models/chat/filter_list.c - filters and methods of lists and dicts
+
+    The number `how` of a row of the table selects one of several related functions.
+    May use: filter_argument.c, value.c. Locks: none. */
+
 #include "room.h"
 
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call)
@@ -15,7 +20,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__ch
     return ignis__chat_make(IGNIS__CHAT_INT, count);
 }
 
-/*  The first item (0), the last (1). */
+/*  Returns the first item (0) or the last item (1). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
@@ -30,7 +35,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_
     return items.item[call->how ? items.count - 1 : items.at];
 }
 
-/*  The least item (0), the greatest (1): of several the first. */
+/*  Returns the least item (0) or the greatest (1). The first one wins if several are equal. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), best = ignis__chat_undefined(absent, absent),
@@ -51,7 +56,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__c
     return best;
 }
 
-/*  The items of anything, as a list (0); the other way round (1). */
+/*  Makes a list of items (0), or reverses them (1). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value like = call->self;
@@ -68,7 +73,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat
     return ignis__chat_like(c, like, &out);
 }
 
-/*  keys, values, items of a dict, and the filter items. */
+/*  Returns keys, values or items of a dict; also runs the filter items. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)call->how), pair;

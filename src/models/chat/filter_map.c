@@ -1,6 +1,12 @@
+/*  models/chat/filter_map.c - map, select, reject, sort, dictsort and tojson
+
+    The number `how` of a row of the table selects one of several related functions.
+    May use: filter_string.c, eval_expression.c, repr.c. Locks: none. */
+
 #include "room.h"
 
-/*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
+/*  Runs map (0): applies a filter to each item, or takes an attribute of it. Runs select (1), reject (2),
+    selectattr (3) and rejectattr (4): keeps the items that pass a test. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0),
@@ -36,7 +42,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_
     return out;
 }
 
-/*  sort (0), dictsort (1): by keys, of which letters are made small unless case_sensitive is set. */
+/*  Runs sort (0) and dictsort (1). Letters are compared in lower case unless case_sensitive is set. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call)
 {
     bool dict = call->how == 1, fold = !ignis__chat_true(call->value[!dict]),
@@ -57,7 +63,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat
         return ignis__chat_lacks(c, "sort by several attributes");
     for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
         key = ignis__chat_path(c, items.item[i], by, absent, fold);
-        if (!dict) { /* in tuples, as what is undefined or none has no order, but may be equal */
+        if (!dict) { /* keys are in tuples: undefined and none have no order, but may be equal */
             tuple = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
             ignis__chat_add(c, tuple.u.items, key);
             key = tuple;

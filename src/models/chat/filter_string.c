@@ -1,6 +1,11 @@
+/*  models/chat/filter_string.c - split, replace, find, join and other functions of strings
+
+    Results keep the marks of the bytes that they copy.
+    May use: filter_argument.c, value.c. Locks: none. */
+
 #include "room.h"
 
-/*  split (0), rsplit (1): at a text, or at white space. */
+/*  Runs split (0) and rsplit (1): at a separator, or at white space. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(c, IGNIS__CHAT_LIST);
@@ -24,7 +29,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__cha
         if (at > from)
             ignis__chat_add(c, parts, ignis__chat_part(s, from, at));
     }
-    if (limit >= 0 && parts->count > limit && !c->fault) { /* the rest stays in one piece */
+    if (limit >= 0 && parts->count > limit && !c->fault) { /* the rest is one piece */
         ignis__chat_value *part = &parts->item[i = call->how ? parts->count - limit - 1 : limit];
         at = (size_t)(part->u.text - s.u.text);
         *part = call->how ? ignis__chat_part(s, 0, at + (size_t)part->number) : ignis__chat_part(s, at, size);
@@ -53,7 +58,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__cha
     return out;
 }
 
-/*  startswith (1), endswith (2), removeprefix (3), removesuffix (4). */
+/*  Runs startswith (1), endswith (2), removeprefix (3) and removesuffix (4). */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, with = call->value[0], part;
@@ -73,7 +78,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__ch
                : s;
 }
 
-/*  The method (0), whose arguments are text, and the filter (1), which makes them text. */
+/*  Runs the method replace (0), whose arguments are strings, and the filter (1), which converts them. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), old = call->value[0], with = call->value[1];
@@ -95,7 +100,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__c
     return ignis__chat_written(&out);
 }
 
-/*  find (1), rfind (2), index (3), count (4) of a text in another. */
+/*  Runs find (1), rfind (2), index (3) and count (4) of a string in another. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_items pieces;
@@ -109,7 +114,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat
     return ignis__chat_make(IGNIS__CHAT_INT, pieces.count == 1 ? -1 : ignis__chat_characters(c, pieces.item[0]));
 }
 
-/*  item.a.b.0, an attribute of an attribute; with `fold` letters are made small, as sorting does. */
+/*  Finds item.a.b.0, an attribute of an attribute. With `fold` the result is in lower case, as for sorting. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path,
                                                   ignis__chat_value otherwise, bool fold)
 {
@@ -137,7 +142,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_va
     return fold && item.kind == IGNIS__CHAT_STRING && !c->fault ? ignis__chat_do_case(c, &call) : item;
 }
 
-/*  The filter join (0), which makes everything text, and the method (1), whose self stands between texts. */
+/*  Runs the filter join (0), which converts items to strings, and the method join (1), where self is the
+    separator. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call)
 {
     bool method = call->how == 1;

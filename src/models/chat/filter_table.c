@@ -1,6 +1,11 @@
+/*  models/chat/filter_table.c - the table of filters, tests, methods and functions; tests, range, dict, strftime
+
+    A row names its parameters, so that arguments are matched in one place.
+    May use: the other parts of filters. Locks: none. */
+
 #include "room.h"
 
-/*  Tests of what a value is, by a letter each. */
+/*  Tests the kind of a value. A letter names the test. */
 static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, by = call->value[0];
@@ -63,7 +68,7 @@ static ignis__chat_value ignis__chat_do_range(ignis__chat *c, ignis__chat_call *
     return out;
 }
 
-/*  dict and namespace: of another dict, of arguments with names. */
+/*  Makes a dict or a namespace from another dict and from keyword arguments. */
 static ignis__chat_value ignis__chat_do_dict(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)call->how);
@@ -183,7 +188,7 @@ static const ignis__chat_row ignis__chat_rows[] = {
 IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
 {
     int i;
-    ignis__chat_work(c, 8); /* for the whole table */
+    ignis__chat_work(c, 8); /* counted for a search of the whole table */
     for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
         if (strchr(ignis__chat_rows[i].of, of) &&
             ignis__chat_in_words(ignis__chat_rows[i].names, name.u.text, name.number))

@@ -1,4 +1,7 @@
-/* --- reading a template: words --------------------------------------------------------------------------------------- */
+/*  models/chat/lexer.c - splits tags into tokens: names, numbers, strings, operators
+
+    After a fault every token is the end of the template, so that all readers end.
+    May use: value.c. Locks: none. */
 
 #include "room.h"
 
@@ -23,7 +26,7 @@ static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
     return at;
 }
 
-/*  The end of a tag at this place: steps over it, and over the white space that goes with it. */
+/*  Checks for the end of a tag at a place. If found, skips it, and the white space that it removes. */
 IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
 {
     char end[3];
@@ -41,7 +44,7 @@ IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
     return true;
 }
 
-/*  Goes on to the next word or sign inside a tag. */
+/*  Reads the next token of a tag. */
 IGNIS__PRIVATE void ignis__chat_next(ignis__chat *c)
 {
     static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
@@ -126,7 +129,7 @@ IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *c, const char *word)
     return is;
 }
 
-/*  Whether this stands behind the current token. */
+/*  Tells whether the text after the current token begins with this sign. */
 IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign)
 {
     size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
@@ -136,7 +139,7 @@ IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign)
                 : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
 }
 
-/*  Is the current token one of these words? */
+/*  Tells whether the current token is one of these words. */
 IGNIS__PRIVATE bool ignis__chat_listed(const ignis__chat *c, const char *words)
 {
     return c->kind == 'a' && ignis__chat_in_words(words, c->text + c->start, (int64_t)(c->at - c->start));
@@ -159,7 +162,7 @@ IGNIS__PRIVATE void ignis__chat_want(ignis__chat *c, const char *sign)
         ignis__chat_unexpected(c, wanted);
 }
 
-/*  The current token as a string, and on to the next. */
+/*  Returns the current token as a string, and reads the next. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c)
 {
     ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);

@@ -1,8 +1,11 @@
-/* --- reading a template: nodes ---------------------------------------------------------------------------------------- */
+/*  models/chat/parse_expression.c - parses expressions into nodes, by precedence of operators
+
+    A reader of nodes never returns NULL. After a fault its nodes are not evaluated.
+    May use: lexer.c, repr.c (numbers). Locks: none. */
 
 #include "room.h"
 
-/*  A node, never null: after a fault it is one that nobody walks. */
+/*  Makes a node. Never NULL: after a fault it returns a spare node that is not evaluated. */
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
 {
     ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(c, sizeof *node);
@@ -13,7 +16,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat
     return node;
 }
 
-/*  One level deeper in the template's text. */
+/*  Enters one more level of nesting in the template's text. */
 IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *c)
 {
     if (++c->nesting > IGNIS__CHAT_NESTING)
@@ -33,7 +36,7 @@ IGNIS__PRIVATE void ignis__chat_append(ignis__chat_node *node, ignis__chat_node 
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c);
 static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
 
-/*  The current token, a text in quotes, without them and its escapes. */
+/*  Writes the string literal that is the current token, without its quotes and with its escapes replaced. */
 static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
 {
     static const char plain[] = "ntr\\'\"abfv", values[] = "\n\t\r\\'\"\a\b\f\v";
@@ -66,7 +69,7 @@ static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
                 ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an escape in a text is no character");
         } else if (letter == 'N') {
             ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "\\N in a text");
-        } else { /* no escape: the backslash is itself */
+        } else { /* not an escape: the backslash is kept */
             code = '\\';
         }
         if (!c->fault)
@@ -81,7 +84,7 @@ static ignis__chat_node *ignis__chat_constant(ignis__chat *c, ignis__chat_value 
     return node;
 }
 
-/*  A list, tuple or dict whose items follow. */
+/*  Makes a node of a list, tuple or dict. Its items follow. */
 static ignis__chat_node *ignis__chat_items_node(ignis__chat *c, ignis__chat_kind kind, size_t at)
 {
     ignis__chat_node *node = ignis__chat_node_of(c, IGNIS__CHAT_ITEMS_OF, at);
@@ -89,7 +92,7 @@ static ignis__chat_node *ignis__chat_items_node(ignis__chat *c, ignis__chat_kind
     return node;
 }
 
-/*  What a reader reads, with commas between, up to the end of the tag, a closing parenthesis or a =. Several are a tuple; so is none. */
+/*  Reads a comma-separated list up to the end of the tag, ')' or '='. Zero or several items make a tuple. */
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_node *(*read)(ignis__chat *c),
                                                     bool empty)
 {
@@ -106,7 +109,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_
     return tuple->list && !comma ? tuple->list : tuple;
 }
 
-/*  A name, a constant, or what is in brackets. */
+/*  Reads a name, a constant, or an expression in brackets. */
 static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
 {
     size_t at = c->start;
@@ -157,7 +160,7 @@ static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
     return node;
 }
 
-/*  Arguments behind an opening parenthesis; those with names have them as values. */
+/*  Reads arguments after an opening parenthesis. Keyword arguments have their names as values. */
 IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
 {
     bool named = false;
@@ -194,7 +197,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_
     return node;
 }
 
-/*  An index or a slice, behind the bracket. */
+/*  Reads an index or a slice, after its bracket. */
 static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node *object, size_t at)
 {
     ignis__chat_node *node = ignis__chat_around(c, IGNIS__CHAT_ITEM, at, object), *parts[3] = {NULL, NULL, NULL};
@@ -221,10 +224,10 @@ static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node 
     return node;
 }
 
-/*  What follows a value: attributes, items, calls; with `filters` also filters and tests. */
+/*  Reads the attributes, items and calls after a value; with `filters` also filters and tests. */
 static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *node, bool filters)
 {
-    bool filtered = false; /* behind a filter or test only more of them and calls */
+    bool filtered = false; /* after a filter or test only more of them and calls may follow */
     while (!c->fault) {
         size_t at = c->start;
         if (!filtered && ignis__chat_take(c, ".")) {
@@ -272,7 +275,7 @@ static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *n
     return node;
 }
 
-/*  Signs before a value are counted, as they nest. */
+/*  Reads unary operators. They are counted, as they nest. */
 static ignis__chat_node *ignis__chat_unary(ignis__chat *c, bool filters)
 {
     ignis__chat_node *node;
@@ -338,7 +341,7 @@ static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level)
     return left;
 }
 
-/*  An expression without a choice: `if` behind it is not its own. */
+/*  Reads an expression without a conditional: a following `if` is not part of it. */
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *c) { return ignis__chat_binary(c, 1); }
 
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c)

@@ -1,8 +1,12 @@
-/* --- reading a template: statements ------------------------------------------------------------------------------------ */
+/*  models/chat/parse_statement.c - parses text, tags and statements into nodes
+
+    White space around tags is removed as by trim_blocks and lstrip_blocks.
+    May use: parse_expression.c, lexer.c. Locks: none. */
 
 #include "room.h"
 
-/*  The text before a tag, without the white space that the tag's sign takes, or that stands alone before it in its line. */
+/*  Adds the text before a tag. Leaves out the white space that the tag's sign removes, and the indentation of
+    a tag that is alone in its line. */
 static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from, size_t to, char sign, bool block)
 {
     size_t line, before, at;
@@ -26,7 +30,8 @@ static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from
     }
 }
 
-/*  Behind the opening of a tag and its sign: the place behind {% raw %}, 0 when it is another tag. */
+/*  Returns the place after {% raw %}, given the place after the opening of a tag and its sign. 0 if it is
+    another tag. */
 static size_t ignis__chat_raw(const ignis__chat *c, size_t at, const char *word)
 {
     at = ignis__chat_skip_space(c, at);
@@ -51,7 +56,7 @@ static void ignis__chat_read_raw(ignis__chat *c, ignis__chat_node *body, size_t 
     (void)ignis__chat_tag_end(c, at, '%');
     from = c->at;
     if (c->text[from - 1] == '\n' && c->text[at] == '%')
-        from--; /* unlike other tags this one leaves the end of its line */
+        from--; /* unlike other tags, this one keeps the end of its line */
     c->line_start = c->text[from - 1] == '\n';
     for (at = from; at < c->size; at++) {
         if (!ignis__chat_at(c, at, "{%"))
@@ -69,8 +74,8 @@ static void ignis__chat_read_raw(ignis__chat *c, ignis__chat_node *body, size_t 
 
 static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body);
 
-/*  What stands between the end of a tag, which is the current token, and a tag that begins with one of these words: the current one then. At the
-    template's end where there are none. */
+/*  Reads the body between the end of a tag, which is the current token, and a tag that begins with one of the
+    words in `ends`. That word is the current token then. If `ends` is empty, reads to the template's end. */
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
 {
     ignis__chat_node *body = ignis__chat_node_of(c, IGNIS__CHAT_BLOCK, c->start), *print;
@@ -132,7 +137,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *en
     return body;
 }
 
-/*  What is assigned to: a name, an attribute of a namespace, or several with commas between. */
+/*  Reads the target of an assignment: a name, an attribute of a namespace, or several with commas. */
 static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node *(*again)(ignis__chat *c),
                                                bool attributes)
 {
@@ -213,7 +218,7 @@ static void ignis__chat_read_set(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_take(c, "endset");
 }
 
-/*  The parameters of a macro, in parentheses. */
+/*  Reads the parameters of a macro, in parentheses. */
 static void ignis__chat_read_parameters(ignis__chat *c, ignis__chat_node *node)
 {
     bool defaults = false;
@@ -232,7 +237,7 @@ static void ignis__chat_read_parameters(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_want(c, ")");
 }
 
-/*  Its body, up to this word. */
+/*  Reads the body of a macro, up to the word `end`. */
 static void ignis__chat_read_macro_body(ignis__chat *c, ignis__chat_node *node, const char *end)
 {
     int loops = c->loops;
@@ -254,7 +259,7 @@ static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_read_macro_body(c, node, "endmacro");
 }
 
-/*  {% call(parameters) f(arguments) %}: f is called with a macro named caller. */
+/*  Reads {% call(parameters) f(arguments) %}: f is called with a macro named caller. */
 static void ignis__chat_read_call(ignis__chat *c, ignis__chat_node *node)
 {
     ignis__chat_next(c);
@@ -268,7 +273,7 @@ static void ignis__chat_read_call(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_read_macro_body(c, node->b, "endcall");
 }
 
-/*  Filters of what a block writes, which is printed. */
+/*  Reads a filter block: the output of its body is filtered and printed. */
 static void ignis__chat_read_filter(ignis__chat *c, ignis__chat_node *node)
 {
     ignis__chat_node *capture = ignis__chat_node_of(c, IGNIS__CHAT_CAPTURE, c->start);
@@ -285,7 +290,8 @@ static void ignis__chat_read_filter(ignis__chat *c, ignis__chat_node *node)
     ignis__chat_take(c, "endfilter");
 }
 
-/*  generation, whose marks for training are not used here, and with: their names end with them. */
+/*  Reads generation, whose marks for training are not used here, and with. Each ends with a tag of its own
+    name. */
 static void ignis__chat_read_block(ignis__chat *c, ignis__chat_node *node)
 {
     bool with = ignis__chat_sees(c, "with");

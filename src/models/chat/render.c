@@ -1,8 +1,12 @@
-/* --- a chat ------------------------------------------------------------------------------------------------------------- */
+/*  models/chat/render.c - ignis_chat_render and ignis_chat_encode: messages and variables in, text or ids out
+
+    Text of the caller is marked byte by byte, so that ignis_chat_encode reads control tokens only in the
+    template's own text.
+    May use: all parts of chat, the tokenizer. Locks: none; the tokenizer is held during a call. */
 
 #include "room.h"
 
-/*  Text of the caller, all of it marked; bytes that are no UTF-8 become U+FFFD. */
+/*  Makes a string of the caller's text, all of it marked. Bytes that are not UTF-8 become U+FFFD. */
 static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
 {
     size_t left = text ? strlen(text) : 0, size, length;
@@ -30,7 +34,8 @@ static ignis__chat_value ignis__chat_json_text(ignis__chat *c, ignis__json *json
     return ignis__chat_string(text, size, marks);
 }
 
-/*  A value of a JSON text. The outermost one has the variables: those whose name ends in _token are the template's own, the others the caller's. */
+/*  Reads a value of a JSON text. At the outermost level, variables whose name ends in _token are unmarked,
+    and the others are marked. */
 static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json, bool mark, int depth)
 {
     char kind = ignis__json_peek(json);
@@ -79,7 +84,7 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
     return value;
 }
 
-/*  The variables of desc.json. */
+/*  Reads the variables of desc.json. */
 static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_items *names)
 {
     ignis__json json;
@@ -103,8 +108,9 @@ static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_
         ignis__chat_put_all(c, names, all.u.items);
 }
 
-/*  What is done with messages before a template sees them. A role that is a word is the template's own text, as a control token may be put together
-    around it. What was thought has three names, of which any fills reasoning_content, and thinking where that is missing, as by transformers. */
+/*  Prepares messages for the template. A role that is a word is not marked, as control tokens may be put
+    together around it. Reasoning has three names: each fills reasoning_content, and thinking if that is
+    missing, as in transformers. */
 static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -137,7 +143,7 @@ static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
     }
 }
 
-/*  The template's text, its lines ended by \n, without the end of the last one. */
+/*  Copies the template's text with \n as line ends, without the last one. */
 static void ignis__chat_open(ignis__chat *c, const char *text)
 {
     size_t size = strlen(text), i, out = 0;
@@ -179,7 +185,7 @@ IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *cal
         ignis__fail(c->fault, call, "%s%s (line %d, column %d of the template)", c->message, lack, line, column);
 }
 
-/*  The texts of the tokenizer's tokens that templates know. */
+/*  Adds the texts of the tokenizer's tokens that templates know. */
 static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, ignis__chat_items *names)
 {
     static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
@@ -202,7 +208,8 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
     }
 }
 
-/*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. tokenizer may be null. */
+/*  Renders. The output is in the arena, which the caller frees with ignis__chat_close, also after a failure.
+    `tokenizer` may be NULL. */
 IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const char *text,
                                        const ignis_message *messages, int count, const ignis_chat_desc *desc,
                                        ignis__tokenizer *tokenizer, ignis__chat_writer *out)
@@ -230,7 +237,7 @@ IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const c
     }
     if (!c->fault) {
         ignis__chat_items *names = &c->scope->names;
-        c->here = SIZE_MAX; /* what fails from here on is no place of the template */
+        c->here = SIZE_MAX; /* faults from here on have no place in the template */
         ignis__chat_put(c, names, ignis__chat_words("messages"), list);
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
@@ -250,7 +257,8 @@ IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const c
     return !c->fault;
 }
 
-/*  What both calls do: checks, and the rendered text in *out. *held is the tokenizer, to be dropped, or null. After a failure nothing is held. */
+/*  Checks the arguments of both calls and renders to *out. *held is the tokenizer, which the caller drops, or
+    NULL. On failure nothing is held. */
 static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                               const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat,
                               ignis__tokenizer **held, ignis__chat_writer *out)

@@ -1,8 +1,12 @@
-/* --- numbers and texts ---------------------------------------------------------------------------------------------- */
+/*  models/chat/repr.c - reads and writes numbers and values as Python's repr, str and json.dumps do
+
+    Numbers are read and written with a point whatever the locale of the program is.
+    May use: value.c. Locks: none. */
 
 #include "room.h"
 
-/*  The number that a text in Python's syntax says: digits, at most one point, an exponent. False when it is none, or longer than 300. */
+/*  Reads a number in Python's syntax: digits, at most one point, an exponent. False if it is malformed or
+    longer than 300 bytes. */
 IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double *real)
 {
     static const char *const words[] = {"inf", "infinity", "nan"};
@@ -21,7 +25,7 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
         *real = k == 2 ? HUGE_VAL - HUGE_VAL : minus ? -HUGE_VAL : HUGE_VAL;
         return true;
     }
-    snprintf(half, sizeof half, "%.1f", 0.5); /* with the point of the program's locale, for strtod */
+    snprintf(half, sizeof half, "%.1f", 0.5); /* to find the decimal point of the program's locale, for strtod */
     half[strlen(half) - 1] = 0;
     for (i = 0; i < size; i++) {
         bool between =
@@ -42,7 +46,7 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
     return digits && end == out;
 }
 
-/*  The whole number that a text in Python's syntax says. False when it is none; a fault when it does not fit 64 bits. */
+/*  Reads an integer in Python's syntax. False if it is malformed; a fault if it does not fit 64 bits. */
 IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
 {
     bool minus = size > 0 && *text == '-';
@@ -64,13 +68,13 @@ IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_
     return size > first;
 }
 
-/*  A number as Python's repr writes it: the fewest digits that come back. */
+/*  Writes a number as Python's repr does: with the fewest digits that read back as the same number. */
 static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
 {
     char text[40];
     const char *at;
     int precision, exponent;
-    ignis__chat_work(c, 64); /* by trial */
+    ignis__chat_work(c, 64); /* several precisions are tried */
     if (real != real || real - real != 0) {
         snprintf(out, 40, "%s", real != real ? "nan" : real < 0 ? "-inf" : "inf");
         return;
@@ -83,7 +87,7 @@ static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
     exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
     if (exponent >= -4 && exponent < 16)
         snprintf(text, sizeof text, "%.*f", precision > exponent ? precision - exponent : 1, real);
-    for (at = text; *at; at++) /* the program's locale may have another point, of more than a byte */
+    for (at = text; *at; at++) /* the program's locale may use another decimal point, of several bytes */
         if (strchr("0123456789e+-", *at))
             *out++ = *at;
         else if (out[-1] != '.')
@@ -91,7 +95,8 @@ static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
     *out = 0;
 }
 
-/*  A string in quotes, as Python's repr writes it, for which characters that are not assigned count as printable; or as json.dumps does. */
+/*  Writes a quoted string as Python's repr does, or as json.dumps does. For repr, unassigned characters count
+    as printable. */
 static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string,
                                      const ignis__chat_json *json)
 {
@@ -133,7 +138,7 @@ static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ig
     ignis__chat_write_words(c, out, one, marked);
 }
 
-/*  What stands between the items of a value: marked as the value is. */
+/*  Writes a separator between the items of a value, marked if the value is. */
 static void ignis__chat_write_sign(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
 {
     ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
@@ -150,7 +155,7 @@ static void ignis__chat_write_line(ignis__chat *c, ignis__chat_writer *out, cons
         ignis__chat_write_sign(c, out, json->indent, mark);
 }
 
-/*  The pairs of a dict in the order of their keys. */
+/*  Returns the pairs of a dict, sorted by key. */
 static ignis__chat_items ignis__chat_by_keys(ignis__chat *c, const ignis__chat_items *dict)
 {
     ignis__chat_items keys = IGNIS__ZERO, pairs = IGNIS__ZERO;
@@ -165,7 +170,7 @@ static ignis__chat_items ignis__chat_by_keys(ignis__chat *c, const ignis__chat_i
     return pairs;
 }
 
-/*  A value as Python's str writes it, or `quoted`, inside others, as repr does; or as json.dumps. */
+/*  Writes a value as Python's str does; `quoted`, inside others, as repr does; or as json.dumps does. */
 IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v,
                                             const ignis__chat_json *json, bool quoted, int depth)
 {
@@ -242,7 +247,7 @@ IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *
     ignis__chat_write_words(c, out, around[1], v.mark);
 }
 
-/*  A value as text, which carries its marks. */
+/*  Returns a value as a string, which keeps its marks. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;

@@ -7,46 +7,45 @@
 
 #ifndef IGNIS__CHAT_STEPS
 #define IGNIS__CHAT_STEPS \
-    20000000 /* nodes walked, items, pieces written, 4 characters looked at, 64 bytes copied or compared */
+    20000000 /* evaluated nodes, items, written pieces, 4 characters read, 64 bytes copied or compared */
 #define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
 #endif
 
-#define IGNIS__CHAT_DEPTH 250    /* nodes inside nodes while they are walked: the C stack */
-#define IGNIS__CHAT_NESTING 80   /* nodes inside nodes of the template's text */
-#define IGNIS__CHAT_RANGE 100000 /* as jinja2's sandbox */
+#define IGNIS__CHAT_DEPTH 250    /* nested nodes during evaluation: bounded by the C stack */
+#define IGNIS__CHAT_NESTING 80   /* nested nodes in the template's text */
+#define IGNIS__CHAT_RANGE 100000 /* the limit of jinja2's sandbox */
 typedef enum ignis__chat_kind {
-    IGNIS__CHAT_ABSENT, /* an argument that is not given */
+    IGNIS__CHAT_ABSENT, /* an argument that was not given */
     IGNIS__CHAT_UNDEFINED,
     IGNIS__CHAT_NONE,
     IGNIS__CHAT_BOOL,
     IGNIS__CHAT_INT,
     IGNIS__CHAT_FLOAT,
     IGNIS__CHAT_STRING,
-    IGNIS__CHAT_LIST, /* from here to GENERATOR: items */
+    IGNIS__CHAT_LIST, /* from here to GENERATOR: kinds with items */
     IGNIS__CHAT_TUPLE,
     IGNIS__CHAT_RANGE_OF,
     IGNIS__CHAT_KEYS,
     IGNIS__CHAT_VALUES,
     IGNIS__CHAT_ITEMS,
-    IGNIS__CHAT_GENERATOR, /* can be walked once */
+    IGNIS__CHAT_GENERATOR, /* can be iterated once */
     IGNIS__CHAT_DICT,      /* items: key, value, key, value ... */
-    IGNIS__CHAT_NAMESPACE, /* the same */
+    IGNIS__CHAT_NAMESPACE, /* as DICT */
     IGNIS__CHAT_LOOP,
     IGNIS__CHAT_MACRO,
-    IGNIS__CHAT_FUNCTION, /* of the table; a method has an object */
+    IGNIS__CHAT_FUNCTION, /* a row of the table; methods have an object */
     IGNIS__CHAT_KINDS
 } ignis__chat_kind;
 
 typedef struct ignis__chat_value {
     unsigned char kind;
-    unsigned char of; /* undefined: the kind of what lacks it, 0 for a variable. A string: 1 behind |safe */
-    bool mark;        /* of what is no string: it came from the caller */
-    int64_t
-        number; /* a bool, an int; the bytes of a string, or of the name of what is undefined; the row of a function */
-    const char *marks; /* of a string: one for each byte; null: none is marked */
+    unsigned char of; /* undefined: the kind of its object, 0 for a variable. A string: 1 after |safe */
+    bool mark;        /* not for strings: the value came from the caller */
+    int64_t number; /* a bool; an int; bytes of a string, or of the name of an undefined value; the row of a function */
+    const char *marks; /* of a string: one per byte; NULL if none is marked */
     union {
         double real;
-        const char *text; /* a string; the name of what is undefined */
+        const char *text; /* a string; the name of an undefined value */
         struct ignis__chat_items *items;
         struct ignis__chat_loop *loop;
         struct ignis__chat_macro *macro;
@@ -57,10 +56,10 @@ typedef struct ignis__chat_value {
 typedef struct ignis__chat_items {
     ignis__chat_value *item;
     int64_t count, capacity;
-    int64_t at; /* of a generator: those before it are gone */
+    int64_t at; /* of a generator: items before it are consumed */
 } ignis__chat_items;
 
-/*  Text that is being written. */
+/*  An output that grows. */
 typedef struct ignis__chat_writer {
     char *text, *marks;
     size_t size, capacity;
@@ -74,7 +73,7 @@ typedef struct ignis__chat_scope {
 typedef enum ignis__chat_op {
     IGNIS__CHAT_CONST,
     IGNIS__CHAT_NAME,
-    IGNIS__CHAT_ITEMS_OF, /* sign: the kind, of list, tuple or dict; list: the items, of a dict key, value ... */
+    IGNIS__CHAT_ITEMS_OF, /* sign: LIST, TUPLE or DICT; list: the items, of a dict key, value ... */
     IGNIS__CHAT_ITEM,     /* a[b] */
     IGNIS__CHAT_SLICE,    /* a[list] */
     IGNIS__CHAT_ATTRIBUTE,
@@ -83,28 +82,27 @@ typedef enum ignis__chat_op {
     IGNIS__CHAT_TEST,
     IGNIS__CHAT_UNARY,
     IGNIS__CHAT_CHOICE,  /* a if b else c */
-    IGNIS__CHAT_CAPTURE, /* what the statements of b write */
+    IGNIS__CHAT_CAPTURE, /* the output of the statements in b */
     IGNIS__CHAT_BINARY,
     IGNIS__CHAT_COMPARE, /* a, then list, whose nodes have the operators */
     IGNIS__CHAT_TEXT,    /* statements from here on */
     IGNIS__CHAT_PRINT,
     IGNIS__CHAT_IF,  /* list: branches, each a condition (a) and a body (b) */
-    IGNIS__CHAT_FOR, /* for a in b if c; list: the body, then d: that of else */
+    IGNIS__CHAT_FOR, /* for a in b if c; list: the body; d: the body of else */
     IGNIS__CHAT_SET,
     IGNIS__CHAT_SET_BLOCK,
-    IGNIS__CHAT_MACRO_OF,   /* list: its parameters; b: its body, in which sign: `caller` is named */
-    IGNIS__CHAT_CALL_BLOCK, /* a: a call, which is given the macro b */
-    IGNIS__CHAT_BLOCK,      /* a scope of its own */
+    IGNIS__CHAT_MACRO_OF,   /* list: its parameters; b: its body; sign: 1 if the body names `caller` */
+    IGNIS__CHAT_CALL_BLOCK, /* a: a call; b: the macro passed to it */
+    IGNIS__CHAT_BLOCK,      /* a scope */
     IGNIS__CHAT_BREAK,
     IGNIS__CHAT_CONTINUE,
 } ignis__chat_op;
 
 typedef struct ignis__chat_node {
-    unsigned char op, sign; /* sign: which operator, or which kind */
-    size_t at;              /* in the template */
+    unsigned char op, sign; /* sign: the operator, or the kind */
+    size_t at;              /* place in the template */
     struct ignis__chat_node *a, *b, *c, *list, *last, *next;
-    ignis__chat_value
-        value; /* a constant; the name of a variable, attribute, filter or test; the name of a keyword argument */
+    ignis__chat_value value; /* a constant; the name of a variable, attribute, filter, test or keyword argument */
 } ignis__chat_node;
 
 typedef struct ignis__chat_macro {
@@ -115,9 +113,9 @@ typedef struct ignis__chat_macro {
 typedef struct ignis__chat_loop {
     const ignis__chat_node *node;
     ignis__chat_scope *outer;
-    ignis__chat_items *items;       /* as they come, before the loop's condition */
-    int64_t next, end, index, base; /* the next one of them; how many have come out; how many had when `end` was set */
-    bool filtered, peeked;          /* the next item is known */
+    ignis__chat_items *items;       /* in order, before the loop's condition is applied */
+    int64_t next, end, index, base; /* the next item; items passed on; items passed on when `end` was set */
+    bool filtered, peeked;          /* peeked: the next item is known */
     ignis__chat_value before, now, after;
 } ignis__chat_loop;
 
@@ -126,41 +124,42 @@ typedef struct ignis__chat_chunk {
     size_t size, used;
 } ignis__chat_chunk;
 
-/*  A template being read and walked. After the first fault every token is the end, and nothing is walked any more. */
+/*  A template that is parsed and evaluated. After the first fault every token is the end, and evaluation
+    stops. */
 typedef struct ignis__chat {
     ignis__chat_chunk *chunk;
     size_t memory;
     int64_t now;      /* seconds since 1970; 0: ask the clock */
-    const char *text; /* the template, whose lines end with \n alone */
-    size_t size, at;  /* behind the current token */
-    size_t start;     /* of the current token */
+    const char *text; /* the template, with line ends of \n alone */
+    size_t size, at;  /* at: the end of the current token */
+    size_t start;     /* the begin of the current token */
     char
-        kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E), of the template (0) */
-    char tag; /* which one is read: { or % */
+        kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E) or of the template (0) */
+    char tag; /* the kind of the current tag: { or % */
     int brackets, nesting, loops;
-    bool line_start; /* what was read last ended a line */
-    bool caller;     /* the macro that is being read names it */
+    bool line_start; /* the last token ended a line */
+    bool caller;     /* the macro that is being parsed names it */
     int64_t steps;
     int depth;
-    size_t here; /* of the node that is walked */
+    size_t here; /* place of the node that is evaluated */
     ignis__chat_scope *scope;
     ignis__chat_writer *out;
     ignis_diagnostic fault; /* 0: none */
     size_t fault_at;
-    ignis__chat_node spare; /* nodes made after a fault */
+    ignis__chat_node spare; /* returned for nodes made after a fault */
     char message[600];
 } ignis__chat;
 
 #define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
 #define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
 
-/*  How json.dumps writes. */
+/*  Options of json.dumps. */
 typedef struct ignis__chat_json {
     ignis__chat_value indent, separators[2];
     bool ascii, sort, pretty;
 } ignis__chat_json;
 
-/*  Operators of two sides, and how tightly they bind. 3 is `not`; those of 4 are chained. */
+/*  Binary operators and their precedence. 3 is `not`; those of 4 are chained. */
 struct ignis__chat_operators_type {
     const char *text;
     char level, sign;
@@ -168,18 +167,17 @@ struct ignis__chat_operators_type {
 
 /*  The arguments of a call. */
 typedef struct ignis__chat_call {
-    ignis__chat_value self; /* of a method, filter or test: what it is of */
+    ignis__chat_value self; /* the object of a method, filter or test */
     ignis__chat_items given, named;
-    ignis__chat_value value[6]; /* those that the row names, in its order */
-    int how;                    /* the row's */
+    ignis__chat_value value[6]; /* arguments in the order of the row's parameters */
+    int how;                    /* `how` of the row */
 } ignis__chat_call;
 
 /*  A filter, test, method or function. */
 typedef struct ignis__chat_row {
-    const char *of;    /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
-    const char *names; /* with spaces between */
-    const char
-        *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
+    const char *of;         /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
+    const char *names;      /* separated by spaces */
+    const char *parameters; /* names, a ! before required ones; NULL: the function reads the call itself */
     ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call);
     int how;
 } ignis__chat_row;

@@ -1,21 +1,19 @@
 /* ===============================================================================================================
-   >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
+   >>chat - chat templates: a small Jinja, bounded in steps, depth and output
+
+   A template is parsed once into nodes, which are then evaluated. All memory is in one arena. Each byte of
+   text has a mark: 1 if it came from the caller's messages or variables. So ignis_chat_encode can tell a
+   message from the template. Operations keep marks; if the origin of a byte is not clear, the result is
+   marked.
+   May use: >>text. Locks: none.
    =============================================================================================================== */
 
 #include "room.h"
-
-/*  A template is read once into nodes, which are then walked. Everything lies in one arena. Text carries a mark for each byte: 1 where it came from
-    the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
-    marks; where it is not clear which byte is whose, the result is marked. */
-
-/* --- values ------------------------------------------------------------------------------------------------------- */
 
 IGNIS__PRIVATE const char *const ignis__chat_kinds[] = {"",          "Undefined",   "NoneType",   "bool",      "int",
                                                         "float",     "str",         "list",       "tuple",     "range",
                                                         "dict_keys", "dict_values", "dict_items", "generator", "dict",
                                                         "Namespace", "LoopContext", "Macro",      "function"};
-
-/* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 IGNIS__PRINTF(4, 5)
 IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at,
@@ -36,7 +34,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *c, i
     return undefined;
 }
 
-/*  Counts work; false when there was too much of it, or a fault. */
+/*  Counts work. False after too much work, or after a fault. */
 IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *c, int64_t steps)
 {
     c->steps += steps;
@@ -46,7 +44,7 @@ IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *c, int64_t steps)
     return !c->fault;
 }
 
-/*  Memory of the arena, zeroed; null after a fault. */
+/*  Allocates zeroed memory of the arena. NULL after a fault. */
 IGNIS__PRIVATE void *ignis__chat_alloc(ignis__chat *c, size_t size)
 {
     ignis__chat_chunk *chunk = c->chunk;

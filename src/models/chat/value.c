@@ -1,3 +1,8 @@
+/*  models/chat/value.c - values of templates: kinds, text with marks, lists, dicts, comparison, search
+
+    Values are copied by assignment; items and text are in the arena and are never freed one by one.
+    May use: template.c, tokenizer/string_search.c, tokenizer/unicode.c. Locks: none. */
+
 #include "room.h"
 
 IGNIS__PRIVATE ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
@@ -46,7 +51,7 @@ IGNIS__PRIVATE bool ignis__chat_is(ignis__chat_value value, const char *text)
     return (size_t)value.number == strlen(text) && memcmp(value.u.text, text, (size_t)value.number) == 0;
 }
 
-/*  Is it one of the words of a list with spaces between? */
+/*  Tells whether a text is one of the words of a list, separated by spaces. */
 IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, int64_t size)
 {
     int64_t length;
@@ -58,7 +63,7 @@ IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, in
     return false;
 }
 
-/*  A new value of items. */
+/*  Makes an empty value with items. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
 {
     ignis__chat_value value = ignis__chat_make(kind, 0);
@@ -90,7 +95,7 @@ IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items
         ignis__chat_add(c, items, more->item[i]);
 }
 
-/*  Makes room for so many bytes in all. */
+/*  Grows an output to a capacity of `capacity` bytes. */
 IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
 {
     char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
@@ -106,7 +111,7 @@ IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out,
     return true;
 }
 
-/*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
+/*  Appends bytes. Their marks are those of `marks`; if that is NULL, all are `mark`. */
 IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size,
                                       const char *marks, bool mark)
 {
@@ -138,7 +143,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_written(const ignis__chat_writer *o
     return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
 }
 
-/*  Where the character before a place begins. */
+/*  Returns the begin of the character before a place. */
 IGNIS__PRIVATE size_t ignis__chat_before(const char *text, size_t at)
 {
     do
@@ -162,14 +167,14 @@ IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value 
     return count;
 }
 
-/*  White space as Python's str.isspace has it. */
+/*  Tells whether a character is white space, as Python's str.isspace does. */
 IGNIS__PRIVATE bool ignis__chat_is_space(const char *text)
 {
     uint32_t code = ignis__chat_code(text);
     return ignis__char_space(code) || (code >= 28 && code <= 31);
 }
 
-/*  Ends of lines as Python's str.splitlines has them; the bytes of one, 0 for none. */
+/*  Returns the bytes of a line end, as Python's str.splitlines sees it; 0 if there is none. */
 IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left)
 {
     uint32_t code = ignis__chat_code(text);
@@ -180,7 +185,7 @@ IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left)
     return code == 0x85 ? 2 : code == 0x2028 || code == 0x2029 ? 3 : 0;
 }
 
-/*  Is any of it from the caller? */
+/*  Tells whether any byte came from the caller. */
 IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
 {
     if (value.kind != IGNIS__CHAT_STRING)
@@ -188,7 +193,7 @@ IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
     return value.marks && value.number > 0 && memchr(value.marks, 1, (size_t)value.number) != NULL;
 }
 
-/*  A failure that says which kind came, or what is undefined. */
+/*  Fails with the kind of a value, or with the name of an undefined one. */
 IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what,
                                                                    ignis__chat_value value)
 {
@@ -202,7 +207,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *
     return ignis__chat_fail(c, "'%.*s' is undefined", length, value.u.text);
 }
 
-/*  Bytes of the character at a place of text that is well-formed. */
+/*  Returns the bytes of the character at a place of well-formed text. */
 IGNIS__PRIVATE size_t ignis__chat_character(const char *text)
 {
     int length;
@@ -238,7 +243,8 @@ IGNIS__PRIVATE bool ignis__chat_true(ignis__chat_value v)
 
 IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
 
-/*  -1, 0, 1 as Python orders numbers, strings, lists and tuples; 2: they have no order. `equal` asks only whether it is 0. */
+/*  Returns -1, 0 or 1 in Python's order of numbers, strings, lists and tuples; 2 if there is no order. With
+    `equal` only 0 or not 0 matters. */
 static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
 {
     bool numbers = ignis__chat_is_number(a) && ignis__chat_is_number(b);
@@ -250,7 +256,7 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
         return 2;
     if (numbers && (a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)) {
         double x = ignis__chat_as_real(a), y = ignis__chat_as_real(b);
-        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 3; /* nan */
+        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 3; /* NaN */
     }
     if (numbers)
         return (a.number > b.number) - (a.number < b.number);
@@ -295,7 +301,7 @@ IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis
     return ignis__chat_compare(c, a, b, true, 0) == 0;
 }
 
-/*  a < b; a failure where they have no order. */
+/*  Tells whether a < b. A fault if the values have no order. */
 IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
 {
     int sign = ignis__chat_compare(c, a, b, false, 0);
@@ -306,13 +312,13 @@ IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis_
     return sign == -1 || (or_equal && sign == 0);
 }
 
-/*  A list in the order of its keys; what is equal stays as it is. */
+/*  Sorts a list by its keys. The sort is stable. */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items,
                                                     const ignis__chat_items *keys, bool reverse)
 {
     ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST), key, other;
     int64_t i, low, high, middle, *order = (int64_t *)ignis__chat_alloc(c, (size_t)keys->count * sizeof *order);
-    for (i = 0; i < keys->count && !c->fault; i++) { /* each goes behind those that it is not to precede */
+    for (i = 0; i < keys->count && !c->fault; i++) { /* each item is inserted after those that it does not precede */
         for (low = 0, high = i, key = keys->item[i]; low < high && !c->fault;) {
             middle = (low + high) / 2;
             other = keys->item[order[middle]];
@@ -330,7 +336,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis_
     return out;
 }
 
-/*  The place of a key in a dict, in a namespace or among names; -1 where there is none. */
+/*  Returns the index of a key in a dict, a namespace or names; -1 if it is missing. */
 IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
 {
     int64_t i;
@@ -364,7 +370,7 @@ IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items
         ignis__chat_put(c, items, from->item[i], from->item[i + 1]);
 }
 
-/*  Can it be the key of a dict? A failure where not. */
+/*  Checks that a value can be the key of a dict. A fault if it cannot. */
 static bool ignis__chat_hashable_at(ignis__chat *c, ignis__chat_value key, int depth)
 {
     int64_t i;
@@ -382,7 +388,7 @@ IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
     return ignis__chat_hashable_at(c, key, 0);
 }
 
-/*  What is walked over, in *out: the items from out->at to out->count. A failure where nothing can be. */
+/*  Sets *out to the items of an iterable: from out->at to out->count. A fault if the value is not iterable. */
 IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
 {
     size_t at, length;
@@ -398,7 +404,7 @@ IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis_
             ignis__chat_add(c, out, v.u.items->item[i]);
     } else if (ignis__chat_has_items(v)) {
         *out = *v.u.items;
-        out->capacity = out->count; /* who adds gets a copy */
+        out->capacity = out->count; /* appending makes a copy */
         if (v.kind == IGNIS__CHAT_GENERATOR)
             v.u.items->at = v.u.items->count;
     } else if (v.kind == IGNIS__CHAT_LOOP) {
@@ -409,16 +415,14 @@ IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis_
     return !c->fault;
 }
 
-/* --- searching ------------------------------------------------------------------------------------------------------ */
-
-/*  What a search is for; its steps are counted by the length of that. */
+/*  Prepares a search for `part`. Its length is counted as work. */
 IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
 {
     ignis__chat_work(c, 1 + part.number / 2);
     return ignis__needle_of(part.u.text, (size_t)part.number, back);
 }
 
-/*  Searches, and counts by what was looked at. */
+/*  Searches, and counts the bytes it looked at as work. */
 IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size,
                                               const ignis__needle *needle)
 {

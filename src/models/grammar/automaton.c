@@ -1,8 +1,11 @@
-/* --- states, and masks of a vocabulary ---------------------------------------------------------------------------------- */
+/*  models/grammar/automaton.c - states of a grammar, made when a text reaches them
+
+    The first state is `start`. State 0 is the dead end: no byte may follow.
+    May use: grammar.c, tokenizer/room.h (lists). Locks: none; callers let one thread at a time use a grammar. */
 
 #include "room.h"
 
-/*  Where a text also is. */
+/*  Adds a place to those that are reached. */
 static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
 {
     uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1,
@@ -25,7 +28,8 @@ static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
     g->buckets[slot] = ++g->reached_count;
 }
 
-/*  A place on top of a stack, where a rule goes on that called another; -1: there are too many, or there is no memory. */
+/*  Pushes the place where a calling rule continues. -1, and a fault, if there are too many, or without
+    memory. */
 static int32_t ignis__grammar_stacked(ignis__grammar *g, int32_t part, int32_t below)
 {
     int32_t *bucket = &g->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 &
@@ -55,7 +59,7 @@ static int ignis__grammar_order(const void *a, const void *b)
                                        : one->stack > other->stack;
 }
 
-/*  The state of all places that were reached, and that are reached from there without a byte; -1: a fault. */
+/*  Returns the state of all reached places and those reachable from them without a byte. -1 after a fault. */
 static int32_t ignis__grammar_state_of(ignis__grammar *g)
 {
     const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(g, part, parts, 0);
@@ -116,7 +120,7 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
     return *bucket = (int32_t)g->states.count - 1;
 }
 
-/*  Forgets all states: there is the first one only, and number 0, in which nothing may come. */
+/*  Discards all states, except the first one and number 0, which allows no byte. */
 IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g)
 {
     int32_t i;
@@ -135,7 +139,7 @@ IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g)
     return (g->start = ignis__grammar_state_of(g)) >= 0;
 }
 
-/*  Where a byte leads; 0: nowhere, -1: a fault. */
+/*  Returns the state after a byte; 0 if the byte is not allowed, -1 after a fault. */
 IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte)
 {
     const ignis__grammar_state *state = IGNIS__GRAMMAR_AT(g, state, states, from);

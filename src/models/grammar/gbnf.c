@@ -1,4 +1,8 @@
-/* --- GBNF becomes rules ------------------------------------------------------------------------------------------------- */
+/*  models/grammar/gbnf.c - parses GBNF into rules of bytes
+
+    Rules that begin with themselves are refused. Alternatives that never end are removed, so a text that the
+    matcher allows can always be completed.
+    May use: grammar.c. Locks: none. */
 
 #include "room.h"
 
@@ -6,7 +10,7 @@ typedef struct ignis__grammar_reader {
     ignis__grammar *g;
     const char *at, *end;
     ignis__list row; /* parts of the alternatives that are being read, the innermost last */
-    int64_t looked;  /* names that were looked at for others */
+    int64_t looked;  /* names that were compared */
 } ignis__grammar_reader;
 
 #define ignis__grammar_wrong(r, ...) ignis__grammar_fail((r)->g, IGNIS_DIAG_GRAMMAR, (r)->at, __VA_ARGS__)
@@ -29,7 +33,7 @@ static bool ignis__grammar_take(ignis__grammar_reader *r, char c)
     return is;
 }
 
-/*  A rule of its own; -1: there is no memory. */
+/*  Makes an anonymous rule. -1 without memory. */
 static int32_t ignis__grammar_rule_new(ignis__grammar *g)
 {
     ignis__grammar_rule *rule = (ignis__grammar_rule *)ignis__grammar_add(g, &g->rules);
@@ -54,7 +58,7 @@ static void ignis__grammar_push(ignis__grammar_reader *r, int32_t rule, int low,
     part->high = (unsigned char)high;
 }
 
-/*  The parts from `from` on become one more alternative of a rule. */
+/*  Makes the parts from `from` on another alternative of a rule. */
 static void ignis__grammar_close(ignis__grammar_reader *r, int32_t rule, int64_t from)
 {
     ignis__grammar *g = r->g;
@@ -83,7 +87,7 @@ static void ignis__grammar_close(ignis__grammar_reader *r, int32_t rule, int64_t
     r->row.count = from;
 }
 
-/*  A character of a literal or a class; -1: a fault. */
+/*  Reads a character of a literal or a class. -1 after a fault. */
 static int64_t ignis__grammar_character(ignis__grammar_reader *r)
 {
     static const char names[] = "nrt\\\"[]xuU", values[] = "\n\r\t\\\"[]";
@@ -118,10 +122,12 @@ static int64_t ignis__grammar_character(ignis__grammar_reader *r)
     return -1;
 }
 
-/*  Characters of a range as alternatives of a rule: ranges are cut to where the first bytes are equal, or those behind them any. */
+/*  Adds the characters of a range as alternatives of a rule. Ranges are split until either the first bytes
+    are equal or all following bytes are allowed. */
 static void ignis__grammar_range(ignis__grammar_reader *r, int32_t rule, uint32_t low, uint32_t high)
 {
-    static const uint32_t borders[] = {0x7F, 0x7FF, 0xD7FF, 0xDFFF, 0xFFFF}; /* lengths, and the surrogates */
+    static const uint32_t borders[] = {0x7F, 0x7FF, 0xD7FF, 0xDFFF,
+                                       0xFFFF}; /* borders of the UTF-8 lengths, and the surrogates */
     int64_t from = r->row.count;
     char first[4], last[4];
     uint32_t cut = 0, bits;
@@ -145,7 +151,7 @@ static void ignis__grammar_range(ignis__grammar_reader *r, int32_t rule, uint32_
     ignis__grammar_close(r, rule, from);
 }
 
-/*  A class, behind its bracket; any: the point, which is any character. */
+/*  Reads a class after its bracket. any: the dot, which is any character. */
 static void ignis__grammar_class(ignis__grammar_reader *r, bool any)
 {
     uint64_t ranges[IGNIS__GRAMMAR_RANGES];
@@ -183,7 +189,7 @@ static void ignis__grammar_class(ignis__grammar_reader *r, bool any)
     ignis__grammar_push(r, rule, 0, 0);
 }
 
-/*  A number of a repetition. */
+/*  Reads a count of a repetition. */
 static int ignis__grammar_number(ignis__grammar_reader *r)
 {
     const char *begin = r->at;
@@ -195,7 +201,7 @@ static int ignis__grammar_number(ignis__grammar_reader *r)
     return number;
 }
 
-/*  What stands behind `from` is there least to most times; most below 0: any number of times. */
+/*  Repeats the parts after `from` from `least` to `most` times; without a limit if most is below 0. */
 static void ignis__grammar_repeat(ignis__grammar_reader *r, int64_t from, int least, int most)
 {
     ignis__grammar_part part;
@@ -213,7 +219,7 @@ static void ignis__grammar_repeat(ignis__grammar_reader *r, int64_t from, int le
     for (i = 0; i < least && !r->g->diagnostic; i++)
         ignis__grammar_push(r, part.rule, part.low, part.high);
     for (i = most < 0 ? -1 : least; (i < most || (most < 0 && rest < 0)) && !r->g->diagnostic; i++) {
-        top = r->row.count; /* rest: once more, and the rest behind it, or nothing */
+        top = r->row.count; /* rest: once more and the rest after it, or nothing */
         if ((rule = ignis__grammar_rule_new(r->g)) < 0)
             return;
         ignis__grammar_close(r, rule, top);
@@ -229,7 +235,7 @@ static void ignis__grammar_repeat(ignis__grammar_reader *r, int64_t from, int le
 
 static const char ignis__grammar_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/*  The rule of a name, which is made if need be; -1: a fault. */
+/*  Returns the rule of a name, and makes it if it is new. -1 after a fault. */
 static int32_t ignis__grammar_name(ignis__grammar_reader *r)
 {
     const char *name = r->at;
@@ -262,7 +268,8 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *r)
     return *bucket = i;
 }
 
-/*  The alternatives of a rule, as far as they go; nested: in so many groups, where lines do not end them. */
+/*  Reads the alternatives of a rule. nested: the depth of groups, inside which a line end does not end a
+    rule. */
 static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, int nested)
 {
     int64_t from = r->row.count, last = -1;
@@ -328,8 +335,8 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, 
     ignis__grammar_close(r, rule, from);
 }
 
-/*  Rules that call themselves before a byte came would go on for ever: there may be none. Says of all rules whether they have the empty text. A
-    rule that ends with itself is none of them. */
+/*  Refuses left recursion: a rule that calls itself before any byte would never end. A rule that ends with
+    itself is allowed. Finds also which rules match the empty text. */
 static bool ignis__grammar_begins(ignis__grammar *g)
 {
     ignis__grammar_rule *rules = IGNIS__GRAMMAR_AT(g, rule, rules, 0), *rule, *to;
@@ -375,7 +382,7 @@ static bool ignis__grammar_begins(ignis__grammar *g)
     return true;
 }
 
-/*  Takes alternatives off that no text ends in, so that what the matcher allows can always be gone on with. */
+/*  Removes alternatives that no text completes, so a text that the matcher allows can always be completed. */
 static bool ignis__grammar_ends(ignis__grammar *g)
 {
     ignis__grammar_rule *rules = IGNIS__GRAMMAR_AT(g, rule, rules, 0);
@@ -387,7 +394,8 @@ static bool ignis__grammar_ends(ignis__grammar *g)
         if (alternatives[i].open || rules[rule].ends)
             continue;
         rules[rule].ends = true;
-        for (rules[rule].caller = -1, last = rule; last >= 0;) { /* rules that end, and whose callers do not know it */
+        for (rules[rule].caller = -1, last = rule;
+             last >= 0;) { /* a list of rules that end and whose callers are not updated yet */
             rule = last;
             last = rules[rule].caller;
             for (part = rules[rule].calls; part >= 0; part = parts[part].other) {
@@ -410,7 +418,7 @@ static bool ignis__grammar_ends(ignis__grammar *g)
            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, rules[g->root].name, "no text of the rule 'root' ever ends");
 }
 
-/*  GBNF, in g->text, becomes rules. */
+/*  Parses the GBNF in g->text into rules. */
 IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
 {
     ignis__grammar_reader r = IGNIS__ZERO;
@@ -454,7 +462,7 @@ IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
         ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL, "there is no rule 'root', which the text would be");
     if (g->diagnostic || !ignis__grammar_begins(g) || !ignis__grammar_ends(g))
         return false;
-    for (i = 0; i < g->parts.count; i++) { /* bytes that no part tells apart are of one class */
+    for (i = 0; i < g->parts.count; i++) { /* bytes that no part distinguishes share a class */
         part = IGNIS__GRAMMAR_AT(g, part, parts, i);
         if (part->rule == IGNIS__GRAMMAR_BYTE)
             edge[part->low] = edge[part->high + 1] = true;

@@ -1,5 +1,8 @@
 /* ===============================================================================================================
-   >>grammar - texts that a grammar allows: GBNF and JSON Schema become rules of bytes, these states, these masks of a vocabulary.
+   >>grammar - the texts that a grammar allows
+
+   GBNF and JSON Schema become rules of bytes; rules become states; states become masks of a vocabulary.
+   May use: >>text. Locks: none.
    =============================================================================================================== */
 
 #include "room.h"

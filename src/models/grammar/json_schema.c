@@ -1,8 +1,13 @@
-/* --- a JSON schema becomes GBNF ------------------------------------------------------------------------------------------ */
+/*  models/grammar/json_schema.c - translates a JSON schema to GBNF; ignis_grammar_check
+
+    Each schema inside the text becomes a rule, named after its byte offset. Unsupported keywords are refused
+    by name.
+    May use: gbnf.c, tokenizer/byte_buffer.c. Locks: none. */
 
 #include "room.h"
 
-/*  The rules that all have. White space is bounded, and so are numbers: who draws at random would go on with them. */
+/*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
+    them. */
 static const char *const ignis__schema_rules[] = {
     "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n",
     "value ::= object | array | string | number | boolean | null\n",
@@ -18,7 +23,7 @@ static const char *const ignis__schema_rules[] = {
     "null ::= \"null\"\n",
 };
 
-/*  Words of a schema. Those from the description on say nothing about texts. */
+/*  Keywords of a schema. From the description on they do not constrain texts. */
 typedef enum ignis__schema_word {
     IGNIS__SCHEMA_TYPE,
     IGNIS__SCHEMA_ENUM,
@@ -54,12 +59,12 @@ static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object",  
 
 typedef struct ignis__schema {
     ignis__grammar *g;
-    const char *text;        /* sound JSON; what is at byte n becomes the rule vn */
-    ignis__bytes out, later; /* later: what belongs behind the line that is being written */
-    bool *there;             /* whether the rule of a byte is there, or to come */
-    ignis__list coming;      /* bytes */
-    ignis__bytes names[2];   /* names whose escapes were read */
-    int64_t work;            /* bytes that were looked at */
+    const char *text;        /* valid JSON; the schema at byte n becomes the rule vn */
+    ignis__bytes out, later; /* later: written after the line that is being written */
+    bool *there;             /* by byte: its rule is written or pending */
+    ignis__list coming;      /* offsets of pending schemas */
+    ignis__bytes names[2];   /* names whose escapes were replaced */
+    int64_t work;            /* bytes that were read */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 
@@ -89,8 +94,8 @@ IGNIS__COLD static void ignis__schema_write(ignis__schema *s, ignis__bytes *to, 
         ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
 }
 
-/*  Sound JSON: the next thing behind white space; what is behind a value; the first element of an array or key of an object, and the one behind a
-    value, null: there is none; the value of a key. */
+/*  Read valid JSON. Return the next character after white space; the place after a value; the first element
+    of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
 static const char *ignis__schema_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 
 static const char *ignis__schema_behind(const char *at)
@@ -113,7 +118,7 @@ static const char *ignis__schema_first(const char *at)
     return *at == ']' || *at == '}' ? NULL : at;
 }
 
-/*  Counts what a search in the schema has looked at; the reading ends where that is too much. */
+/*  Counts the bytes that a search in the schema has read. A fault if there are too many. */
 static void ignis__schema_looked(ignis__schema *s, const char *from, const char *to)
 {
     s->work += to - from;
@@ -135,7 +140,7 @@ static const char *ignis__schema_value(const char *key)
     return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1);
 }
 
-/*  The bytes of a string, with its escapes read into one of two places where it has any. */
+/*  Returns the bytes of a string. Escapes are replaced in one of two buffers. */
 static const char *ignis__schema_string(ignis__schema *s, const char *at, int place, size_t *size)
 {
     const char *end = ignis__schema_behind(at);
@@ -155,7 +160,7 @@ static const char *ignis__schema_string(ignis__schema *s, const char *at, int pl
     return ignis__json_string(&json, size);
 }
 
-/*  Whether a string, such as a key, has these bytes. */
+/*  Tells whether a string, such as a key, has these bytes. */
 static bool ignis__schema_is(ignis__schema *s, const char *at, const char *name, size_t size)
 {
     size_t length;
@@ -170,7 +175,7 @@ static bool ignis__schema_same(ignis__schema *s, const char *a, const char *b)
     return *b == '"' && ignis__schema_is(s, a, name, size);
 }
 
-/*  The value of a key with these bytes; null: there is none. */
+/*  Returns the value of a key with these bytes; NULL if it is missing. */
 static const char *ignis__schema_member(ignis__schema *s, const char *object, const char *name, size_t size)
 {
     const char *key = ignis__schema_first(object);
@@ -179,7 +184,7 @@ static const char *ignis__schema_member(ignis__schema *s, const char *object, co
     return key ? ignis__schema_value(key) : NULL;
 }
 
-/*  The element of an array whose number has these bytes; null: there is none. */
+/*  Returns the element of an array whose number has these bytes; NULL if it is missing. */
 static const char *ignis__schema_element(ignis__schema *s, const char *array, const char *number, size_t size)
 {
     const char *value = ignis__schema_first(array);
@@ -194,7 +199,7 @@ static const char *ignis__schema_element(ignis__schema *s, const char *array, co
     return value;
 }
 
-/*  The name of the rule of a schema, which is to come if it is not there. */
+/*  Writes the name of the rule of a schema. The rule is made pending if it is new. */
 static void ignis__schema_name(ignis__schema *s, ignis__bytes *to, const char *at)
 {
     int64_t *coming = s->there[at - s->text] ? NULL : (int64_t *)ignis__grammar_add(s->g, &s->coming);
@@ -204,7 +209,7 @@ static void ignis__schema_name(ignis__schema *s, ignis__bytes *to, const char *a
     ignis__schema_write(s, to, "v%lld", (long long)(at - s->text));
 }
 
-/*  A value as a literal: strings with as few escapes as can be, all without white space. */
+/*  Writes a value as a literal: strings with the fewest escapes, without white space. */
 static void ignis__schema_literal(ignis__schema *s, ignis__bytes *to, const char *value)
 {
     const char *end = ignis__schema_behind(value), *text;
@@ -213,7 +218,7 @@ static void ignis__schema_literal(ignis__schema *s, ignis__bytes *to, const char
     size_t size = 0, i;
     ignis__schema_write(s, to, "\"");
     for (; value < end && !s->g->diagnostic; value++) {
-        if (*value == '"') { /* a string: read, and written again */
+        if (*value == '"') { /* a string: its escapes are replaced and written again */
             text = ignis__schema_behind(value);
             copy.size = 0;
             if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
@@ -249,7 +254,7 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
     int64_t count;
     if (!at)
         return otherwise;
-    json.start = json.at = (char *)(uintptr_t)at; /* numbers are not written to */
+    json.start = json.at = (char *)(uintptr_t)at; /* numbers are not modified */
     json.end = json.at + strspn(at, "-+.eE0123456789");
     count = ignis__json_count(&json);
     if (json.fault[0] || count > IGNIS__GRAMMAR_PARTS)
@@ -257,7 +262,8 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
     return (int)count;
 }
 
-/*  What is at least and at most wanted, of the two words; false: nothing fits. most below 0: any number. */
+/*  Reads the least and the most count from the two keywords at `word`. A fault if least is above most. most
+    is below 0 if there is no limit. */
 static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least,
                                  int *most)
 {
@@ -269,7 +275,7 @@ static bool ignis__schema_counts(ignis__schema *s, const char *schema, const cha
     return !s->g->diagnostic;
 }
 
-/*  {least,most} behind what stands there least to most times. */
+/*  Writes {least,most}, a repetition of the item before it. */
 static void ignis__schema_times(ignis__schema *s, int least, int most)
 {
     if (most >= 0)
@@ -278,7 +284,8 @@ static void ignis__schema_times(ignis__schema *s, int least, int most)
         ignis__schema_write(s, &s->out, "{%d,}", least);
 }
 
-/*  The object of a schema. Its properties come in their order; rule vN-i is what may come from number i on, with r: behind another property. */
+/*  Writes the rules of an object. Properties keep their order. Rule vN-i is what may follow from property i
+    on; its form with r follows another property. */
 static void ignis__schema_object(ignis__schema *s, const char *schema, const char *const *has)
 {
     const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
@@ -337,7 +344,7 @@ static void ignis__schema_array(ignis__schema *s, const char *schema, const char
     int least, most, i;
     if (!ignis__schema_counts(s, schema, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
         return;
-    if (items && *items == 'f') { /* a schema that nothing fits */
+    if (items && *items == 'f') { /* a schema that nothing matches */
         if (least > 0)
             ignis__schema_wrong(s, schema, "no text fits: minItems is %d, and items false", least);
         most = 0;
@@ -359,7 +366,7 @@ static void ignis__schema_array(ignis__schema *s, const char *schema, const char
     ignis__schema_write(s, &s->out, " \"]\"");
 }
 
-/*  Values of `enum`, or that of `const`, that are of one of the types. */
+/*  Writes the values of `enum`, or the value of `const`, that have one of the types. */
 static void ignis__schema_values(ignis__schema *s, const char *value, bool many, unsigned types)
 {
     const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
@@ -382,7 +389,8 @@ static void ignis__schema_values(ignis__schema *s, const char *value, bool many,
     }
 }
 
-/*  What a JSON pointer in a fragment refers to, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1 a slash, ~0 a tilde. */
+/*  Resolves a JSON pointer in a fragment, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1
+    a slash, ~0 a tilde. */
 static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
 {
     const char *at = ignis__schema_blank(s->text), *text, *known;
@@ -410,7 +418,7 @@ static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
         name[to++] = k ? (char)(byte[0] * 16 + byte[1]) : name[from];
         from += k ? 2 : 0;
     }
-    for (size = to, from = 0; at && from < size; from = end) { /* behind a slash */
+    for (size = to, from = 0; at && from < size; from = end) { /* after a slash */
         for (end = ++from, to = from; end < size && name[end] != '/'; end++) {
             name[to] = name[end];
             if (name[end] == '~' && end + 1 < size && (name[end + 1] == '0' || name[end + 1] == '1'))
@@ -430,7 +438,7 @@ static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
     return s->g->diagnostic ? NULL : at;
 }
 
-/*  The rule of a schema. */
+/*  Writes the rule of a schema. */
 static void ignis__schema_rule(ignis__schema *s, const char *at)
 {
     const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
@@ -521,14 +529,14 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
     s->later.size = 0;
 }
 
-/*  Makes g->text of the schema in g->source. */
+/*  Translates the schema in g->source to g->text. */
 static void ignis__schema_read(ignis__grammar *g)
 {
     ignis__schema s = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
     size_t size = strlen(g->source);
     int64_t i;
-    char *copy = ignis__copy_string(g->source); /* reading it changes it */
+    char *copy = ignis__copy_string(g->source); /* parsing modifies it */
     s.g = g;
     s.text = g->source;
     s.coming.size = sizeof(int64_t);
@@ -564,7 +572,7 @@ static void ignis__schema_read(ignis__grammar *g)
     ignis__free(s.names[0].data), ignis__free(s.names[1].data);
 }
 
-/*  A grammar of a text; null, and reported: it is none. */
+/*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {
     ignis__grammar *g = (ignis__grammar *)ignis__alloc(sizeof *g);

@@ -5,43 +5,45 @@
 #include "../../formula/room.h"
 #include "../tokenizer/room.h"
 
-/*  A rule has alternatives, an alternative is a row of parts: a byte within a range, another rule, the end. Groups, classes, repetitions are rules
-    of their own, and a character of several bytes is a row of them, so what is matched is always UTF-8. A place in a row with a stack of places to
-    go back to is where a text may be; the set of all of them is a state. States are made when a text comes to them, each once, and remember where
-    each class of bytes leads, as in a lazy automaton: a byte that was seen there before costs a look into a table. */
+/*  A rule has alternatives. An alternative is a row of parts: a byte within a range, another rule, or the
+    end. Groups, classes and repetitions are anonymous rules. A character of several bytes is a row of bytes,
+    so matched text is always UTF-8. A position is a place in a row, with a stack of places to return to. The
+    set of all positions of a text is a state. States are made when a text reaches them, each once, and
+    remember the next state for each class of bytes, as in a lazy automaton. So a byte that came before costs
+    one table lookup. */
 enum {
     IGNIS__GRAMMAR_PARTS = 1 << 18,   /* of a grammar, at most */
     IGNIS__GRAMMAR_RANGES = 256,      /* of a class of characters */
     IGNIS__GRAMMAR_NESTED = 100,      /* groups within groups */
-    IGNIS__GRAMMAR_DEPTH = 500,       /* rules within rules that a text is in */
-    IGNIS__GRAMMAR_REACHED = 1 << 14, /* places that a text is in at once */
-    IGNIS__GRAMMAR_LOOKED = 1 << 26,  /* names of rules, while a grammar is read */
-    IGNIS__GRAMMAR_STEPS = 1 << 24,   /* places that are looked at for a mask */
-    IGNIS__GRAMMAR_STATES = 4096,     /* that are kept from one mask to the next, */
-    IGNIS__GRAMMAR_MASKS = 256,       /* and masks */
+    IGNIS__GRAMMAR_DEPTH = 500,       /* nested rules of a text */
+    IGNIS__GRAMMAR_REACHED = 1 << 14, /* positions of a text at once */
+    IGNIS__GRAMMAR_LOOKED = 1 << 26,  /* compared names of rules, while a grammar is read */
+    IGNIS__GRAMMAR_STEPS = 1 << 24,   /* positions that one mask visits */
+    IGNIS__GRAMMAR_STATES = 4096,     /* kept from one mask to the next, */
+    IGNIS__GRAMMAR_MASKS = 256,       /* as are masks */
     IGNIS__GRAMMAR_BUCKETS = 4096,
-    IGNIS__GRAMMAR_BYTE = -1, /* a part that is no rule */
+    IGNIS__GRAMMAR_BYTE = -1, /* a part that is a range of bytes */
     IGNIS__GRAMMAR_END = -2
 };
 
 typedef struct ignis__grammar_part {
     int32_t rule; /* or one of the two above */
     int32_t alternative;
-    int32_t other; /* part that has the same rule; -1: none */
+    int32_t other; /* the next part that calls the same rule; -1 at the end */
     unsigned char low, high;
 } ignis__grammar_part;
 
 typedef struct ignis__grammar_alternative {
-    int32_t rule, first, next; /* parts; next: of the rule, -1: none */
-    int32_t open;              /* rules in it of which it is not known that a text of theirs ends */
+    int32_t rule, first, next; /* first: a part; next: of the same rule, -1 at the end */
+    int32_t open;              /* rules in it that are not known to end */
 } ignis__grammar_alternative;
 
 typedef struct ignis__grammar_rule {
-    const char *name; /* in the text, which has it at first there; null: none */
+    const char *name; /* in the text, where it is first used; NULL if anonymous */
     int32_t size, alternatives, calls, named;
     bool defined, ends, empty;
-    unsigned char seen;          /* while rules are looked for that begin with themselves: 1: in it, 2: done */
-    int32_t at, at_part, caller; /* the same */
+    unsigned char seen;          /* search for left recursion: 1: being visited, 2: done */
+    int32_t at, at_part, caller; /* for the same search */
 } ignis__grammar_rule;
 
 typedef struct ignis__grammar_place {
@@ -49,25 +51,25 @@ typedef struct ignis__grammar_place {
 } ignis__grammar_place;
 
 typedef struct ignis__grammar_stack {
-    ignis__grammar_place place; /* to go back to, and the rest */
+    ignis__grammar_place place; /* the place to return to */
     int32_t depth, link;
 } ignis__grammar_stack;
 
 typedef struct ignis__grammar_state {
-    int32_t first, count, link; /* places */
+    int32_t first, count, link; /* first, count: places */
     bool ends;                  /* the text may end here */
     bool any;                   /* the mask has a token */
-    uint32_t *mask;             /* null: not yet */
+    uint32_t *mask;             /* NULL: not computed yet */
 } ignis__grammar_state;
 
 typedef struct ignis__grammar {
     struct ignis__grammar *next;
     int uses;
-    char *source, *text; /* as it was given; as GBNF, which may be the same */
+    char *source, *text; /* as given; as GBNF, which may be the same pointer */
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
-    int32_t root, start, masks, epoch; /* epoch: how often states were forgotten */
-    uint64_t number;                   /* among those of its engine, from 1 on */
+    int32_t root, start, masks, epoch; /* epoch: how often all states were discarded */
+    uint64_t number;                   /* within its engine, from 1 on */
     int64_t steps;
     int classes;
     unsigned char class_of[256];
@@ -77,7 +79,7 @@ typedef struct ignis__grammar {
         int32_t slot;
     } reached[IGNIS__GRAMMAR_REACHED];
     int32_t reached_count, buckets[2 * IGNIS__GRAMMAR_REACHED];
-    ignis_diagnostic diagnostic; /* NONE: nothing is wrong */
+    ignis_diagnostic diagnostic; /* NONE: no fault */
     char fault[320];
 } ignis__grammar;
 
@@ -89,12 +91,13 @@ typedef struct ignis__vocabulary_token {
 } ignis__vocabulary_token;
 
 typedef struct ignis__vocabulary {
-    ignis__bytes text;     /* of tokens, */
-    ignis__list tokens;    /* sorted by it */
-    int32_t *place, *path; /* of an id in tokens, -1: it is no text; states on the way to a node */
-    ignis__list nodes;     /* and one more */
-    int count, words;      /* of the model's tokens, and of a mask's words */
-    int32_t ends[20];      /* tokens that end a text */
+    ignis__bytes text;  /* of all tokens */
+    ignis__list tokens; /* sorted by text */
+    int32_t *place,
+        *path;         /* place: index in tokens of an id, -1 if it is not text; path: states on the way to a node */
+    ignis__list nodes; /* and one more, the end */
+    int count, words;  /* count: tokens of the model; words: of a mask */
+    int32_t ends[20];  /* tokens that end a text */
     int end_count;
 } ignis__vocabulary;
 

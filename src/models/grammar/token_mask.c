@@ -1,9 +1,15 @@
+/*  models/grammar/token_mask.c - the vocabulary as a tree of bytes, and masks of allowed tokens
+
+    A mask visits the tree together with the states of the grammar, so that tokens with a common beginning
+    share its cost.
+    May use: automaton.c, the tokenizer. Locks: none; callers let one thread at a time use a grammar. */
+
 #include "room.h"
 
-/*  The tokens that are text, as a tree of their bytes: its nodes stand in the order in which a walk comes to them. */
+/*  The tokens that are text, as a tree of their bytes. Nodes are in the order of a depth-first walk. */
 typedef struct ignis__vocabulary_node {
     int32_t end, token,
-        depth; /* behind all that is below it; the first of its tokens: they end where those of the next node begin */
+        depth; /* end: the node after the subtree; token: the first of its tokens, which end at the next node's first */
     int32_t byte;
 } ignis__vocabulary_node;
 
@@ -22,7 +28,7 @@ static int ignis__vocabulary_order(const void *a, const void *b)
     return order ? order : one->size != other->size ? (one->size < other->size ? -1 : 1) : one->id < other->id ? -1 : 1;
 }
 
-/*  The text of a model's tokens, without those that end it. Null: there is no memory. */
+/*  Collects the texts of a model's tokens, except those that end a text. NULL without memory. */
 IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
                                                                      const int32_t *ends, int end_count)
 {
@@ -76,7 +82,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
                token[i].text[common] == token[i - 1].text[common])
             common++;
         for (open = i > 0 ? (int32_t)token[i - 1].size - 1 : -1; open >= (int32_t)common;
-             open--) /* of the path to the one before */
+             open--) /* states of the path to the node before */
             ((ignis__vocabulary_node *)(void *)v->nodes.items)[v->path[open]].end = (int32_t)v->nodes.count;
         for (; ok && common < size + (i == v->tokens.count); common++) {
             ok = (node = (ignis__vocabulary_node *)ignis__list_add(&v->nodes)) != NULL;
@@ -96,7 +102,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
     return NULL;
 }
 
-/*  A bit for each token that a text may go on with from a state; null: a fault. */
+/*  Returns a mask with a bit for each token that may follow in a state. NULL after a fault. */
 IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state)
 {
     const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)v->nodes.items,
@@ -139,7 +145,7 @@ IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const igni
     return IGNIS__GRAMMAR_AT(g, state, states, state)->mask = mask;
 }
 
-/*  Where a token leads; 0: nowhere, -1: a fault. */
+/*  Returns the state after a token; 0 if the token is not allowed, -1 after a fault. */
 IGNIS__PRIVATE int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id)
 {
     const ignis__vocabulary_token *token =

@@ -1,8 +1,11 @@
-/* --- making them ------------------------------------------------------------------------------------------------------------- */
+/*  models/lora/create.c - ignis_lora_create: names of products, adapters without values, their initial values
+
+    New adapters are not set on their model.
+    May use: lora.c, weights/weight_map.c (rows of the model's table), random numbers. Locks: none. */
 
 #include "room.h"
 
-/*  The name of a product, without ".weight". */
+/*  Writes the name of a product, without ".weight". */
 IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
 {
     ignis__model_name name = ignis__model_name_of(NULL, model, row, layer);
@@ -19,10 +22,10 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
     return name;
 }
 
-/*  Whether a part of a model can have an adapter. */
+/*  Tells whether a part of a model supports an adapter: matrices of layers do. */
 IGNIS__PRIVATE bool ignis__lora_can(const ignis__model_part *part) { return part->row->in_layer && part->row->columns; }
 
-/*  Whether a product has a name that ends with these words. */
+/*  Tells whether the name of a product ends with these words. */
 static bool ignis__lora_named(const char *product, const char *target)
 {
     size_t length = strlen(product), end = strlen(target);
@@ -30,8 +33,8 @@ static bool ignis__lora_named(const char *product, const char *target)
            (end == length || product[length - end - 1] == '.');
 }
 
-/*  Adapters without values for the parts that are wanted; of *read the numbers are taken. The model is held, and that hold is given over. Null, and
-    reported: there is no memory. */
+/*  Makes adapters, without values, for the chosen parts, with the settings of *read. It takes over the
+    caller's hold of the model. NULL, and reported, without memory. */
 IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis__model *model,
                                                          const ignis__model_part *parts, int count, const char *wanted,
                                                          const ignis__lora *read)
@@ -59,7 +62,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
     array.dtype = read->dtype;
     array.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
     array.tag = "LoRA";
-    thread->scope_count = 0; /* they are no scope's */
+    thread->scope_count = 0; /* created outside of every scope */
     for (i = 0; ok && i < count; i++) {
         ignis__adapter *adapter = &lora->adapters[lora->count];
         if (!wanted[i])
@@ -89,7 +92,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
     return NULL;
 }
 
-/*  A uniform within 1 / sqrt(columns), B zero. The thread's own random numbers go on where they were. */
+/*  Fills A uniformly within 1 / sqrt(columns), and B with zeros. The thread's random state is restored. */
 static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_t seed)
 {
     ignis__random_state *random = &ignis__thread_state()->random, before = *random;
@@ -124,7 +127,7 @@ IGNIS__PRIVATE double ignis__lora_scale(const ignis__lora *lora)
     return lora->alpha / (lora->rslora ? ignis__square_root((double)lora->rank) : (double)lora->rank);
 }
 
-/*  Takes the numbers of a description. */
+/*  Checks a description and reads its settings. */
 static bool ignis__lora_check(const char *call, const ignis_lora_desc *desc, ignis__lora *read)
 {
     int i;

@@ -1,11 +1,13 @@
 /* ===============================================================================================================
-   >>lora - adapters of a model: pairs of narrow matrices beside its products.
+   >>lora - adapters of a model: pairs of narrow matrices beside its products
+
+   A row of the model's table names the product of an adapter. If several rows are one weight, the adapter
+   adds to its own columns of the result. Adapters hold their model. The model refers to the adapters that are
+   set without holding them: they are taken off when they are freed.
+   May use: >>model, >>op. Locks: the model's slot.lock guards model->lora, lora->merging and lora->merged.
    =============================================================================================================== */
 
 #include "room.h"
-
-/*  A row of the model's table says which product an adapter belongs to; where several rows are one weight, it adds to its columns of what that
-    gives. Adapters hold their model. The model knows those that are set, and does not hold them: who frees them takes them off. */
 
 IGNIS__PRIVATE ignis__pool ignis__loras = IGNIS__POOL(ignis__lora, IGNIS__KIND_LORA, "LoRA", IGNIS_DIAG_LORA_FREED);
 
@@ -14,7 +16,7 @@ IGNIS__PRIVATE ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle
     return (ignis__lora *)ignis__handle_hold(call, &ignis__loras, handle.id);
 }
 
-/*  Gives up what adapters have; the slot stays. */
+/*  Frees what adapters own, and recycles the slot. */
 IGNIS__PRIVATE void ignis__lora_clear(const char *call, ignis__lora *lora)
 {
     int i;
@@ -34,7 +36,7 @@ IGNIS__PRIVATE void ignis__lora_drop(const char *call, ignis__lora *lora)
         ignis__lora_clear(call, lora);
 }
 
-/*  Ends the handle of held adapters, and takes them off their model; false: another thread has. */
+/*  Ends the handle of held adapters, and takes them off their model. False if another thread has done so. */
 IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora)
 {
     bool live = ignis__handle_kill(lora);
@@ -45,19 +47,20 @@ IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora)
     return live;
 }
 
-/*  The adapters that are set, held; or null. */
+/*  Holds and returns the adapters that are set; NULL if none are. */
 IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model)
 {
     ignis__lora *lora;
     ignis__mutex_lock(&model->slot.lock);
     lora = model->lora;
     if (lora)
-        (void)ignis__pool_hold_more(lora); /* who ends them takes them off before the last hold is gone */
+        (void)ignis__pool_hold_more(
+            lora); /* safe: ignis__lora_end takes them off the model before the last hold is dropped */
     ignis__mutex_unlock(&model->slot.lock);
     return lora;
 }
 
-/*  False, and reported: adapters are set, which sequences do not have. */
+/*  Checks that no adapters are set, as sequences do not support them. False, and reported, if some are. */
 IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model)
 {
     bool plain;
@@ -72,7 +75,7 @@ IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model)
     return plain;
 }
 
-/*  Reports all that are alive at ignis_shutdown, and ends them before the models. */
+/*  Reports all live adapters at ignis_shutdown, and ends them before the models. */
 IGNIS__PRIVATE void ignis__loras_close(const char *call)
 {
     ignis__lora *lora;
@@ -85,9 +88,8 @@ IGNIS__PRIVATE void ignis__loras_close(const char *call)
     }
 }
 
-/* --- what they add ----------------------------------------------------------------------------------------------------------- */
-
-/*  The adapters of a weight of a layer: the first of them, or -1, and how many from there on are of that layer. */
+/*  Finds the adapters of a weight of a layer. Returns the first, or -1, and sets *end after the last one of
+    that layer. */
 static int ignis__lora_find(const ignis__lora *lora, const ignis__layer *layer, size_t member, int *end)
 {
     int number, i;
@@ -106,19 +108,19 @@ IGNIS__PRIVATE bool ignis__lora_has(const ignis__lora *lora, const ignis__layer 
     return ignis__lora_find(lora, layer, member, &end) >= 0;
 }
 
-/*  scale (x A^T) B^T, as numbers of a dtype. */
+/*  Computes scale (x A^T) B^T in a dtype. */
 static ignis_tensor ignis__lora_delta(const ignis__lora *lora, const ignis__adapter *adapter, ignis_tensor x,
                                       ignis_dtype dtype)
 {
     if (lora->dropout > 0 && ignis__recording())
         x = ignis_dropout(x, lora->dropout);
     x = ignis_scale(ignis_linear(x, adapter->a, ignis__no_tensor()),
-                    lora->scale); /* here, where there are few numbers */
+                    lora->scale); /* scaled here, where the matrix is small */
     x = ignis_linear(x, adapter->b, ignis__no_tensor());
     return lora->dtype == dtype ? x : ignis_cast(x, dtype);
 }
 
-/*  y = x by a weight, and what the adapters of its parts add to their columns. */
+/*  Computes y = x by a weight, plus what the adapters of its parts add to their columns. */
 IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member,
                                             ignis_tensor x, ignis_tensor y)
 {
@@ -136,7 +138,7 @@ IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis
     desc.device = lora->model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(lora->model->device - ignis__devices);
     if (lora->dtype != desc.dtype)
         x = ignis_cast(x, lora->dtype);
-    while (at < columns) { /* adapters, and zeros between them */
+    while (at < columns) { /* adapters, with zeros between them */
         while (i < end && lora->adapters[i].row->member != member)
             i++;
         next = i < end ? lora->adapters[i].first : columns;

@@ -1,4 +1,7 @@
-/* --- using them ------------------------------------------------------------------------------------------------------------------- */
+/*  models/lora/merge.c - set, query, merge and free adapters
+
+    A merge adds adapter by adapter and counts those that are done, so that a call after a failure continues.
+    May use: lora.c, >>op. Locks: the model's slot.lock, for short changes; none during kernels. */
 
 #include "room.h"
 
@@ -15,7 +18,7 @@ IGNIS_API ignis_status ignis_model_set_lora(ignis_model handle, ignis_lora lora_
         ignis__mutex_lock(&model->slot.lock);
         if (lora && (lora->merging || lora->merged))
             reason = "the adapters are part of the model's weights, into which ignis_lora_merge has added them";
-        else if (!lora || ignis__pool_live(lora)) /* else another thread frees them */
+        else if (!lora || ignis__pool_live(lora)) /* if it is not live, another thread is freeing it */
             model->lora = lora;
         ignis__mutex_unlock(&model->slot.lock);
     }
@@ -92,7 +95,7 @@ static bool ignis__lora_merge_one(const char *call, const ignis__lora *lora, con
     return ok;
 }
 
-/*  Adds all that are not added yet, and waits. */
+/*  Adds all adapters that are not merged yet, and waits. */
 static bool ignis__lora_merge(const char *call, ignis__lora *lora)
 {
     ignis__work work;

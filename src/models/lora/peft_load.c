@@ -1,11 +1,14 @@
-/* --- PEFT's folders: read ------------------------------------------------------------------------------------------------------ */
+/*  models/lora/peft_load.c - ignis_lora_open: adapters from a folder of PEFT
+
+    Every key of adapter_config.json is known, empty, or refused by name.
+    May use: create.c, weights/config_json.c, >>safetensors. Locks: none. */
 
 #include "room.h"
 
-/*  Keys of adapter_config.json that are looked at, with the kinds of values that they may have, and those that change nothing of what A and B in the
-    other file compute. All others have to be empty. */
+/*  Known keys of adapter_config.json: those that are read, with the permitted kinds of values, and those that
+    do not change what A and B compute. All other keys have to be empty. */
 static const struct {
-    const char *name, *kinds; /* null: any */
+    const char *name, *kinds; /* kinds: NULL for any */
 } ignis__lora_keys[] = {
     {"peft_type", "t"},
     {"r", "n0"},
@@ -31,7 +34,7 @@ static const struct {
     {"qalora_group_size", NULL},
 };
 
-/*  Whether a value is null, false, 0, or has nothing in it. */
+/*  Tells whether a value is null, false, 0 or empty. */
 static bool ignis__config_is_empty(const ignis__config *config, const ignis__config_item *item)
 {
     size_t length = strlen(item->name);
@@ -47,7 +50,7 @@ static bool ignis__config_is_empty(const ignis__config *config, const ignis__con
     return true;
 }
 
-/*  A text that has to be one of some; a whole NULL-ended list. */
+/*  Checks that a text is one of a NULL-ended list. False, and reported, if it is not. */
 static bool ignis__lora_text(const char *call, const char *folder, const ignis__config_item *item,
                              const char *const *texts)
 {
@@ -60,7 +63,8 @@ static bool ignis__lora_text(const char *call, const char *folder, const ignis__
     return texts[k] != NULL;
 }
 
-/*  A number within limits; otherwise: what it is where it is not said, outside of them where it has to be. */
+/*  Reads a number within limits. `otherwise` is its value if it is missing; outside of the limits if it is
+    required. */
 static bool ignis__lora_number(const char *call, const char *folder, const ignis__config *config, const char *name,
                                double otherwise, double low, double high, double *value)
 {
@@ -77,11 +81,12 @@ static bool ignis__lora_number(const char *call, const char *folder, const ignis
     return false;
 }
 
-/*  Takes the numbers of adapter_config.json, and refuses what would be ignored. */
+/*  Reads the settings of adapter_config.json, and refuses keys that would be ignored. */
 static bool ignis__lora_config(const char *call, const char *folder, const ignis__config *config, ignis__lora *read)
 {
     static const char *const types[] = {"LORA", NULL}, *const biases[] = {"none", NULL},
-                             *const inits[] = {"gaussian", "eva", "orthogonal", NULL}; /* others change the base, too */
+                             *const inits[] = {"gaussian", "eva", "orthogonal",
+                                               NULL}; /* other kinds change the base model, too */
     const ignis__config_item *type = ignis__config_find(config, "peft_type"),
                              *rslora = ignis__config_find(config, "use_rslora");
     double rank = 0;
@@ -128,7 +133,7 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
     return true;
 }
 
-/*  One of the two tensors of an adapter: its shape is right, and its dtype that of the others. */
+/*  Checks one of the two tensors of an adapter: its shape, and that its dtype is the one of the others. */
 static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows,
                              int64_t columns, ignis__lora *read)
 {
@@ -153,7 +158,7 @@ static bool ignis__lora_fits(const char *call, const char *path, const ignis__fi
     return false;
 }
 
-/*  Marks the parts that the file has an adapter for. Every tensor of it has to be one of theirs. */
+/*  Marks the parts for which the file has an adapter. Fails if the file has any other tensor. */
 static bool ignis__lora_match(const char *call, const char *path, ignis__safetensors *file, const ignis__model *model,
                               const ignis__model_part *parts, int count, char *wanted, ignis__lora *read)
 {
@@ -218,7 +223,8 @@ IGNIS__PRIVATE void ignis__lora_list_free(ignis__lora_list *list)
     ignis__free(list->tensors);
 }
 
-/*  Reads what a folder has for a held model, whose hold is given over; null, and reported: it has nothing that fits. */
+/*  Reads a folder's adapters for a held model, and takes over the caller's hold. NULL, and reported, if they
+    do not fit. */
 IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model *model, const char *folder,
                                                  const char *config_path, const char *path)
 {

@@ -1,8 +1,11 @@
-/* --- PEFT's folders: written ----------------------------------------------------------------------------------------------------- */
+/*  models/lora/peft_save.c - ignis_lora_save: adapters to a folder that PEFT opens
+
+    Targets are written in the shortest form that PEFT reads without ambiguity.
+    May use: create.c, weights/save.c, >>safetensors. Locks: none. */
 
 #include "room.h"
 
-/*  Whether every layer has an adapter for a row. */
+/*  Tells whether every layer has an adapter for a row. */
 static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_row *row)
 {
     int i, found = 0;
@@ -11,7 +14,8 @@ static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_r
     return found == lora->model->layers;
 }
 
-/*  Products that have an adapter, once each, where all layers have it by the last word of their name, or the last two where "c_proj" would be two. */
+/*  Writes the products with an adapter, each once. If all layers have it, its last word is enough, or the
+    last two words if "c_proj" would be ambiguous. */
 static void ignis__lora_write_targets(const ignis__lora *lora, ignis__string_writer *text)
 {
     bool first = true;
@@ -90,7 +94,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
              (path = ignis__model_path(call, folder, "adapter_model.safetensors")) != NULL &&
              ignis__lora_list_make(call, lora, &list);
     if (ok) {
-        (void)ignis__folder_make_all(folder); /* what is written to it tells */
+        (void)ignis__folder_make_all(folder); /* a failure shows when files are written */
         ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}") == IGNIS_OK &&
              ignis__lora_save_config(call, lora, config);
     }

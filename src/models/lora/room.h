@@ -21,15 +21,15 @@ typedef struct ignis__adapter {
 
 typedef struct ignis__lora {
     ignis__slot slot;
-    ignis__model *model; /* held; its slot's lock guards the last two */
+    ignis__model *model; /* held; the last two members are guarded by its slot's lock */
     int rank;
     double alpha, dropout, scale;
     bool rslora;
     ignis_dtype dtype;
-    ignis__adapter *adapters; /* by layers */
-    int *layer_first;         /* of each layer, and the end */
+    ignis__adapter *adapters; /* ordered by layer */
+    int *layer_first;         /* the first adapter of each layer, and the end */
     int count;
-    int merged; /* so many of the adapters are part of the weights */
+    int merged; /* adapters that are part of the weights already */
     bool merging;
 } ignis__lora;
 
@@ -38,7 +38,7 @@ typedef struct ignis__lora_name {
     char text[128];
 } ignis__lora_name;
 
-/*  Names and tensors of all adapters, and memory for both; null, and reported: there is none. */
+/*  Names and tensors of all adapters, with the memory for both. */
 typedef struct ignis__lora_list {
     ignis__lora_name *names;
     const char **texts;

@@ -1,4 +1,8 @@
-/* --- joining --------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/bpe.c - byte-pair encoding: one piece of text to ids
+
+    Short pieces search all pairs in each step, long ones use a queue. Pieces that are one token are
+    remembered by two bits per id, read and written atomically.
+    May use: unicode.c, byte_buffer.c. Locks: none. */
 
 #include "room.h"
 
@@ -16,7 +20,8 @@ IGNIS__PRIVATE uint64_t ignis__token_hash(const char *text, size_t size)
     return hash ^ hash >> 32;
 }
 
-/*  The id of the model's token of these bytes; -1: none. odd: of one whose text does not stand for bytes. */
+/*  Returns the id of the model's token with these bytes; -1 if there is none. odd: of a token whose text does
+    not encode bytes. */
 IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
 {
     uint64_t hash = ignis__token_hash(text, size), at = hash & tokenizer->slot_mask;
@@ -60,7 +65,7 @@ IGNIS__PRIVATE void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
     encoder->count++;
 }
 
-/*  Room for so many items in an array that need not be kept; false: there is no memory. */
+/*  Grows an array to `wanted` items and keeps the first `kept`. False without memory. */
 static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size,
                                 size_t kept)
 {
@@ -101,7 +106,7 @@ static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t lef
     return true;
 }
 
-/*  Takes the first of the queue, which is not empty. */
+/*  Removes and returns the first item of the queue, which is not empty. */
 static ignis__queued ignis__queue_take(ignis__encoder *encoder)
 {
     ignis__queued *queue = encoder->queue, first = queue[0], item = queue[--encoder->queued];
@@ -118,7 +123,7 @@ static ignis__queued ignis__queue_take(ignis__encoder *encoder)
     return first;
 }
 
-/*  Joins symbols of a long piece, by a queue: n log n. */
+/*  Joins the symbols of a long piece with a queue, in n log n steps. */
 static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
 {
     ignis__text_symbol *symbols = encoder->symbols;
@@ -139,7 +144,7 @@ static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
         right = &symbols[symbol->after];
         join = ignis__join_find(encoder->tokenizer, symbol->id, right->id);
         if (!join || join->id != first.id)
-            continue; /* one of the two has become something else since */
+            continue; /* one of the two has been joined meanwhile */
         symbol->id = first.id;
         right->id = -1;
         symbol->after = right->after;
@@ -156,7 +161,7 @@ static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
 
 #define IGNIS__JOIN_FEW 32
 
-/*  Joins symbols of a short piece, looking at all pairs each time; how many are left. */
+/*  Joins the symbols of a short piece, searching all pairs each time. Returns how many remain. */
 static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
 {
     const ignis__join *joins[IGNIS__JOIN_FEW];
@@ -182,13 +187,14 @@ static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
     }
 }
 
-/*  What a piece is made of before anything is joined: a symbol for each byte or character that the vocabulary has. How many; there is room. */
+/*  Splits a piece into its first symbols: bytes or characters that the vocabulary has. Returns their number.
+    The caller has made space for them. */
 static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size,
                                     ignis__text_symbol *symbols)
 {
     int32_t count = 0, id;
     int length = 1, i;
-    bool unknown = false; /* one is still to be written */
+    bool unknown = false; /* an unknown token is pending */
     size_t at;
     for (at = 0; at < size; at += (size_t)length) {
         unsigned char byte = (unsigned char)text[at];
@@ -239,7 +245,7 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
     int64_t before = encoder->count;
     void *items = encoder->symbols;
     if (id >= 0 && encoder->part_plain && tokenizer->flags[id] & IGNIS__TOKEN_CONTROL)
-        id = -1; /* whatever the vocabulary says */
+        id = -1; /* in plain text a control token is split, even if it is in the vocabulary */
     if (id >= 0 && (tokenizer->ignore_merges || ignis__token_bit(tokenizer->whole, id))) {
         ignis__encoder_put(encoder, id);
         return true;
@@ -257,7 +263,7 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
             ignis__encoder_put(encoder, encoder->symbols[i].id);
     if (id >= 0 && !ignis__token_bit(tokenizer->known, id)) {
         if (encoder->count == before + 1 && count > 0 && encoder->symbols[0].id == id)
-            ignis__token_bit_set(tokenizer->whole, id); /* it need not be joined again */
+            ignis__token_bit_set(tokenizer->whole, id); /* the next time it is one id without joining */
         ignis__token_bit_set(tokenizer->known, id);
     }
     return true;

@@ -1,8 +1,11 @@
-/* --- bytes that grow ------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/byte_buffer.c - a growing buffer of bytes
+
+    A buffer that could not grow keeps what it has.
+    May use: host memory, unicode.c. Locks: none. */
 
 #include "room.h"
 
-/*  Room for so many more bytes; false: there is no memory. */
+/*  Grows a buffer by at least `more` bytes. False without memory. */
 IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
 {
     size_t capacity = bytes->capacity ? bytes->capacity : 256;
@@ -32,7 +35,7 @@ IGNIS__PRIVATE bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size
     return true;
 }
 
-/*  Adds a text, with U+FFFD for what is no UTF-8. *broken: there was such. */
+/*  Appends a text, with U+FFFD for bytes that are not UTF-8. *broken: there were some. */
 IGNIS__PRIVATE bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size)
 {
     size_t at = 0, begin = 0;

@@ -1,6 +1,12 @@
+/*  models/tokenizer/codec.c - ignis_tokenizer_encode, _decode and _piece
+
+    Every id of the caller is checked before it is decoded.
+    May use: encode.c, tokenizer.c. Locks: none; the tokenizer is held during a call. */
+
 #include "room.h"
 
-/*  The ids of a text, of which spans are plain, for a public call; -1, and reported: none. */
+/*  Encodes a text for a public call; control tokens inside `spans` are plain text. -1, and reported, on
+    failure. */
 IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
                                            const ignis_encode_desc *desc, const ignis__plain_span *spans,
                                            int64_t span_count, int32_t *ids, int capacity)
@@ -51,7 +57,7 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
     return count;
 }
 
-/*  Adds what an id stands for. first: no text comes before it. False: there is no memory. */
+/*  Appends the text of an id. first: it is at the beginning of the text. False without memory. */
 IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out)
 {
     const char *text = tokenizer->bytes + tokenizer->begin[id];
@@ -79,7 +85,7 @@ IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t 
     return ignis__bytes_add(out, text + begin, size - begin);
 }
 
-/*  Whether an id is one; if not, it is reported. */
+/*  Checks an id. False, and reported, if the tokenizer does not have it. */
 IGNIS__PRIVATE bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id)
 {
     if (id >= 0 && id < tokenizer->info.tokens)

@@ -1,8 +1,12 @@
-/* --- a text ---------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/encode.c - a text to ids: added tokens, normalization, pieces
+
+    Level 0 is the raw text, level 1 the normalized text between the added tokens of level 0.
+    May use: nfc.c, pre_tokenizer.c, bpe.c, string_search.c. Locks: none. */
 
 #include "room.h"
 
-/*  Bytes of a vocabulary of bytes: split, with a space in front if that is asked for. */
+/*  Encodes text with a byte-level vocabulary: splits it into pieces, after a leading space if the file asks
+    for one. */
 static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -22,7 +26,7 @@ static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t 
     return true;
 }
 
-/*  The same, where numbers are cut out before anything else. */
+/*  As ignis__encode_run, for tokenizers that cut out digits first. */
 static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size_t size)
 {
     size_t begin = 0, at = 0;
@@ -42,7 +46,8 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
     return true;
 }
 
-/*  Characters of a vocabulary of pieces: with U+2581 for spaces, and cut where that changes nothing. */
+/*  Encodes text with a vocabulary of characters: U+2581 replaces spaces. The text is split where that does
+    not change the result. */
 static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -74,7 +79,7 @@ static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, 
     return size == begin || ignis__encode_piece(encoder, text + begin, size - begin);
 }
 
-/*  Normalized text without added tokens. */
+/*  Encodes normalized text without added tokens. */
 static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_t size)
 {
     if (!encoder->tokenizer->byte_level)
@@ -83,7 +88,7 @@ static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_
                                       : ignis__encode_run(encoder, text, size);
 }
 
-/*  Whether a character of a word stands right before a place, or at it. */
+/*  Tells whether the character before a place, or at it, belongs to a word. */
 static bool ignis__word_at(const char *text, size_t size, size_t at, bool before)
 {
     int length;
@@ -95,7 +100,8 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
     return (ignis__char_at(text, size, at, &length) & IGNIS__CHAR_WORD) != 0;
 }
 
-/*  The longest added token that stands at a place, special ones as far as `room` goes; null: none. *hidden: a longer one goes further. */
+/*  Finds the longest added token at a place, control tokens of at most `room` bytes. NULL if there is none.
+    *hidden: a control token is longer than that. */
 IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
                                                    size_t at, size_t room, bool *hidden)
 {
@@ -115,8 +121,8 @@ IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, 
         c = (unsigned char)text[at + depth];
         if (low < high && (unsigned char)set->items[low].text[depth] == c &&
             (unsigned char)set->items[high - 1].text[depth] == c)
-            continue;                                 /* all of them go on with it */
-        for (begin = low, end = high; begin < end;) { /* the first with this byte, or one above it */
+            continue;                                 /* all candidates have this byte */
+        for (begin = low, end = high; begin < end;) { /* the first with this byte, or above it */
             int middle = (begin + end) / 2;
             if ((unsigned char)set->items[middle].text[depth] < c)
                 begin = middle + 1;
@@ -136,7 +142,7 @@ IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, 
     return found;
 }
 
-/*  A text between added tokens that were matched in the raw one, normalized. */
+/*  Normalizes a text between added tokens of the raw text. */
 IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
@@ -171,11 +177,11 @@ IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **t
     return true;
 }
 
-/*  Where plain text begins, from a place of the raw text on: at the place itself, or SIZE_MAX for nowhere. */
+/*  Returns where plain text begins, at or after a place of the raw text; SIZE_MAX if there is none. */
 static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
 {
     int64_t low = 0, high = encoder->span_count;
-    while (low < high) { /* the first that ends behind it */
+    while (low < high) { /* the first that ends after it */
         int64_t middle = (low + high) / 2;
         if (encoder->spans[middle].end <= begin)
             low = middle + 1;
@@ -187,7 +193,7 @@ static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
     return low < encoder->span_count ? encoder->spans[low].begin : SIZE_MAX;
 }
 
-/*  How far a control token at a place may go before it is text like any other. */
+/*  Returns how many bytes a control token at a place may have before it would overlap plain text. */
 static size_t ignis__encoder_reach(const ignis__encoder *encoder, int level, size_t at)
 {
     if (level == 0 || encoder->tokenizer->normal_count == 0) {
@@ -197,7 +203,7 @@ static size_t ignis__encoder_reach(const ignis__encoder *encoder, int level, siz
     return encoder->part_plain ? 0 : SIZE_MAX;
 }
 
-/*  A text, raw for level 0: added tokens are cut out, and what is between them goes to the next level. */
+/*  Encodes a text, raw at level 0: cuts added tokens out, and passes the text between them to the next level. */
 static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *text, size_t size)
 {
     const ignis__added_set *set = &encoder->tokenizer->added[level];
@@ -227,7 +233,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
                     break;
                 begin = last;
             }
-            if (found->rstrip) /* what another one has taken with it is white space up to its end */
+            if (found->rstrip) /* white space that the last token took is skipped */
                 end = ignis__char_skip(text, size, end < done ? done : end, IGNIS__CHAR_SPACE, false);
         }
         if (begin > done) {
@@ -255,7 +261,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
     }
 }
 
-/*  All of a text. Where there are spans, it is well-formed UTF-8, as they count its bytes. */
+/*  Encodes a whole text. With spans it has to be valid UTF-8, as spans count its bytes. */
 IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;

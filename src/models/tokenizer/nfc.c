@@ -1,18 +1,22 @@
-/* --- NFC ------------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/nfc.c - Unicode normalization to NFC
+
+    The tables are in unicode_table.c. Text that NFC does not change is copied as it is.
+    May use: unicode.c, byte_buffer.c. Locks: none. */
 
 #include "room.h"
 
-/*  What NFC knows of a character: its combining class << 1 | 1 where it may change with what is before it. */
+/*  Returns a character's data for NFC: its combining class << 1, and bit 0 if it may change with the
+    character before it. */
 IGNIS__PRIVATE uint32_t ignis__char_mark(uint32_t code)
 {
     return code < 0x300 ? 0 : ignis__char_run(ignis__char_marks, IGNIS__COUNT(ignis__char_marks), 9, code);
 }
 
-/*  What a character is made of, as in ignis__char_parts; 0: of nothing else. */
+/*  Returns the parts of a character, as in ignis__char_parts; 0 if it has none. */
 static uint64_t ignis__char_parts_of(uint32_t code)
 {
     int low = 0, high = IGNIS__COUNT(ignis__char_parts);
-    if (code - 0xAC00 < 11172) { /* a syllable of Hangul: without its last letter, and that; or the first two */
+    if (code - 0xAC00 < 11172) { /* a Hangul syllable: without its last letter, and that letter; or the first two */
         uint32_t at = code - 0xAC00;
         return at % 28 ? (uint64_t)(code - at % 28) << 21 | (0x11A7 + at % 28)
                        : (uint64_t)(0x1100 + at / 588) << 21 | (0x1161 + at / 28 % 21);
@@ -29,7 +33,7 @@ static uint64_t ignis__char_parts_of(uint32_t code)
                : 0;
 }
 
-/*  The character that two become; 0: none. */
+/*  Returns the character that two compose to; 0 if they do not. */
 static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
 {
     const uint64_t wanted = (uint64_t)first << 21 | second, mask = ((uint64_t)1 << 42) - 1;
@@ -56,14 +60,14 @@ IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b)
     return one < other ? -1 : one > other;
 }
 
-/*  Composes characters that were decomposed, each class << 53 | place << 21 | character; how many are left. */
+/*  Composes decomposed characters, each class << 53 | place << 21 | character. Returns how many remain. */
 static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
 {
     const uint64_t code_mask = ((uint64_t)1 << 21) - 1;
     size_t i, k, kept = 0, base = 0;
-    uint32_t last = 0; /* the class of what is kept behind the base */
+    uint32_t last = 0; /* the class of the last character kept after the base */
     bool has_base = false;
-    for (i = 0; i < count; i = k) { /* marks in the order of their classes */
+    for (i = 0; i < count; i = k) { /* sort marks by their classes */
         for (k = i; k < count && chars[k] >> 53; k++)
             continue;
         if (k > i + 1)
@@ -88,7 +92,7 @@ static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
     return kept;
 }
 
-/*  Adds the NFC of a text of whole characters. */
+/*  Appends the NFC of a text of whole characters. */
 IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
 {
     uint64_t *chars = NULL;
@@ -102,7 +106,7 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
             at += (size_t)length;
             continue;
         }
-        /* from the character before on, as far as characters may change */
+        /* from the character before, up to the first that cannot change */
         for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1);
              end += (size_t)length)
             continue;

@@ -1,6 +1,11 @@
+/*  models/tokenizer/open.c - ignis_tokenizer_open, _free and _query
+
+    A tokenizer becomes visible in its pool when it is complete.
+    May use: tokenizer_json.c, tokenizer_config.c, tokenizer_gguf.c, tokenizer.c. Locks: none. */
+
 #include "room.h"
 
-/*  Says what family a tokenizer is of, and fills in the rest of its facts. */
+/*  Finds the family of a tokenizer, and fills in the rest of its facts. */
 IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
 {
     static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
@@ -25,7 +30,7 @@ static bool ignis__text_is_gguf(const char *path)
     return is;
 }
 
-/*  Fills in a tokenizer; load->path is that of the file which a fault is in. */
+/*  Opens a tokenizer. load->path is the file of a failure. */
 IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
 {
     int64_t length, time;

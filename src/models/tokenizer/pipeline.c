@@ -1,6 +1,11 @@
+/*  models/tokenizer/pipeline.c - the steps of tokenizer.json: normalizer, pre-tokenizer, decoder
+
+    A step that would change ids and that Ignis does not know is refused by name.
+    May use: tokenizer_json.c, tokenizer.c. Locks: none. */
+
 #include "room.h"
 
-/*  Refuses a step of a part by its name. */
+/*  Refuses a step of a part, by its name. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part,
                                                    const char *why)
 {
@@ -36,7 +41,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__normalizer_take(ignis__text_load *load)
     return true;
 }
 
-/*  How U+2581 takes the place of spaces; NONE, and reported: in a way that is not known. */
+/*  Returns how U+2581 replaces spaces. NONE, and reported, if the scheme is unknown. */
 IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind,
                                                           const ignis__text_part *part)
 {
@@ -54,7 +59,8 @@ IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load
     return IGNIS__METASPACE_NONE;
 }
 
-/*  Digits, Split and ByteLevel, in this order, each of which may be missing; or Metaspace alone; or nothing. */
+/*  Reads the pre-tokenizer: Digits, Split and ByteLevel in this order, each of them optional; or Metaspace
+    alone; or nothing. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -97,7 +103,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load)
     return true;
 }
 
-/*  ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of spaces at the front. */
+/*  Reads the decoder: ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of
+    leading spaces. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__decoder_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;

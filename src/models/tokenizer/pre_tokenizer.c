@@ -1,14 +1,17 @@
-/* --- splitting ------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/pre_tokenizer.c - splits text into pieces, as the patterns of ignis__text_splits do
+
+    Code for three known patterns replaces an engine for regular expressions.
+    May use: unicode.c. Locks: none. */
 
 #include "room.h"
 
-/*  Where a contraction at an apostrophe ends; 0: there is none. */
+/*  Returns the end of a contraction at an apostrophe; 0 if there is none. */
 static size_t ignis__split_contraction(const char *text, size_t size, size_t at, bool any_case)
 {
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
     int i, k;
     if (any_case && size - at >= 3 &&
-        memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s is an s, if case does not matter */
+        memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s equals s if case is ignored */
         return at + 3;
     for (i = 0; i < IGNIS__COUNT(endings); i++) {
         for (k = 0; endings[i][k] && at + 1 + (size_t)k < size; k++) {
@@ -22,7 +25,7 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
     return 0;
 }
 
-/*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
+/*  Returns the end of the piece that begins at a place. The alternatives are in the order of the pattern. */
 IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
 {
     const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
@@ -53,7 +56,7 @@ IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text,
         kind = next;
         blank = at + 1;
     }
-    if (!(kind & none)) { /* signs */
+    if (!(kind & none)) { /* punctuation */
         end = ignis__char_skip(text, size, blank, none, true);
         while (!gpt2 && end < size && (text[end] == '\r' || text[end] == '\n'))
             end++;
@@ -69,5 +72,5 @@ IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text,
     }
     if (!gpt2 && line)
         return line;
-    return end < size && last > at ? last : end; /* the last one belongs to the word behind it */
+    return end < size && last > at ? last : end; /* the last one belongs to the next word */
 }

@@ -4,12 +4,12 @@
 #include "../../base/room.h"
 #include "../room.h"
 
-#define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* ids are below it */
+#define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* all ids are below it */
 #define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
-#define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
-#define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is looked for at each place */
-#define IGNIS__PROBE_LIMIT 1000        /* places of a table that are looked at; more come of texts made to collide */
-#define IGNIS__LOW_LINE "\xE2\x96\x81" /* U+2581, which stands for a space in vocabularies made by SentencePiece */
+#define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of each other part */
+#define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is searched for at each place */
+#define IGNIS__PROBE_LIMIT 1000               /* probes of a hash table; only texts made to collide need more */
+#define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which encodes a space in vocabularies of SentencePiece */
 typedef enum ignis__splitter {
     IGNIS__SPLIT_NONE,
     IGNIS__SPLIT_GPT2,
@@ -17,7 +17,7 @@ typedef enum ignis__splitter {
     IGNIS__SPLIT_QWEN2
 } ignis__splitter;
 
-/*  The patterns that are known, letter by letter. */
+/*  The known patterns, compared letter by letter. */
 struct ignis__text_splits_type {
     const char *pattern;
     ignis__splitter split;
@@ -26,7 +26,7 @@ struct ignis__text_splits_type {
 /*  Flags of ids. */
 enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_ODD = 4, IGNIS__TOKEN_CONTROL = 8 };
 
-/*  A token that is cut out of text as it stands. */
+/*  A token that is cut out of text before it is split. */
 typedef struct ignis__added {
     const char *text;
     size_t size;
@@ -36,19 +36,19 @@ typedef struct ignis__added {
 } ignis__added;
 
 typedef struct ignis__added_set {
-    ignis__added *items; /* sorted by their text, the shorter first */
+    ignis__added *items; /* sorted by text, shorter ones first */
     int count;
     bool first[256]; /* whether one begins with that byte */
 } ignis__added_set;
 
 typedef struct ignis__token_slot {
     uint32_t tag;
-    int32_t id; /* + 1; 0: free */
+    int32_t id; /* + 1; 0 if the slot is free */
 } ignis__token_slot;
 
-/*  Two ids that become one. */
+/*  Two ids that are joined to one. */
 typedef struct ignis__join {
-    uint64_t key; /* (left << 32 | right) + 1; 0: free */
+    uint64_t key; /* (left << 32 | right) + 1; 0 if the slot is free */
     uint32_t rank;
     int32_t id;
 } ignis__join;
@@ -67,38 +67,39 @@ typedef enum ignis__metaspace {
     IGNIS__METASPACE_NEVER
 } ignis__metaspace;
 
-/*  It does not change once it is open, but for what is known of its tokens, so any number of threads may use it. */
+/*  Open tokenizers do not change, except for the bits of known and whole. So any number of threads may use
+    one. */
 typedef struct ignis__tokenizer {
     ignis__slot slot;
-    void *kept;                /* blocks of ignis__tokenizer_keep: all that is pointed to below */
-    const char *chat_template; /* null: none */
+    void *kept;                /* blocks of ignis__tokenizer_keep, with all that is pointed to below */
+    const char *chat_template; /* NULL if there is none */
     const char *bos_text, *eos_text;
     ignis_tokenizer_info info;
 
-    char *bytes; /* of all tokens, those of an id from begin[id] to begin[id + 1] */
+    char *bytes; /* of all tokens; those of an id from begin[id] to begin[id + 1] */
     uint32_t *begin;
     unsigned char *flags;
-    size_t longest;             /* token of the model */
-    ignis__token_slot *buckets; /* by the bytes of a token of the model */
+    size_t longest;             /* bytes of the longest token of the model */
+    ignis__token_slot *buckets; /* hash table of the model's tokens by their bytes */
     uint64_t slot_mask;
     ignis__join *joins;
     uint64_t join_mask;
-    int32_t single[256];   /* the token of one byte, or of a character below 128; -1: none */
-    int32_t fallback[256]; /* <0x00> to <0xFF>; -1: none */
-    uint64_t *known;       /* a bit for each id: whether it is known what its own text becomes */
-    uint64_t *whole;       /* and whether that is this id alone */
+    int32_t single[256];   /* token of one byte, or of a character below 128; -1 if there is none */
+    int32_t fallback[256]; /* <0x00> to <0xFF>; -1 if there is none */
+    uint64_t *known;       /* a bit for each id: the bit in `whole` is valid */
+    uint64_t *whole;       /* a bit for each id: its own text encodes to this id alone */
 
     ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
     ignis__normal normals[IGNIS__TEXT_STEPS];
     int normal_count;
     ignis__splitter split;
-    int digits; /* 1: single ones are pieces; 2: runs of them */
+    int digits; /* 1: each digit is a piece; 2: each run of digits */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
-    bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
+    bool words; /* no token contains a U+2581 after another character, so text may be split there */
     ignis__metaspace metaspace, metaspace_decoder;
     bool metaspace_split;
-    bool byte_decoder; /* <0x00> to <0xFF> are bytes in decoded text */
-    int strip;         /* spaces that go from the front of decoded text */
+    bool byte_decoder; /* <0x00> to <0xFF> become bytes in decoded text */
+    int strip;         /* leading spaces that are removed from decoded text */
     int32_t *front, *back;
     int front_count, back_count;
 } ignis__tokenizer;
@@ -118,42 +119,43 @@ typedef struct ignis__bytes {
     size_t size, capacity;
 } ignis__bytes;
 
-/*  Looks for a text in another, from the front or from the back, in a time that grows with the sum of their lengths: the two-way algorithm
-    (Crochemore and Perrin 1991). */
+/*  A search for a text in another, from the front or from the back. Its time is linear in the sum of their
+    lengths: the two-way algorithm (Crochemore and Perrin 1991). */
 typedef struct ignis__needle {
     const char *text;
     size_t length;
     bool back;
-    size_t border, period; /* where its two parts meet; by how much it goes on when both were there */
-    bool periodic;         /* what has been compared before that need not be again */
+    size_t border, period; /* border: where its two parts meet; period: the shift after both have matched */
+    bool periodic;         /* matched bytes need not be compared again */
 } ignis__needle;
 
-/*  One symbol of a piece that is being joined, among others. */
+/*  A symbol of a piece that is being joined. */
 typedef struct ignis__text_symbol {
-    int32_t id, before, after; /* places; -1: none. id -1: it was joined to the one before it */
+    int32_t id, before,
+        after; /* before, after: indices of symbols, -1 at the ends. id -1: joined to the one before it */
 } ignis__text_symbol;
 
-/*  A pair that may be joined: rank << 32 | the place of its first. */
+/*  A pair that may be joined: rank << 32 | index of its first symbol. */
 typedef struct ignis__queued {
     uint64_t order;
     int32_t id;
 } ignis__queued;
 
-/*  A part of a text in which control tokens are text like any other. */
+/*  A range of a text in which control tokens are plain text. */
 typedef struct ignis__plain_span {
     size_t begin, end;
 } ignis__plain_span;
 
-/*  What a call that encodes has. */
+/*  The state of one call that encodes. */
 typedef struct ignis__encoder {
     ignis__tokenizer *tokenizer;
-    bool plain, failed;             /* all of the text is plain; there was no memory */
-    const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
+    bool plain, failed;             /* plain: control tokens are plain text everywhere; failed: out of memory */
+    const ignis__plain_span *spans; /* ranges of plain text, in order */
     int64_t span_count;
-    size_t part;     /* where what is being encoded begins in the raw text */
-    bool part_plain; /* one of them is in it */
-    bool too_long;   /* normalized text is longer than a text may be */
-    bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
+    size_t part;     /* place of the text that is being encoded in the raw text */
+    bool part_plain; /* a plain span is in it */
+    bool too_long;   /* normalized text exceeds the limit */
+    bool unclear;    /* a control token is in normalized text, whose plain ranges are unknown */
     int32_t *ids;
     int64_t capacity, count;
     ignis__text_symbol *symbols;
@@ -161,10 +163,10 @@ typedef struct ignis__encoder {
     ignis__queued *queue;
     size_t queued, queue_capacity;
     ignis__bytes fixed, normal[2], spaced;
-    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
+    const char *front; /* the normalized text at the beginning of the raw text; NULL later */
 } ignis__encoder;
 
-/*  Items that grow in number. */
+/*  A growing list of items. */
 typedef struct ignis__list {
     char *items;
     size_t size; /* of an item */
@@ -175,8 +177,8 @@ typedef struct ignis__token_entry {
     const char *text;
     size_t size;
     int64_t id;
-    bool odd;   /* its text does not stand for bytes */
-    bool apart; /* text never becomes it */
+    bool odd;   /* its text does not encode bytes */
+    bool apart; /* text is never encoded to it */
     float score;
     int type; /* in a GGUF file */
 } ignis__token_entry;
@@ -188,7 +190,7 @@ typedef struct ignis__merge_entry {
     int32_t ids[3]; /* left, right, joined */
 } ignis__merge_entry;
 
-/*  A step of a normalizer and of its like. Numbers and words that the file does not have are -1 and null. */
+/*  A step of a normalizer or another part. Numbers that the file does not have are -1, texts NULL. */
 typedef struct ignis__text_part {
     const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
     int64_t invert, individual, prefix, use_regex, split, start, stop;
@@ -198,7 +200,7 @@ enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNI
 
 #define IGNIS__TEMPLATE_TOKENS 16
 
-/*  What opening a tokenizer has. Texts are in the file that is being read. */
+/*  The state of opening a tokenizer. Its texts are in the file that is read. */
 typedef struct ignis__text_load {
     const char *call, *path;
     ignis__tokenizer *tokenizer;
@@ -206,16 +208,16 @@ typedef struct ignis__text_load {
     ignis__list entries, merges, added;
     ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
     int part_count[IGNIS__PART_KINDS];
-    const char *model, *unknown; /* null: none */
+    const char *model, *unknown; /* NULL if missing */
     bool has_vocabulary, has_merges, dropout, affix;
-    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* around a text */
+    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* added before and after a text */
     bool template_behind[IGNIS__TEMPLATE_TOKENS];
     int template_count;
-    bool template_text; /* the template has the text once */
+    bool template_text; /* the template contains the text once */
     const char *special_name[IGNIS__TEMPLATE_TOKENS];
     int32_t special_ids[IGNIS__TEMPLATE_TOKENS][IGNIS__TEMPLATE_TOKENS];
     int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
-    ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
+    ignis_diagnostic diagnostic; /* of the fault; NONE if there is none */
     char fault[400];
 } ignis__text_load;
 
@@ -228,14 +230,14 @@ enum {
     IGNIS__TYPE_BYTE
 };
 
-/*  Tokens that end a text in whatever vocabulary they are. The list is llama.cpp's; those with a name have a rule of their own. */
+/*  Tokens that end a text in any vocabulary, as in llama.cpp. A token with a name has a rule of its own. */
 enum {
     IGNIS__END_END,
     IGNIS__END_RETURN,
     IGNIS__END_FLUSH,
     IGNIS__END_CALL,
     IGNIS__END_CALLS,
-    IGNIS__END_SLASH_S, /* in HTML, too: where it is an ordinary token it ends nothing */
+    IGNIS__END_SLASH_S, /* also in HTML: an ordinary token with this text ends nothing */
     IGNIS__END_OTHERS
 };
 

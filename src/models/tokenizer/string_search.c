@@ -1,8 +1,11 @@
-/* --- searching ------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/string_search.c - linear search for a text in another, forwards and backwards
+
+    The algorithm is that of Crochemore and Perrin, Two-Way String Matching, 1991.
+    May use: nothing. Locks: none. */
 
 #include "room.h"
 
-/*  A byte of a text, counted from its front or from its back. */
+/*  Returns a byte of a text, counted from its front or from its back. */
 static char ignis__byte_at(const char *text, size_t size, bool back, size_t at)
 {
     return text[back ? size - 1 - at : at];
@@ -13,11 +16,11 @@ static char ignis__needle_at(const ignis__needle *needle, size_t at)
     return ignis__byte_at(needle->text, needle->length, needle->back, at);
 }
 
-/*  Where the greatest ending of the text begins, by the order of bytes or by the other one, and its period. */
+/*  Returns where the greatest suffix of the text begins, in the order of bytes or in the reversed order. Sets
+    its period. */
 static size_t ignis__needle_ending(const ignis__needle *needle, bool other, size_t *period)
 {
-    size_t begin = 0, at = 1,
-           same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
+    size_t begin = 0, at = 1, same = 0; /* begin of a suffix; of the suffix compared with it; equal bytes of both */
     *period = 1;
     while (at + same < needle->length) {
         char x = ignis__needle_at(needle, at + same), y = ignis__needle_at(needle, begin + same);
@@ -59,7 +62,7 @@ IGNIS__PRIVATE ignis__needle ignis__needle_of(const char *text, size_t length, b
     return needle;
 }
 
-/*  Where it is in a text, the first place from its front or from its back; null where it is not. */
+/*  Finds the first match from the front or from the back. NULL if there is none. */
 IGNIS__PRIVATE const char *ignis__needle_find(const ignis__needle *needle, const char *text, size_t size)
 {
     size_t length = needle->length, at = 0, known = 0, i;

@@ -1,6 +1,11 @@
+/*  models/tokenizer/text_stream.c - ignis_text_stream_put and _end: ids to text, in whole characters
+
+    A call changes a copy of the stream, and stores it when its output fits.
+    May use: codec.c, unicode.c. Locks: none. */
+
 #include "room.h"
 
-/*  Whether a stream's call has what it needs. */
+/*  Checks the arguments of a stream's call. */
 static bool ignis__stream_check(const char *call, const ignis_text_stream *stream, const char *out, int capacity)
 {
     if (!stream || (!out && capacity > 0))
@@ -38,7 +43,7 @@ IGNIS_API int ignis_text_stream_put(ignis_text_stream *stream, int32_t id, char 
     ok = ignis__bytes_add(&bytes, next.held, (size_t)next.held_count);
     before = bytes.size;
     ok = ok && ignis__token_add(held, id, !next.inside && next.stripped == 0 && next.held_count == 0, &bytes);
-    /* spaces at the front of the text; where a byte of a character is held back, that is over */
+    /* removes leading spaces; none remain to be removed once a byte is kept */
     while (!next.inside && next.stripped < held->strip && before == 0 && at < bytes.size && bytes.data[at] == ' ')
         at++, next.stripped++;
     if (at < bytes.size || held->strip == 0)

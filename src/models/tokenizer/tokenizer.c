@@ -1,11 +1,13 @@
-/*  Ids are those of Hugging Face's library tokenizers. Text goes through it so:
-        added tokens that are matched in the raw text are cut out, the leftmost first, of these the longest
-        what lies between is normalized, and added tokens cut out that are matched in normalized text
-        the rest is split into pieces: by one of the patterns in ignis__text_splits, each of which has its own code instead of an engine for
-        regular expressions; or by nothing
-        pieces become bytes or characters that the vocabulary has, of which the pair of the lowest rank is joined, the leftmost first, until
-        no pair has a rank
-    Bytes: tokens of a byte-level vocabulary are written in 256 characters that stand for bytes. Here they are the bytes. */
+/*  models/tokenizer/tokenizer.c - the pool of tokenizers, their memory, the known patterns
+
+    Ids are those of Hugging Face's library tokenizers. Text is encoded in these steps.
+    1. Added tokens of the raw text are cut out, the leftmost first, of these the longest.
+    2. The text between them is normalized, and added tokens of normalized text are cut out.
+    3. The rest is split into pieces by a pattern of ignis__text_splits, or not at all.
+    4. Pieces become bytes or characters of the vocabulary. The pair of the lowest rank is joined, the
+    leftmost first, until no pair has a rank.
+    Byte-level vocabularies write each byte as one of 256 characters. Tokens have the bytes here.
+    May use: >>pool. Locks: none; tokenizers do not change once they are open. */
 
 #include "room.h"
 
@@ -22,7 +24,7 @@ IGNIS__PRIVATE const struct ignis__text_splits_type ignis__text_splits[] = {
 IGNIS__PRIVATE ignis__pool ignis__tokenizers =
     IGNIS__POOL(ignis__tokenizer, IGNIS__KIND_TOKENIZER, "tokenizer", IGNIS_DIAG_TOKENIZER_FREED);
 
-/*  Zeroed memory that lives as long as the tokenizer; null: there is none. */
+/*  Allocates zeroed memory that lives as long as the tokenizer. NULL without memory. */
 IGNIS__PRIVATE void *ignis__tokenizer_keep(ignis__tokenizer *tokenizer, size_t size)
 {
     void **block = (void **)ignis__alloc(size + 16);

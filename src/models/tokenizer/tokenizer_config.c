@@ -1,8 +1,11 @@
-/* --- tokenizer_config.json ------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/tokenizer_config.c - tokenizer_config.json and chat_template.jinja beside tokenizer.json
+
+    Missing files are no failure.
+    May use: tokenizer_json.c, vocabulary.c, >>file. Locks: none. */
 
 #include "room.h"
 
-/*  "<s>", or {"content": "<s>", ...}, or null. */
+/*  Reads a token: "<s>", or {"content": "<s>", ...}, or null. */
 static const char *ignis__config_token(ignis__json *json)
 {
     const char *text = NULL, *name;
@@ -19,7 +22,8 @@ static const char *ignis__config_token(ignis__json *json)
     return text;
 }
 
-/*  A text, or [{"name": "default", "template": a text}, ...], of which it is the default one, or else the first. */
+/*  Reads the chat template: a text, or [{"name": "default", "template": a text}, ...], of which it takes the
+    default one, else the first. */
 static const char *ignis__config_template(ignis__json *json)
 {
     const char *chosen = NULL, *name;
@@ -47,7 +51,7 @@ static const char *ignis__config_template(ignis__json *json)
     return chosen;
 }
 
-/*  The id of a text: of an added token, or of one of the model; -1: none has it. */
+/*  Returns the id of an added token, or of one of the model, by its text; -1 if there is none. */
 static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char *text)
 {
     char bytes[256];
@@ -65,7 +69,7 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
     return ignis__token_of(tokenizer, bytes, &size);
 }
 
-/*  The ids in front (or behind) are this one, or none. */
+/*  Sets the ids before or after a text to this one, or to none. */
 IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
 {
     if (add == 0)
@@ -119,7 +123,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
     return copied || ignis__text_no_memory(load);
 }
 
-/*  Reads a file of text, in `path`, for load->json. *missing: there is none, which is reported only where `needed`. */
+/*  Reads the text file `path` for load->json. *missing: it does not exist, which is reported only if
+    `needed`. */
 IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
 {
     int64_t length = 0;
@@ -144,7 +149,7 @@ IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const 
     return text;
 }
 
-/*  What lies beside tokenizer.json. */
+/*  Reads the files beside tokenizer.json. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path,
                                                         size_t path_size)
 {

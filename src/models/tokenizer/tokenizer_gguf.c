@@ -1,4 +1,7 @@
-/* --- GGUF ------------------------------------------------------------------------------------------------------------ */
+/*  models/tokenizer/tokenizer_gguf.c - the tokenizer of a GGUF file
+
+    It becomes the tokenizer.json that it was converted from. Names of pre-tokenizers select patterns.
+    May use: >>gguf, pipeline.c, vocabulary.c. Locks: none. */
 
 #include "room.h"
 
@@ -23,7 +26,7 @@ static const char *const ignis__text_end_list[] = {
     "<eos>",
     "<turn|>",
     "<|tool_response>",
-    ("<\xef\xbd\x9c" /* the next letter is no hexadecimal digit of it */
+    ("<\xef\xbd\x9c" /* the next letter is not read as a hexadecimal digit */
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
     "[e~[",
     "<|fim_pad|>",
@@ -39,7 +42,7 @@ static const char *const ignis__text_end_list[] = {
     "<|file_sep|>",
 };
 
-/*  The number of a token of a GGUF file in that list; -1: it is not in it. */
+/*  Returns the index of a token of a GGUF file in that list; -1 if it is not in it. */
 IGNIS__PRIVATE int ignis__text_ends(const char *text, int type)
 {
     int i;
@@ -50,7 +53,7 @@ IGNIS__PRIVATE int ignis__text_ends(const char *text, int type)
     return i == IGNIS__COUNT(ignis__text_end_list) || (i == IGNIS__END_SLASH_S && type == IGNIS__TYPE_NORMAL) ? -1 : i;
 }
 
-/*  Names of pre-tokenizers that stand for what a tokenizer.json would have. */
+/*  Names of pre-tokenizers, with their equivalents in tokenizer.json. */
 static const struct {
     const char *name;
     ignis__splitter split;
@@ -105,7 +108,7 @@ static const struct {
     {"grok-2", IGNIS__SPLIT_QWEN2, false, false, false, false},
 };
 
-#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its beginnings is looked up */
+#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its prefixes is looked up */
 
 typedef struct ignis__scored {
     float score;
@@ -120,7 +123,8 @@ static int ignis__scored_order(const void *a, const void *b)
     return one->id < other->id ? -1 : one->id > other->id;
 }
 
-/*  A vocabulary with scores: any two tokens that make a third are joined, of all pairs that which makes the one of the highest score. */
+/*  Reads a vocabulary with scores. Any two tokens that form a third are joined; the pair with the highest
+    score comes first. */
 IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
@@ -167,7 +171,7 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
     return ok || ignis__text_no_memory(load);
 }
 
-/*  The tokens of a file, their types and scores. */
+/*  Reads the tokens of a file, their types and scores. */
 IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *file, bool scores)
 {
     ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO, values = IGNIS__ZERO, merges = IGNIS__ZERO;
@@ -209,8 +213,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
             return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
                                      "token %lld has no score, or is no text in UTF-8", (long long)i);
         control =
-            type ==
-                IGNIS__TYPE_CONTROL || /* what ends a text is no text that a user may write, whatever the file says */
+            type == IGNIS__TYPE_CONTROL || /* a token that ends a text is a control token, whatever the file has */
             ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
         if (!control && type != IGNIS__TYPE_USER)
             continue;
@@ -237,7 +240,7 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
     return true;
 }
 
-/*  Ids and switches of a file. */
+/*  Reads ids and flags of a file. */
 IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
 {
     static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
@@ -257,7 +260,7 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
         int64_t id = -1;
         ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
-            if (id != UINT32_MAX) /* none, to some writers */
+            if (id != UINT32_MAX) /* the value that some writers use for none */
                 return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
                                          names[i], (long long)id, tokenizer->info.tokens);
         } else if (got == IGNIS__GGUF_FOUND) {
@@ -293,7 +296,7 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
     return true;
 }
 
-/*  The tokenizer in a GGUF file, as the tokenizer.json that it was made of had it. */
+/*  Reads the tokenizer of a GGUF file, with the result of the tokenizer.json that it was converted from. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -337,7 +340,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ig
         tokenizer->split = ignis__gguf_splits[at].split;
         tokenizer->digits = ignis__gguf_splits[at].digits;
         tokenizer->ignore_merges = ignis__gguf_splits[at].ignore_merges;
-        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* of kind NFC */
+        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* NFC is the only one */
     }
     if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
         !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) ||

@@ -1,8 +1,11 @@
-/* --- opening --------------------------------------------------------------------------------------------------------- */
+/*  models/tokenizer/tokenizer_json.c - parses tokenizer.json into lists and steps
+
+    The meaning of the steps is checked afterwards, by pipeline.c and vocabulary.c.
+    May use: >>json, byte_buffer.c. Locks: none. */
 
 #include "room.h"
 
-/*  One more item, zeroed; null: there is no memory. */
+/*  Appends a zeroed item. NULL without memory. */
 IGNIS__PRIVATE void *ignis__list_add(ignis__list *list)
 {
     if (list->count == list->capacity) {
@@ -40,7 +43,7 @@ IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load)
     ignis__free(load->added.items);
 }
 
-/*  The text that load->json is to read. */
+/*  Sets the text that load->json reads. */
 IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
 {
     memset(&load->json, 0, sizeof load->json);
@@ -68,7 +71,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_no_memory(ignis__text_load *load)
     return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
 }
 
-/*  Steps over a word, such as null, if it is next. */
+/*  Skips a word, such as null, if it is next. Tells whether it was. */
 IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
 {
     size_t size = strlen(word);
@@ -79,7 +82,7 @@ IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
     return true;
 }
 
-/*  True or false; false after a fault. */
+/*  Reads true or false. False after a fault. */
 IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json)
 {
     bool value = ignis__json_word(json, "true");
@@ -88,7 +91,7 @@ IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json)
     return value;
 }
 
-/*  The name of the next field, and steps over its colon; null at the end of the object, or after a fault. */
+/*  Reads the name of the next field and its colon. NULL at the end of the object, or after a fault. */
 IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
 {
     size_t size;
@@ -100,7 +103,7 @@ IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
     return json->fault[0] ? NULL : name;
 }
 
-/*  A text without a 0 in it; null for null. */
+/*  Reads a text without a 0 in it. NULL for null. */
 IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
 {
     size_t size;
@@ -113,7 +116,7 @@ IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
     return text;
 }
 
-/*  {"id": "<s>", "ids": [1], ...} for each name. */
+/*  Reads {"id": "<s>", "ids": [1], ...} for each name. */
 IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -149,7 +152,7 @@ IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
     }
 }
 
-/*  [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}] */
+/*  Reads [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]. */
 IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -186,12 +189,12 @@ IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
     }
 }
 
-/*  A normalizer and its like: null, one step, or a sequence of steps, which come one after the other. */
+/*  Reads a normalizer or another part: null, one step, or a sequence of steps. */
 IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int depth)
 {
     static const struct {
         const char *name;
-        char type; /* a text, a number, true or false */
+        char type; /* t a text, n a number, b true or false */
         size_t at;
     } fields[] = {{"type", 't', offsetof(ignis__text_part, type)},
                   {"prepend", 't', offsetof(ignis__text_part, prepend)},
@@ -259,7 +262,8 @@ IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int d
         load->parts[kind][load->part_count[kind]++] = part;
 }
 
-/*  [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}] */
+/*  Reads [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized":
+    false, "special": true}]. */
 IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -307,7 +311,7 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
     }
 }
 
-/*  "a b" is the merge of a and b; false: it is none. */
+/*  Splits "a b", the merge of a and b. False if it is malformed. */
 IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
 {
     const char *space = (const char *)memchr(both, ' ', size);
@@ -320,7 +324,7 @@ IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *bo
     return !memchr(merge->right, ' ', merge->right_size);
 }
 
-/*  "merges": ["a b", ...] or [["a", "b"], ...]: the pairs of the lowest rank first. */
+/*  Reads "merges": ["a b", ...] or [["a", "b"], ...], the lowest rank first. */
 IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
@@ -353,7 +357,7 @@ IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
     ignis__json *json = &load->json;
     bool first = true;
     size_t size;
-    if (ignis__json_peek(json) != '{') { /* that of another kind of model */
+    if (ignis__json_peek(json) != '{') { /* a vocabulary of another kind of model */
         ignis__json_skip(json);
         return;
     }
@@ -416,7 +420,7 @@ IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
     }
 }
 
-/*  tokenizer.json, as it stands; what it means is looked at afterwards. */
+/*  Reads tokenizer.json. Its meaning is checked afterwards. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
 {
     ignis__json *json = &load->json;

@@ -1,11 +1,14 @@
-/* --- characters ------------------------------------------------------------------------------------------------------ */
+/*  models/tokenizer/unicode.c - UTF-8 and kinds of characters
+
+    Functions with a length read whole characters and never beyond the text.
+    May use: the tables of unicode_table.c. Locks: none. */
 
 #include "room.h"
 
-/*  The value of the run that a character lies in: the table has first << shift | value for each run. */
+/*  Returns the value of the run that contains a character. The table has first << shift | value for each run. */
 IGNIS__PRIVATE uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uint32_t code)
 {
-    int low = 0, high = count; /* the run is before high, and at low or behind it */
+    int low = 0, high = count; /* the run is before high, and at low or after it */
     while (high - low > 1) {
         int middle = (low + high) / 2;
         if (table[middle] >> shift <= code)
@@ -23,7 +26,7 @@ IGNIS__PRIVATE bool ignis__char_space(uint32_t code)
                              code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
-/*  Line and column, in characters, of a place in a text; both begin with 1. */
+/*  Returns line and column of a place in a text, in characters, both from 1 on. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__text_place(const char *text, const char *at, int *line, int *column)
 {
     for (*line = *column = 1; text < at; text++) {
@@ -32,7 +35,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__text_place(const char *text, const char *
     }
 }
 
-/*  The first character of well-formed UTF-8, and its length. */
+/*  Decodes the first character of valid UTF-8, and its length. */
 IGNIS__PRIVATE uint32_t ignis__utf8_code(const char *text, int *length)
 {
     const unsigned char *byte = (const unsigned char *)text;
@@ -53,11 +56,12 @@ IGNIS__PRIVATE uint32_t ignis__utf8_code(const char *text, int *length)
            (byte[3] & 0x3F);
 }
 
-/*  How many bytes at the beginning of a text, which are no character, become one U+FFFD: as many as a character could begin with (Unicode,
-    3.9, maximal subparts). *open: the text ends with them, and more bytes could make them a character. */
+/*  Returns how many invalid bytes at the beginning of a text become one U+FFFD: as many as a character could
+    begin with (Unicode, 3.9, maximal subparts). *open: the text ends there, and more bytes could complete a
+    character. */
 IGNIS__PRIVATE int ignis__utf8_broken(const char *text, size_t size, bool *open)
 {
-    static const unsigned char second[] = {0x80, 0x90, 0xA0}; /* one of them may follow each first byte */
+    static const unsigned char second[] = {0x80, 0x90, 0xA0}; /* each first byte permits one of these as the second */
     int length = 0, m, k;
     for (m = 1; m <= 3 && (size_t)m <= size; m++) {
         bool fits = false;
@@ -76,7 +80,7 @@ IGNIS__PRIVATE int ignis__utf8_broken(const char *text, size_t size, bool *open)
     return length ? length : 1;
 }
 
-/*  What kind of character stands at a place, and its length. */
+/*  Returns the kind of the character at a place, and its length. */
 IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length)
 {
     uint32_t code;
@@ -97,7 +101,7 @@ IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at,
                                    : ignis__char_run(ignis__char_kinds, IGNIS__COUNT(ignis__char_kinds), 4, code);
 }
 
-/*  Where the characters from a place on end that are of one of these kinds, or, with `other`, of none of them. */
+/*  Skips the characters of these kinds from a place on; with `other`, the characters of none of them. */
 IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other)
 {
     int length;

@@ -1,5 +1,8 @@
 /* ===============================================================================================================
-   >>text - tokenizers: text to ids, ids to text.
+   >>text - tokenizers: text to ids, ids to text
+
+   This part has tables of Unicode that tools/unicode_tables.py writes: kinds of characters, and data for NFC.
+   May use: nothing. Locks: none.
    =============================================================================================================== */
 
 #include "room.h"

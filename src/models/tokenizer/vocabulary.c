@@ -1,7 +1,12 @@
+/*  models/tokenizer/vocabulary.c - tables of tokens, merges, added tokens and templates
+
+    It converts what tokenizer_json.c or tokenizer_gguf.c has read, and checks it.
+    May use: pipeline.c, bpe.c, tokenizer.c. Locks: none. */
+
 #include "room.h"
 
-/*  The text of a token of a byte-level vocabulary becomes the bytes that it stands for, where it is; *size is theirs. False: some of its
-    characters stand for no byte, and nothing was changed. */
+/*  Decodes the text of a byte-level token in place to the bytes that it encodes, *size of them. False, and
+    unchanged, if a character does not encode a byte. */
 static bool ignis__token_bytes(char *text, size_t *size)
 {
     size_t at, out = 0;
@@ -27,14 +32,15 @@ static bool ignis__token_bytes(char *text, size_t *size)
     return true;
 }
 
-/*  The id of a text of the file, which is changed as above. */
+/*  Returns the id of a text of the file, which is decoded as above. */
 IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
 {
     bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
     return ignis__token_find(tokenizer, text, *size, odd);
 }
 
-/*  Gives each id its bytes, and finds those of the model by them. extra: of entries behind those of the model. */
+/*  Gives each id its bytes, and fills the hash table of the model's tokens. extra: bytes of entries after
+    those of the model. */
 IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens,
                                                 const int32_t *entry_of)
 {
@@ -92,7 +98,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     return true;
 }
 
-/*  All tokens: those of the model, and those added to them. */
+/*  Reads all tokens: those of the model, and those added to them. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -175,7 +181,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
     return ok;
 }
 
-/*  The table of pairs, from the ids and ranks of the merges. */
+/*  Fills the table of pairs from the ids and ranks of the merges. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -255,11 +261,11 @@ static int ignis__added_order(const void *a, const void *b)
     if (one->size != other->size)
         return one->size < other->size ? -1 : 1;
     if (one->special != other->special)
-        return one->special ? -1 : 1; /* as in the library, these are looked at first */
+        return one->special ? -1 : 1; /* as in the library, special tokens come first */
     return one->order - other->order;
 }
 
-/*  What is cut out of text. What is matched in normalized text is normalized itself. */
+/*  Reads added tokens. A token that is matched in normalized text is normalized itself. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -310,7 +316,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
     return ok || ignis__text_no_memory(load);
 }
 
-/*  The ids around each text. */
+/*  Reads the ids around each text. */
 IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -349,7 +355,7 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
     return true;
 }
 
-/*  What was read becomes a tokenizer, if all of it is known. */
+/*  Converts the parsed tokenizer.json. Fails at anything unknown. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;

@@ -1,4 +1,7 @@
-/* --- what the files hold -------------------------------------------------------------------------------------------------- */
+/*  models/weights/checkpoint.c - the files of a model: config.json, safetensors shards or a GGUF file; a sorted list of their tensors
+
+    The headers alone are read. On failure everything is closed.
+    May use: config_json.c, >>gguf, >>safetensors. Locks: none. */
 
 #include "room.h"
 
@@ -21,7 +24,7 @@ IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files)
     memset(files, 0, sizeof *files);
 }
 
-/*  folder/name, of ignis__alloc; null, and reported: no memory. */
+/*  Returns folder/name, freed with ignis__free. NULL, and reported, without memory. */
 IGNIS__PRIVATE char *ignis__model_path(const char *call, const char *folder, const char *name)
 {
     size_t size = strlen(folder) + strlen(name) + 2;
@@ -58,7 +61,7 @@ IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_sour
     return type;
 }
 
-/*  Makes room for the list of tensors. */
+/*  Allocates the list of tensors. */
 static bool ignis__model_sources(ignis__model_files *files, int64_t count)
 {
     size_t size = (size_t)(count + 1) * sizeof *files->sources;
@@ -84,7 +87,7 @@ static bool ignis__model_sort(ignis__model_files *files)
     return true;
 }
 
-/*  Opens the files of tensors whose names are given, each once. */
+/*  Opens the files that `names` lists for the tensors, each file once. */
 static bool ignis__model_shards(ignis__model_files *files, const char *const *names, int count)
 {
     int64_t total = 0;
@@ -129,7 +132,7 @@ static int ignis__model_file_order(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/*  The shards that model.safetensors.index.json names. */
+/*  Opens the shards that model.safetensors.index.json names. */
 static bool ignis__model_index(ignis__model_files *files, const char *path)
 {
     static const char prefix[] = "weight_map";
@@ -211,7 +214,7 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
     return ok;
 }
 
-/*  False, and reported: the GGUF file is one of several. */
+/*  Checks that a GGUF file is not one of several. False, and reported, if it is. */
 static bool ignis__model_open_whole(ignis__model_files *files)
 {
     int64_t number = 0, count = 1;

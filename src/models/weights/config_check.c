@@ -1,8 +1,12 @@
-/* --- the description ---------------------------------------------------------------------------------------------------------- */
+/*  models/weights/config_check.c - reads numbers of a description, and refuses entries that change a model in a way Ignis lacks
+
+    A feature is refused by its name and value, never ignored.
+    May use: config_json.c, >>gguf. Locks: none. */
 
 #include "room.h"
 
-/*  A number of the description, by its name in config.json, or behind "ARCHITECTURE." in a GGUF file. BAD is reported. */
+/*  Reads a number of the description, by its name in config.json, or after "ARCHITECTURE." in a GGUF file.
+    BAD has been reported. */
 IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf,
                                                      double *value)
 {
@@ -25,7 +29,7 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, 
     return IGNIS__GGUF_FOUND;
 }
 
-/*  A size: whole, from 1 to `most`. otherwise: what it is where it is not said; 0: it has to be. */
+/*  Reads a size: an integer from 1 to `most`. `otherwise` is its value if it is missing; 0 if it is required. */
 IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
                                       int most, int *size)
 {
@@ -48,7 +52,7 @@ IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *jso
     return true;
 }
 
-/*  A positive number. otherwise: what it is where it is not said; 0: it has to be. */
+/*  Reads a positive number. `otherwise` is its value if it is missing; 0 if it is required. */
 IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise,
                                       double *real)
 {
@@ -68,11 +72,11 @@ IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *jso
     return value > 0 && value < 1e12;
 }
 
-/*  What a description may say that would change what a model computes, and the one thing that Ignis can do. */
+/*  Entries of a description that change what a model computes, with the only value that Ignis supports. */
 static const struct {
-    unsigned families; /* 1 << each */
+    unsigned families; /* bits, 1 << family */
     const char *name;
-    char kind; /* of the value that is wanted, as an ignis__config_item has it; '0': there may be none */
+    char kind; /* the kind of the required value, as in ignis__config_item; '0': the entry must be missing */
     double number;
     const char *texts[3];
 } ignis__model_demands[] = {
@@ -90,7 +94,7 @@ static const struct {
     {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
     {~1u, "rope_interleaved", 'b', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* of each type of layers its own */
+    {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* separate settings for each type of layer */
     {~1u, "rope_parameters.sliding_attention", '0', 0, {NULL, NULL, NULL}},
     {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
     {~1u, "rope_scaling", '{', 0, {NULL, NULL, NULL}},
@@ -103,7 +107,7 @@ static const struct {
     {~1u, "final_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
 };
 
-/*  Refuses what is in config.json and would be ignored. */
+/*  Refuses entries of config.json that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
 {
     char said[80];
@@ -139,12 +143,13 @@ IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
     return true;
 }
 
-/*  Refuses what is in a GGUF file and would be ignored: numbers that have to be 0, or what they are anyway. */
+/*  Refuses entries of a GGUF file that would otherwise be ignored: numbers that have to be 0 or their usual
+    value. */
 IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
 {
     static const struct {
         const char *name;
-        int wanted; /* below 0: as many as heads have numbers */
+        int wanted; /* below 0: head_dim */
     } rows[] = {{"expert_count", 0},
                 {"attention.sliding_window", 0},
                 {"rope.dimension_count", -1},

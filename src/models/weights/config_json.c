@@ -1,4 +1,8 @@
-/* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
+/*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
+
+    Names have the path: "rope_scaling.factor". The texts of values are in the file's text, which lives as
+    long as the list.
+    May use: >>json, >>file. Locks: none. */
 
 #include "room.h"
 
@@ -27,7 +31,7 @@ static ignis__config_item *ignis__config_add(ignis__config *config, const char *
     return &config->items[config->count++];
 }
 
-/*  Reads the value at the reader's place, and what is in it, to a small depth; below that values are stepped over. */
+/*  Reads the value at the reader's place and its members, to a small depth. Deeper values are skipped. */
 static void ignis__config_value(ignis__json *json, ignis__config *config, const char *name, int depth)
 {
     char c = ignis__json_peek(json), inner[160];
@@ -67,7 +71,8 @@ static void ignis__config_value(ignis__json *json, ignis__config *config, const 
     }
 }
 
-/*  Reads a JSON file. `wanted` is false for one that may be missing: then it is empty. Reports what is wrong. */
+/*  Reads a JSON file. Without `wanted` the file may be missing: the list is empty then. False, and reported,
+    on failure. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char *path, bool wanted,
                                                    ignis__config *config)
 {
@@ -114,7 +119,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char 
     return ok;
 }
 
-/*  The last value of that name, as Python takes it; null where there is none, or it is null. */
+/*  Returns the last value of a name, as Python does. NULL if it is missing or null. */
 IGNIS__PRIVATE const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
 {
     int i;

@@ -1,21 +1,24 @@
-/* --- values: what is quantised becomes numbers ------------------------------------------------------------------------------ */
+/*  models/weights/dequantize.c - GGUF blocks to floats, and GGUF blocks to the layout of the device
+
+    The layout is in kernels/blocks.cuh. Bits are those of llama.cpp.
+    May use: nothing of the room. Locks: none. */
 
 #include "room.h"
 
-/*  A half as a float. */
+/*  Converts a half to a float. */
 IGNIS__PRIVATE float ignis__half_at(const unsigned char *at)
 {
     return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5);
 }
 
-/*  The scale and minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
+/*  Unpacks the scale and the minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
 static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
 {
     *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
     *least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
 }
 
-/*  The numbers of one block. In f32, one rounding each product and sum, as llama.cpp has them. */
+/*  Converts one block to floats. Each product and each sum is rounded once to f32, as in llama.cpp. */
 IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
 {
     float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
@@ -67,7 +70,7 @@ IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block,
     }
 }
 
-/*  A row of a GGUF file becomes one of records, every eighth one from its first on; of Q6_K, with scales. */
+/*  Converts a row of GGUF blocks to records: every eighth record from its first on. Q6_K has scales besides. */
 IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
                                        unsigned char *scales)
 {

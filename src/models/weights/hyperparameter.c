@@ -1,6 +1,11 @@
+/*  models/weights/hyperparameter.c - reads the description of a model: sizes, special tokens, frequencies
+
+    Every required number is checked against its bounds here.
+    May use: config_check.c, rope_scaling.c, tokenizer_gguf.c (texts of tokens). Locks: none. */
+
 #include "room.h"
 
-/*  Adds a token that ends a text. One that the model does not have is none. */
+/*  Adds a token that ends a text. Ignores an id that the model does not have. */
 static void ignis__model_end_add(ignis__model *model, double id)
 {
     int i;
@@ -12,8 +17,8 @@ static void ignis__model_end_add(ignis__model *model, double id)
         model->stops[model->stop_count++] = (int32_t)id;
 }
 
-/*  Adds those of a GGUF file: tokens that keys name, and tokens that are known by their texts, as llama.cpp takes them. Writers of such files name
-    one token, and models end their turns by others. */
+/*  Adds the tokens of a GGUF file that end a text: those of its keys, and those known by their texts, as in
+    llama.cpp. Writers of such files name one token, but models end their turns with others. */
 static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"bos", "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"};
@@ -45,7 +50,7 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
         end = which == IGNIS__END_END ? i : end;
         ignis__model_end_add(model, i);
     }
-    /* where messages end by other tokens, <|end|> is inside of an answer */
+    /* if messages end with other tokens, <|end|> is inside of an answer */
     bits[0] = 1u << IGNIS__END_RETURN | 1u << IGNIS__END_FLUSH;
     bits[1] = 1u << IGNIS__END_CALL | 1u << IGNIS__END_CALLS;
     for (i = 0; found & bits[0] && found & bits[1] && i < model->stop_count; i++)
@@ -54,7 +59,7 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
     return true;
 }
 
-/*  Tokens that begin and end a text. What is not there, or is no token, is none. */
+/*  Reads the tokens that begin and end a text. Missing entries and invalid ids are ignored. */
 static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
@@ -66,7 +71,7 @@ static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
     item = ignis__config_find(&files->config, "bos_token_id");
     if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
         model->bos = (int32_t)item->number;
-    for (k = 0; k < 2 && !model->stop_count; k++) { /* generation_config.json knows best */
+    for (k = 0; k < 2 && !model->stop_count; k++) { /* generation_config.json comes first */
         const ignis__config *config = k == 0 ? &files->generation : &files->config;
         for (i = 0; i < config->count; i++) {
             item = &config->items[i];
@@ -77,7 +82,7 @@ static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
     return true;
 }
 
-/*  Fills in what the description says. */
+/*  Reads the description. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
 {
     bool old = files->family == IGNIS_MODEL_GPT2;
@@ -135,7 +140,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files,
                     2 * IGNIS__MODEL_HALF);
         return false;
     }
-    if (files->is_gguf) { /* the table says how many tokens there are */
+    if (files->is_gguf) { /* the table has the number of tokens */
         table = ignis__model_source_find(files, "token_embd.weight");
         model->vocab = table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX
                            ? (int)table->shape.dim[0]

@@ -1,10 +1,15 @@
-/* --- loading: some threads read and convert, the caller's copies to the device ------------------------------------------------ */
+/*  models/weights/load.c - loads weights: threads read and convert pieces, the caller's thread copies them to the device
+
+    Pieces go through slots of pinned memory in turn. A slot is filled by a thread, copied by the caller, and
+    released when the event after the copy is done. A reader takes the next piece, then waits for its slot.
+    May use: quantize.c, weight_map.c, >>stream. Locks: loading->lock guards next, piece_of, full, stop and
+    fault; it is not held while files are read. */
 
 #include "room.h"
 
 #define IGNIS__MODEL_SLOTS 8
-#define IGNIS__MODEL_THREADS 4 /* below the slots: a piece whose turn has come finds its slot free */
-#define IGNIS__MODEL_TURNED 64 /* columns of a file that become rows at a time: a cache line or more of each */
+#define IGNIS__MODEL_THREADS 4 /* below the number of slots: the piece that is due always finds its slot free */
+#define IGNIS__MODEL_TURNED 64 /* columns of a file that are transposed at a time: a cache line or more of each */
 
 typedef struct ignis__model_piece {
     int part;
@@ -19,12 +24,11 @@ typedef struct ignis__model_loading {
     ignis__model_piece *pieces;
     int64_t count;
     int64_t staging_bytes, source_bytes, number_bytes,
-        turned_bytes; /* of the largest piece, on the device, in the file, as numbers to be
-                                                                        quantised; and of columns, some at a time */
-    char *staging;    /* pinned: a slot each */
+        turned_bytes; /* of the largest piece: on the device, in the file, as floats to be quantised; and of some columns to be transposed */
+    char *staging; /* pinned: one slot after the other */
     ignis__mutex lock;
     ignis__condition changed;
-    int64_t next;                     /* piece that nobody reads yet */
+    int64_t next;                     /* the next piece to be read */
     int64_t turn[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
     bool full[IGNIS__MODEL_SLOTS];
     bool stop;
@@ -32,12 +36,12 @@ typedef struct ignis__model_loading {
     char why[400];
 } ignis__model_loading;
 
-/*  What one who reads has: a file of his own, as two must not share a place in one. */
+/*  The state of a reading thread. Each has its own descriptors, as a file's position must not be shared. */
 typedef struct ignis__model_reader {
-    int file, descriptor; /* -1: none */
+    int file, descriptor; /* -1 if there is none */
     unsigned char *bytes, *row;
-    char *turned;   /* columns on their way to rows */
-    float *numbers; /* a piece's, on their way into blocks */
+    char *turned;   /* columns before they are transposed to rows */
+    float *numbers; /* a piece as floats, before it is quantised */
 } ignis__model_reader;
 
 static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file,
@@ -77,14 +81,14 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
                                   got < 0 ? reason : "it has become shorter");
 }
 
-/*  The row of a GGUF file of llama in which row `row` of a part is. */
+/*  Returns the row of a llama GGUF file that has row `row` of a part. */
 static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
 {
     int64_t half = model->head_dim / 2, inside = row % model->head_dim;
     return row - inside + 2 * (inside % half) + inside / half;
 }
 
-/*  Packs rows as blocks: those of the file, or numbers. */
+/*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
 static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
                               ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
 {
@@ -97,7 +101,8 @@ static void ignis__model_pack(const ignis__model_part *part, const unsigned char
                        scales + 2 * row * (part->columns / 256));
 }
 
-/*  Elements of so many bytes, [columns, rows], to [rows, columns] of a matrix whose rows are `stride` elements apart. */
+/*  Transposes elements of `size` bytes, [columns, rows], to [rows, columns] of a matrix whose rows are
+    `stride` elements apart. */
 static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_t rows, int64_t columns, int64_t size)
 {
 #define IGNIS__TURN_AS(type)          \
@@ -114,7 +119,7 @@ static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_
 #undef IGNIS__TURN_AS
 }
 
-/*  Reads and converts a piece whose rows are columns of the file. */
+/*  Reads and converts a piece of a tensor that the file has transposed. */
 static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader,
                                      const ignis__model_piece *piece, char *to, ignis_dtype dtype)
 {
@@ -194,7 +199,7 @@ static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model
     reader->file = reader->descriptor = -1;
     reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
     reader->numbers = (float *)ignis__alloc((size_t)loading->number_bytes + 4);
-    reader->row = (unsigned char *)ignis__alloc((size_t)loading->number_bytes + 4); /* blocks of a row have fewer */
+    reader->row = (unsigned char *)ignis__alloc((size_t)loading->number_bytes + 4); /* blocks of a row are smaller */
     reader->turned = (char *)ignis__alloc((size_t)loading->turned_bytes + 8);
     return (reader->bytes && reader->numbers && reader->row && reader->turned) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
@@ -210,7 +215,7 @@ static void ignis__model_reader_close(ignis__model_reader *reader)
     ignis__free(reader->turned);
 }
 
-/*  A thread: takes the next piece, waits for its slot, fills it. */
+/*  Runs a reading thread: takes the next piece, waits for its slot, fills it. */
 static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
 {
     ignis__model_loading *loading = (ignis__model_loading *)pointer;
@@ -245,7 +250,8 @@ static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
     return 0;
 }
 
-/*  The list of pieces, or how many they are where it is null: whole rows, or whole heads where rows change their order. */
+/*  Writes the list of pieces, or returns their number if it is NULL. A piece has whole rows, or whole heads
+    if the order of rows changes. */
 static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
 {
     int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
@@ -256,7 +262,7 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
         int64_t first, bytes, packed, numbers, columns, here;
-        unit *= part->blocks ? 8 : 1; /* rows that lie together */
+        unit *= part->blocks ? 8 : 1; /* rows of one record */
         rows = rows < unit ? unit : rows / unit * unit;
         for (first = 0; first < part->rows; first += here, made++) {
             int64_t left = part->stretch - first % part->stretch;
@@ -280,7 +286,7 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
     return made;
 }
 
-/*  Copies records of a piece to those of its part, and scales behind them. */
+/*  Copies the records of a piece to those of its part, and the scales to their place. */
 static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *array, ignis__address address,
                                      const ignis__model_part *part, const ignis__model_piece *piece, const char *from)
 {
@@ -298,7 +304,7 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
     return scale == 0 || ignis__copy_up(work, address, from + records, piece->rows * scale);
 }
 
-/*  Queues the copy of a filled piece; the event behind it. */
+/*  Queues the copy of a filled piece. Returns an event recorded after it. */
 static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece,
                                               const char *from)
 {
@@ -322,7 +328,7 @@ static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, con
     return event;
 }
 
-/*  Waits for a copy, and gives its slot to the next piece. */
+/*  Waits for a copy, and assigns its slot to the next piece. */
 static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece,
                                  ignis__pooled_event **copied)
 {
@@ -341,7 +347,7 @@ static bool ignis__model_release(ignis__model_loading *loading, ignis__device *d
     return ok;
 }
 
-/*  Copies piece after piece as they become ready. The device is entered. */
+/*  Copies piece by piece as they become ready. The device is entered. */
 static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
@@ -398,7 +404,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
     return ok && !loading->fault;
 }
 
-/*  Reads all weights into the tensors that were made for them. */
+/*  Loads all weights into the tensors made for them. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *files, const ignis__model *model,
                                                   ignis__model_part *parts, int count, const ignis_model_desc *desc)
 {
@@ -407,7 +413,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *file
     ignis__pinned *piece = NULL;
     bool ok = true;
     int i;
-    if (ignis__global.dry_run) { /* nothing goes anywhere */
+    if (ignis__global.dry_run) { /* the data goes nowhere */
         for (i = 0; ok && i < count; i++)
             ok = !parts[i].total || ignis__array_set_zero(files->call, ignis_tensor_data(*parts[i].to)) == IGNIS_OK;
         return ok;

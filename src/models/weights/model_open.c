@@ -1,4 +1,7 @@
-/* --- a model's life -------------------------------------------------------------------------------------------------------------- */
+/*  models/weights/model_open.c - ignis_model_inspect, _open, _query and _free: the life of a model
+
+    A model becomes visible in its pool when all of its weights are loaded.
+    May use: all parts of the room. Locks: see model.c. */
 
 #include "room.h"
 
@@ -12,7 +15,7 @@ IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
     handle->id = 0;
 }
 
-/*  Releases the weights. The head of a tied model is its embedding. */
+/*  Releases the weights. The head of a tied model is the embedding, and is released once. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
     int i, layer;
@@ -52,7 +55,7 @@ IGNIS__PRIVATE ignis__model *ignis__model_hold(const char *call, ignis_model han
     return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id);
 }
 
-/*  Reports every model that is alive at ignis_shutdown, and ends it before the tensors. */
+/*  Reports every live model at ignis_shutdown, and ends it before the tensors. */
 IGNIS__PRIVATE void ignis__models_close(const char *call)
 {
     ignis__model *model;
@@ -66,7 +69,7 @@ IGNIS__PRIVATE void ignis__models_close(const char *call)
     }
 }
 
-/*  The tensors for all weights, outside of the caller's scope. */
+/*  Makes the tensors of all weights, outside of the caller's scope. */
 static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count,
                                   const ignis_model_desc *desc)
 {
@@ -140,7 +143,7 @@ static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
     return false;
 }
 
-/*  Makes the sizes of a description those of a rank's share. False, and reported: they cannot be shared. */
+/*  Divides the sizes of a description by the ranks. False, and reported, if that is not possible. */
 static bool ignis__model_divide(const char *call, ignis__model *model)
 {
     const struct {
@@ -168,7 +171,7 @@ static bool ignis__model_divide(const char *call, ignis__model *model)
     return true;
 }
 
-/*  False, and reported: a call needs the whole model, and this is a rank's share. */
+/*  Checks that a model is not shared. False, and reported, if this is a rank's share. */
 IGNIS__PRIVATE bool ignis__model_whole(const char *call, const ignis__model *model)
 {
     if (model->parallel.size <= 1)
@@ -216,13 +219,15 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     return parts;
 }
 
-/*  Elements of 16 bits that hold the rows of a step as whole numbers, with a scale and a sum of each block of 32: see kernels/gemv_blocks.cu. */
+/*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
+    block of 32: see kernels/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_room(int64_t columns)
 {
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
-/*  Elements that products with quantised weights need besides: for the numbers of any one of them, or for the rows of a step; 0: there are none. */
+/*  Returns the elements of scratch for products with quantised weights: for one weight converted to the
+    dtype, or for the rows of a step. 0 if no weight is quantised. */
 IGNIS__PRIVATE int64_t ignis__model_largest(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim,
@@ -253,12 +258,12 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token =
         (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
-    info->cache_bytes =
-        (int64_t)model->room * model->sequences; /* tokens, that is, which may be too many for memory of 64 bits */
+    info->cache_bytes = (int64_t)model->room * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
     info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
                             ? INT64_MAX
                             : info->cache_bytes * info->cache_bytes_of_token;
-    /* a residual, its norm, q k v and what they become (with norms of heads once more), gate and up in one and apart; the last row's scores */
+    /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
+       the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
                                      (model->gelu ? 1 : 4) * (int64_t)model->inner) +
                              model->vocab + ignis__model_largest(model)) *
@@ -287,7 +292,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *d
     return IGNIS_OK;
 }
 
-/*  Takes over what was read into a slot of the pool, so that it can be seen. */
+/*  Moves a loaded model to a slot of the pool, which makes it visible. */
 static bool ignis__model_publish(const char *call, ignis__model *read, ignis_model *handle)
 {
     ignis__model *model = (ignis__model *)ignis__pool_take(call, &ignis__models);

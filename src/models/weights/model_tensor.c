@@ -1,6 +1,12 @@
+/*  models/weights/model_tensor.c - ignis_model_tensor, _weights and _tokenizer
+
+    A part of a weight is a view; a quantised weight is copied.
+    May use: weight_map.c, quantized_linear.c, >>text. Locks: the model's slot.lock guards its tokenizer. */
+
 #include "room.h"
 
-/*  The part of a model that has a name, or the first part of the weight that has it: then *whole. Null: none. */
+/*  Finds the part of a model with a name, or the first part of the weight with it: then *whole is set. NULL
+    if there is none. */
 static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count,
                                                   const char *name, bool *whole)
 {
@@ -22,7 +28,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     return NULL;
 }
 
-/*  A tensor over rows of a weight; of a quantised one a copy, of the dtype. */
+/*  Makes a tensor over rows of a weight. Of a quantised one it is a copy in the dtype. */
 IGNIS__PRIVATE ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
                                                  ignis_dtype dtype)
 {
@@ -69,7 +75,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
     return tensor;
 }
 
-/*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
+/*  Returns the tokenizer of a held model. No handle, and reported, if it cannot be opened. */
 IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
 {
     ignis_tokenizer tokenizer, late;
@@ -78,7 +84,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *
     ignis__mutex_unlock(&model->slot.lock);
     if (tokenizer.id)
         return tokenizer;
-    late = ignis_tokenizer_open(model->path); /* without the lock; of two threads that do so the first one wins */
+    late = ignis_tokenizer_open(model->path); /* opened without the lock; of two threads the first one wins */
     ignis__mutex_lock(&model->slot.lock);
     if (late.id && !model->tokenizer.id) {
         model->tokenizer = late;

@@ -1,8 +1,14 @@
+/*  models/weights/quantize.c - floats to blocks of Q8_0, Q4_0 and Q4_K
+
+    Q8_0 and Q4_0 give the blocks of ggml's reference. Compilers must not reassociate or contract here.
+    May use: dequantize.c (halves). Locks: none. */
+
 #include "room.h"
 
 static void ignis__half_write(unsigned char *to, float value) { ignis__convert(to, IGNIS_F16, &value, IGNIS_F32, 1); }
 
-/*  The number of the greatest magnitude, the first one of equals. False: one of them is infinite, or none. */
+/*  Finds the number with the greatest magnitude, the first one of equals. False if one of them is infinite or
+    NaN. */
 static bool ignis__quantise_most(const float *x, int count, float *most)
 {
     int i;
@@ -16,8 +22,8 @@ static bool ignis__quantise_most(const float *x, int count, float *most)
     return true;
 }
 
-/*  Scale and minimum of 32 numbers that become 0 to 15, and those: of some scales near the range's, each fitted by least squares, the one with
-    the least squares of errors. */
+/*  Quantises 32 numbers to 0..15 with a scale and a minimum. Tries some scales near that of the range, fits
+    each by least squares, and keeps the one with the least squared error. */
 static void ignis__quantise_32(const float *x, float *scale, float *least, unsigned char *q)
 {
     float low = 0, high = 0, best = -1;
@@ -63,7 +69,7 @@ static void ignis__quantise_32(const float *x, float *scale, float *least, unsig
     }
 }
 
-/*  256 numbers as a block of Q4_K. */
+/*  Quantises 256 numbers to a block of Q4_K. */
 static void ignis__quantise_k(const float *x, unsigned char *to)
 {
     float scale[8], least[8], most_scale = 0, most_least = 0, d, e;
@@ -87,7 +93,7 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
         M[j] = M[j] > 63 ? 63 : M[j];
         step = d * (float)S[j];
         base = e * (float)M[j];
-        for (i = 32 * j; step > 0 && i < 32 * j + 32; i++) { /* again, by what the scales have become */
+        for (i = 32 * j; step > 0 && i < 32 * j + 32; i++) { /* quantised again with the rounded scale and minimum */
             float level = (x[i] + base) / step + 0.5f;
             q[i] = (unsigned char)(level < 0 ? 0 : level > 15 ? 15 : (int)level);
         }
@@ -105,7 +111,8 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
             to[16 + 32 * (j / 2) + i] |= (unsigned char)(q[32 * j + i] << 4 * (j % 2));
 }
 
-/*  A row of numbers as GGUF's blocks: those of Q8_0 and Q4_0 as ggml makes them. Where a number is not finite its whole block is no number. */
+/*  Quantises a row to GGUF blocks, Q8_0 and Q4_0 as ggml does. A block with a number that is not finite
+    becomes NaN. */
 IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
 {
     int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32,
@@ -117,7 +124,7 @@ IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, u
         float most, d, inverse;
         if (!ignis__quantise_most(x, elements, &most)) {
             memset(to, 0, (size_t)bytes);
-            to[1] = 0x7E; /* d is no number */
+            to[1] = 0x7E; /* d is NaN */
             continue;
         }
         if (type == IGNIS__GGUF_Q4_K) {
@@ -140,7 +147,7 @@ IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, u
     }
 }
 
-/*  What ignis__convert does, for the one conversion that most quantised models are opened with, in a sixth of the time. */
+/*  As ignis__convert, for the one conversion that most quantised models need, in a sixth of the time. */
 IGNIS__PRIVATE void ignis__model_to_bf16(char *to, const float *from, int count)
 {
     int i;
@@ -149,9 +156,9 @@ IGNIS__PRIVATE void ignis__model_to_bf16(char *to, const float *from, int count)
         uint16_t half;
         memcpy(&bits, &from[i], sizeof bits);
         if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
-            half = (uint16_t)(bits >> 16 | 0x40); /* stays no number */
+            half = (uint16_t)(bits >> 16 | 0x40); /* stays NaN */
         else
-            half = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, of two to the even one */
+            half = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, ties to even */
         memcpy(to + 2 * i, &half, sizeof half);
     }
 }

@@ -1,4 +1,8 @@
-/* --- quantised weights on the device -------------------------------------------------------------------------------------------- */
+/*  models/weights/quantized_layout.c - the bytes of quantised weights on the device, and which weights are quantised
+
+    Rows are in groups of eight, so that a warp reads whole sectors. kernels/blocks.cuh has the layout of a
+    record.
+    May use: weight_map.c. Locks: none. */
 
 #include "room.h"
 
@@ -9,7 +13,7 @@ IGNIS__PRIVATE const struct ignis__blocks_types_type ignis__blocks_types[] = {
     {IGNIS__GGUF_Q6_K, 208, 2},
 };
 
-/*  Which of them a type is; -1: none. */
+/*  Returns the index of a type in the table; -1 if it is not there. */
 IGNIS__PRIVATE int ignis__blocks_type(int type)
 {
     int i;
@@ -18,7 +22,8 @@ IGNIS__PRIVATE int ignis__blocks_type(int type)
     return i;
 }
 
-/*  Bytes of so many rows, which lie together eight at a time, a multiple of 16; scales: and of what is behind them. */
+/*  Returns the bytes of `rows` rows, which are in groups of eight; a multiple of 16. scales: includes the
+    scales after them. */
 IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
 {
     int number = ignis__blocks_type(type);
@@ -26,14 +31,14 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t co
     return records * ignis__blocks_types[number].bytes + (scales ? records * ignis__blocks_types[number].scale : 0);
 }
 
-/*  Where a row begins. */
+/*  Returns the offset of a row. */
 IGNIS__PRIVATE int64_t ignis__blocks_row(int type, int64_t row, int64_t columns)
 {
     return ignis__blocks_bytes_of(type, row / 8 * 8, columns, false) +
            row % 8 * ignis__blocks_types[ignis__blocks_type(type)].bytes;
 }
 
-/*  The bytes of the first `parts` parts of a weight. */
+/*  Returns the bytes of the first `parts` parts of a weight. */
 IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts)
 {
     int64_t bytes = 0;
@@ -43,7 +48,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
     return bytes;
 }
 
-/*  The type that the description asks for; 0: numbers. */
+/*  Returns the type that the description asks for; 0 if the weight is not to be quantised. */
 static int ignis__model_wanted(const ignis__model *model, const ignis__model_part *part)
 {
     if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS)
@@ -57,7 +62,7 @@ static int ignis__model_wanted(const ignis__model *model, const ignis__model_par
                                                                               : IGNIS__GGUF_Q8_0;
 }
 
-/*  What the parts of a weight, of which this is the first, are on the device. */
+/*  Describes the parts of a weight on the device. `parts` begins at its first part. */
 IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
@@ -72,14 +77,14 @@ IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts,
     return blocks;
 }
 
-/*  Chooses what every weight is on the device, and counts bytes. The parts of one are all quantised, or none is; a gate and what it lets pass
-    are of one type, as one product reads both. */
+/*  Chooses the type of every weight on the device, and counts bytes. The parts of one weight are all
+    quantised, or none is. Gate and up have one type, as one kernel reads both. */
 IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int first, end, i;
     for (first = 0; first < count; first = end) {
-        bool all = true, aligned = true; /* eight rows lie together */
+        bool all = true, aligned = true; /* groups of eight rows stay together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
             parts[end].blocks = ignis__model_wanted(model, &parts[end]);
             all = all && parts[end].blocks && (parts[end].row->rows != 'I' || parts[end].blocks == parts[first].blocks);

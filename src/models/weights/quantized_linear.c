@@ -1,8 +1,12 @@
-/* --- quantised weights in operations ------------------------------------------------------------------------------------------ */
+/*  models/weights/quantized_linear.c - linear layers and embeddings with quantised weights
+
+    A forward product converts the weight to the dtype in scratch memory. The tape keeps the blocks, and the
+    backward pass converts again.
+    May use: quantized_layout.c, >>op. Locks: none. */
 
 #include "room.h"
 
-/*  A part of a weight whose bytes begin at an address. */
+/*  Describes a part of a weight whose bytes begin at an address. */
 IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
 {
     ignis__quantised q;
@@ -25,7 +29,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
     return rows;
 }
 
-/*  Rows of a quantised weight as numbers, from row `to` of `out` on, [.., columns]. */
+/*  Converts rows of a quantised weight to the dtype, into `out` from its row `to` on, [.., columns]. */
 IGNIS__PRIVATE void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
                                       const ignis__blocks *blocks, int64_t first, int64_t rows)
 {
@@ -57,7 +61,7 @@ IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor wei
     return blocks;
 }
 
-/*  A new tensor with rows of a quantised weight as numbers. */
+/*  Makes a tensor with rows of a quantised weight, converted to the dtype. */
 IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
                                                  int64_t first, int64_t rows, ignis_dtype dtype)
 {
@@ -75,7 +79,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor 
     return ignis__op_end(&op, out, NULL);
 }
 
-/*  dx = dy W, with the numbers of W made once more. */
+/*  Computes dx = dy W, with W converted once more. */
 static ignis_status ignis__model_linear_backward(const ignis_backward_args *args)
 {
     const ignis__blocks *blocks = (const ignis__blocks *)args->params;
@@ -106,7 +110,7 @@ static ignis_status ignis__model_linear_backward(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  ignis_linear with a weight of a model. Of a quantised one the tape keeps the blocks alone. */
+/*  As ignis_linear, with a weight of a model. Of a quantised one the tape keeps only the blocks. */
 IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight,
                                                 ignis_tensor bias)
 {
@@ -138,7 +142,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis
     return ignis__no_tensor();
 }
 
-/*  ignis_embedding with the table of a model. */
+/*  As ignis_embedding, with the table of a model. */
 IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype)
 {
     static const char call[] = "ignis_model_forward";

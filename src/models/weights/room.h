@@ -10,42 +10,42 @@
 #include "../room.h"
 #include "../tokenizer/room.h"
 
-#define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
+#define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, the limit of attention */
 #define IGNIS__RANKS 64       /* that share a model, at most */
-#define IGNIS__MODEL_STOPS 16 /* as many as ignis_model_info.ends */
+#define IGNIS__MODEL_STOPS 16 /* the size of ignis_model_info.ends */
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
     ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
     ignis_tensor q_norm, k_norm;
     ignis_tensor o, o_bias;
     ignis_tensor mlp_norm, mlp_norm_bias;
-    ignis_tensor up, up_bias; /* where it is gated: rows of the gate, then of up */
+    ignis_tensor up, up_bias; /* gated: the rows of gate, then those of up */
     ignis_tensor down, down_bias;
 } ignis__layer;
 
-/*  How positions are stretched, as the description says it. */
+/*  How RoPE frequencies are scaled, as in the description. */
 typedef enum ignis__stretch {
     IGNIS__STRETCH_NONE,
     IGNIS__STRETCH_LINEAR,
     IGNIS__STRETCH_LLAMA3,
     IGNIS__STRETCH_YARN,
-    IGNIS__STRETCH_TABLE /* by a GGUF file's own divisors */
+    IGNIS__STRETCH_TABLE /* by the divisors of a GGUF file */
 } ignis__stretch;
 
 typedef struct ignis__model {
-    ignis__slot slot; /* first */
+    ignis__slot slot; /* has to be the first member */
     ignis_model_family family;
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab,
         context;                   /* heads, kv_heads, inner: of this rank's share */
-    ignis_model_parallel parallel; /* size: 1 at least */
+    ignis_model_parallel parallel; /* size: at least 1 */
     double attention_scale;
-    bool rms, rope, gelu; /* else: layer norms, positions, a gate with silu */
+    bool rms, rope, gelu; /* otherwise: layer norms, learned positions, a gate with silu */
     bool tied;            /* the head is the embedding */
     double frequencies[IGNIS__MODEL_HALF];
     ignis_dtype dtype, cache_dtype;
     ignis_weights weights;
-    int room, sequences; /* of the cache: tokens of a sequence, sequences */
-    int32_t bos;         /* -1: none */
+    int room, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
+    int32_t bos;         /* -1 if there is none */
     int32_t stops[IGNIS__MODEL_STOPS];
     int stop_count; /* tokens that end a text */
     ignis__device *device;
@@ -53,27 +53,28 @@ typedef struct ignis__model {
     ignis__layer *layer;
     double eps, theta, attention_factor;
     ignis__stretch stretch;
-    double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
-    bool uncut;                         /* yarn's ends of the slope are not rounded to whole numbers */
+    double factor, low, high, original; /* llama3: low_freq_factor and the like; yarn: beta_fast, beta_slow */
+    bool uncut;                         /* yarn: the ends of the slope are not rounded to integers */
     int64_t parameters, quantised, weight_bytes, file_bytes;
-    char *path;                /* as ignis_model_open was given it */
-    ignis_tokenizer tokenizer; /* once somebody has asked for it; under the slot's lock */
-    struct ignis__lora
-        *lora;    /* that are set, or null; under the slot's lock. They hold the model, and leave when they are freed */
-    void *engine; /* what sequences share; null: there was none yet */
+    char *path;                /* as given to ignis_model_open */
+    ignis_tokenizer tokenizer; /* opened by the first request; guarded by the slot's lock */
+    struct ignis__lora *
+        lora; /* the adapters that are set, or NULL; guarded by the slot's lock. Adapters hold the model and are taken off when freed */
+    void *engine; /* shared by sequences; NULL until the first one */
     void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
 
-/*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
+/*  A value of a JSON file under its full name: "rope_scaling.factor"; "layer_types[]" for each item of an
+    array. */
 typedef struct ignis__config_item {
-    char name[64]; /* a longer one is nothing that anybody asks for */
+    char name[64]; /* longer names are cut; nothing looks them up */
     char kind;     /* 'n' a number, 't' a text, 'b' true or false, '0' null, '{' an object, '[' an array */
     double number; /* true is 1 */
     const char *text;
 } ignis__config_item;
 
 typedef struct ignis__config {
-    char *file; /* its text; the texts of items are in it */
+    char *file; /* the text of the file, which has the texts of items */
     ignis__config_item *items;
     int count, capacity;
     bool no_memory;
@@ -83,14 +84,14 @@ typedef struct ignis__config {
 typedef struct ignis__model_source {
     const char *name;
     ignis_shape shape;
-    int file;            /* in the list of paths */
+    int file;            /* index in the list of paths */
     int64_t begin, end;  /* of its bytes in that file */
-    const char *type;    /* in messages; null: one that Ignis does not know */
-    uint32_t id;         /* a GGUF file's number for it */
-    ignis_dtype dtype;   /* 0: none of Ignis' */
+    const char *type;    /* for messages; NULL if unknown */
+    uint32_t id;         /* the number of the type in a GGUF file */
+    ignis_dtype dtype;   /* 0 if Ignis does not have it */
     uint32_t quant;      /* an ignis__gguf_type, or 0 */
-    bool used;           /* it has become a part of a weight, or was read otherwise */
-    int elements, bytes; /* so many elements take so many bytes */
+    bool used;           /* it is a part of a weight, or was read otherwise */
+    int elements, bytes; /* `elements` elements take `bytes` bytes */
 } ignis__model_source;
 
 typedef struct ignis__model_files {
@@ -106,65 +107,66 @@ typedef struct ignis__model_files {
     ignis_model_family family;
 } ignis__model_files;
 
-/*  The type of a tensor in messages: its name, or the file's number for it. */
+/*  The type of a tensor for messages: its name, or its number in the file. */
 typedef struct ignis__model_type {
     char text[24];
 } ignis__model_type;
 
 #define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
 
-/*  How a tensor lies in the file, where it lies differently. */
+/*  The layout of a tensor in the file, if it differs. */
 enum {
-    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
-    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
-    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
+    IGNIS__MODEL_IN_OUT = 1, /* [in, out] in a safetensors file */
+    IGNIS__MODEL_PAIRS = 2,  /* in a GGUF file of llama, rows i and i + head_dim / 2 of a head are adjacent */
+    IGNIS__MODEL_HEAD = 4    /* only if the head is not tied */
 };
 
-/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
-    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
+/*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
+    same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
+    queries and keys, D a head, I inner, 3 three times hidden. */
 typedef struct ignis__model_row {
-    unsigned families, optional; /* 1 << each */
+    unsigned families, optional; /* bits, 1 << family */
     bool in_layer;
     size_t member;      /* of ignis__layer or ignis__model */
     char rows, columns; /* columns 0: one dimension */
     int how;
     const char *hf, *gguf;
-    const char *whole; /* the name of the weight, if there are other rows in it */
+    const char *whole; /* the name of the weight, if several tensors become it */
 } ignis__model_row;
 
-/*  A name of the table with its layer. */
+/*  A name of the table with the number of its layer. */
 typedef struct ignis__model_name {
     char text[96];
 } ignis__model_name;
 
-/*  A row of the table for one layer. */
+/*  An entry of the table for one layer. */
 typedef struct ignis__model_part {
     const ignis__model_row *row;
     int layer;
     int64_t first, rows, columns; /* of the weight */
-    int64_t total;                /* rows of the weight, at its first part; 0 at others */
+    int64_t total;                /* at a weight's first part: its rows; else 0 */
     int64_t file_rows, file_columns, stretch,
-        stride; /* each `stretch` of the rows begins a `stride` behind the one before it in the file */
-    int64_t skip_rows, skip_columns; /* those of other ranks, ahead */
-    int blocks;                      /* an ignis__gguf_type, which it has on the device; 0: numbers */
+        stride; /* each group of `stretch` rows begins `stride` rows after the group before it in the file */
+    int64_t skip_rows, skip_columns; /* before this rank's share in the file */
+    int blocks;                      /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
     const ignis__model_source *from;
     ignis_tensor *to;
 } ignis__model_part;
 
-/*  What lies there of each type: rows of records of 256 elements, of so many bytes; Q6_K has a scale of each behind them. kernels/blocks.cuh says
-    what is in them. */
+/*  The layout of each type on the device: rows of records of 256 elements, `bytes` bytes each. Q6_K has
+    `scale` bytes for each record after them. kernels/blocks.cuh has the layout of a record. */
 struct ignis__blocks_types_type {
     int type, bytes, scale;
 };
 
-/*  As kernels/blocks.cuh has it. */
+/*  As in kernels/blocks.cuh. */
 typedef struct ignis__quantised {
     ignis__address records, scales;
     int64_t k;
     int type;
 } ignis__quantised;
 
-enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
+enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,12 @@
+/*  models/weights/rope_scaling.c - RoPE scaling: linear, llama3, yarn, or the divisors of a GGUF file; frequencies
+
+    Logarithms and powers are computed here, so that the C library's math is not linked.
+    May use: config_check.c, checkpoint.c. Locks: none. */
+
 #include "room.h"
 
-/*  The natural logarithm of a positive number, by the series of atanh: the C library's would have to be linked. */
+/*  Returns the natural logarithm of a positive number, by the series of atanh: the C library's would have to
+    be linked. */
 static double ignis__ln(double x)
 {
     const double ln2 = 0.69314718055994530942;
@@ -25,7 +31,8 @@ static double ignis__floor(double x)
 
 #define IGNIS__TURN 6.28318530717958647692 /* 2 pi */
 
-/*  The frequencies of llama3: long waves are stretched, short ones are not, and between the two limits there is a slope. */
+/*  Scales a frequency as llama3 does: long waves are scaled, short ones are not, and a slope is between the
+    two limits. */
 static double ignis__model_llama3(double frequency, double factor, double low, double high, double original)
 {
     double wave = IGNIS__TURN / frequency, slope;
@@ -45,7 +52,7 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
         continue;
     model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
     if (i < IGNIS__COUNT(kinds) &&
-        !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* which has divisors instead */
+        !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* GGUF files have divisors instead */
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
                 ignis__name_write(kind).text,
@@ -53,7 +60,8 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
     return false;
 }
 
-/*  The key of a GGUF file that has the factor of a stretching, the newer one of two, and its value; 0: neither says one. */
+/*  Reads the scaling factor of a GGUF file from the newer of its two keys. *value stays as it is if neither
+    exists. */
 static bool ignis__model_stretch_factor(ignis__model_files *files, const char **key, double *value)
 {
     ignis__gguf_found found;
@@ -65,7 +73,7 @@ static bool ignis__model_stretch_factor(ignis__model_files *files, const char **
     return found != IGNIS__GGUF_BAD;
 }
 
-/*  False, and reported: a GGUF file without yarn has a factor of attention. */
+/*  Checks that a GGUF file without yarn has no attention factor. False, and reported, if it has one. */
 static bool ignis__model_stretch_alone(ignis__model_files *files)
 {
     double value = 1;
@@ -79,8 +87,8 @@ static bool ignis__model_stretch_alone(ignis__model_files *files)
     return false;
 }
 
-/*  How positions are stretched, by config.json of old and new: rope_scaling {rope_type or type, ...} and rope_theta, or all in
-    rope_parameters; or by keys of a GGUF file. */
+/*  Reads the RoPE scaling. Old and new forms of config.json: rope_scaling {rope_type or type, ...} and
+    rope_theta, or all in rope_parameters. A GGUF file has keys. */
 IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
 {
     const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling",
@@ -149,7 +157,7 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
     if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
                            files->is_gguf ? 1 : usual, &model->attention_factor))
         return false;
-    if (files->is_gguf) { /* there it multiplies the usual one, in config.json it takes its place */
+    if (files->is_gguf) { /* a GGUF file multiplies the usual factor, config.json replaces it */
         model->attention_factor *= usual;
         return true;
     }
@@ -164,13 +172,13 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
 #undef IGNIS__IN_GROUP
 }
 
-/*  Of yarn: the frequency that turns so often within the original context, as a number of the list. */
+/*  Returns, for yarn, the index of the frequency with this number of turns within the original context. */
 static double ignis__model_yarn_at(const ignis__model *model, double turns)
 {
     return model->head_dim * ignis__ln(model->original / (IGNIS__TURN * turns)) / (2 * ignis__ln(model->theta));
 }
 
-/*  f_i = theta^(-2 i / head_dim), stretched. */
+/*  Computes f_i = theta^(-2 i / head_dim), scaled. */
 IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
 {
     double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
@@ -195,7 +203,7 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
     }
 }
 
-/*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
+/*  Reads a GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
 IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
 {
     ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
@@ -224,7 +232,7 @@ IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__mode
     alone = model->stretch == IGNIS__STRETCH_NONE;
     model->stretch = IGNIS__STRETCH_TABLE;
     for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
-         guess *= 4) { /* Llama 3.1, 3.2: config.json has words for these */
+         guess *= 4) { /* as in Llama 3.1 and 3.2; config.json can express these */
         for (like = alone, i = 0; i < half; i++) {
             double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
             like = like && d > 1 - 1e-5 && d < 1 + 1e-5;

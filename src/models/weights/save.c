@@ -1,8 +1,11 @@
-/* --- writing a model ------------------------------------------------------------------------------------------------------------ */
+/*  models/weights/save.c - ignis_model_save: config.json, model.safetensors, copies of tokenizer files
+
+    Weights are written one tensor at a time, converted from quantised blocks if need be.
+    May use: weight_map.c, model_tensor.c, >>safetensors. Locks: none. */
 
 #include "room.h"
 
-/*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
+/*  Writes "name": number, with a decimal point in any locale, and with the digits that give the exact value. */
 IGNIS__PRIVATE void ignis__model_write_number(ignis__string_writer *text, const char *name, double value)
 {
     char number[40], *comma;
@@ -80,7 +83,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     ignis__string_add(text, "\n}\n");
 }
 
-/*  Writes a file: a text, or where that is null `size` bytes of the file `from`, which is closed in any case. */
+/*  Writes a file: a text, or if that is NULL `size` bytes of the file `from`, which is closed in any case. */
 IGNIS__PRIVATE bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size)
 {
     char *chunk = content ? NULL : (char *)ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
@@ -108,7 +111,7 @@ static bool ignis__model_save_config(const char *call, const ignis__model *model
     return ignis__model_write(call, path, config, -1, (int64_t)text.length);
 }
 
-/*  Copies what the folder of a model has beside its weights. What it lacks is left out. */
+/*  Copies the other files of a model's folder. Missing ones are skipped. */
 static bool ignis__model_save_rest(const char *call, const ignis__model *model, const char *folder)
 {
     static const char *const names[] = {
@@ -118,7 +121,7 @@ static bool ignis__model_save_rest(const char *call, const ignis__model *model, 
     int64_t size, time;
     bool ok = true;
     int i;
-    if (!ignis__path_is_special(model->path)) /* a GGUF file, or nothing any more */
+    if (!ignis__path_is_special(model->path)) /* a GGUF file, or the folder is gone */
         return true;
     for (i = 0; ok && i < IGNIS__COUNT(names); i++) {
         char *from = ignis__model_path(call, model->path, names[i]),
@@ -135,7 +138,7 @@ static bool ignis__model_save_rest(const char *call, const ignis__model *model, 
     return ok;
 }
 
-/*  The weights as a folder has them: rows apart, and GPT-2's the other way round, in the current scope. */
+/*  Writes the weights in the layout of a folder: parts apart, and GPT-2's transposed, in the current scope. */
 static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path,
                                       const ignis__model_part *parts, int count)
 {
@@ -182,7 +185,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
              (config = ignis__model_path(call, folder, "config.json")) != NULL &&
              (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
     if (ok) {
-        (void)ignis__folder_make_all(folder); /* what is written to it tells */
+        (void)ignis__folder_make_all(folder); /* a failure shows when files are written */
         scope = ignis_scope_begin();
         (void)ignis_no_grad_begin();
         ok = ignis__model_save_weights(call, model, weights, parts, count) &&

@@ -1,12 +1,17 @@
+/*  models/weights/tensor_match.c - matches the table of weights with the tensors of the files
+
+    A tensor that no weight uses is refused, with the exceptions that ignis_model_inspect documents.
+    May use: weight_map.c, checkpoint.c. Locks: none. */
+
 #include "room.h"
 
-/*  Whether a tensor that no weight is made of changes nothing: tables that follow from the description, as older versions of transformers have
-    written them, and a head beside a table that serves as one. ignis_model_open's manual has the list. */
+/*  Tells whether an unused tensor changes nothing: tables that older versions of transformers have written
+    and that follow from the description, and the head of a tied model. */
 static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model,
                                   const ignis__model_source *source)
 {
     static const struct {
-        const char *end; /* of the name */
+        const char *end; /* suffix of the name */
         unsigned families;
         int ndim; /* -1: any */
     } rows[] = {{"rotary_emb.inv_freq", IGNIS__MODEL_ROTARY, 1},
@@ -26,7 +31,8 @@ static bool ignis__model_harmless(const ignis__model_files *files, const ignis__
     return model->tied && strcmp(source->name, "lm_head.weight") == 0;
 }
 
-/*  False, and reported: the files have a tensor that the model has no use for. Without it the model would be another one than the files'. */
+/*  Checks that the model uses all tensors of the files, as it would be another model without one. False, and
+    reported, if not. */
 static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__model *model)
 {
     int64_t i;
@@ -43,11 +49,11 @@ static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__
     return true;
 }
 
-/*  Finds the tensor of every part, and checks that it can become it. */
+/*  Finds the tensor of every part, and checks its shape and type. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ignis__model *model,
                                                    ignis__model_part *parts, int count)
 {
-    int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised ones */
+    int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised tensors */
     int i, k;
     for (i = 0; i < count; i++) {
         ignis__model_part *part = &parts[i];
@@ -96,8 +102,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ig
         }
         part->from = source;
         source->used = true;
-        numel = part->rows * part->columns; /* of the file's own shape: it fits */
-        elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* the same on all ranks */
+        numel = part->rows * part->columns; /* of the file's own shape */
+        elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* equal on all ranks */
         model->parameters += numel;
         model->file_bytes += numel / source->elements * source->bytes;
     }

@@ -1,4 +1,7 @@
-/* --- which tensors become which weights -------------------------------------------------------------------------------- */
+/*  models/weights/weight_map.c - the table of weights: which tensors of the files become which rows of which weight
+
+    Loading, lookup by name, adapters and writing read this one table.
+    May use: checkpoint.c (names of tensors). Locks: none. */
 
 #include "room.h"
 
@@ -89,7 +92,8 @@ IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, con
     return name;
 }
 
-/*  Sizes of a rank's share; those that the ranks share are so many times as large in the files. */
+/*  Returns a size of a rank's share by its letter. Sizes that ranks share are `size` times as large in the
+    files. */
 static int64_t ignis__model_letter(const ignis__model *model, char letter)
 {
     switch (letter) {
@@ -105,14 +109,14 @@ static int64_t ignis__model_letter(const ignis__model *model, char letter)
     }
 }
 
-/*  The rows of the vocabulary that a rank multiplies with: how many each has, but for the last ones. */
+/*  Returns the rows of the vocabulary that each rank multiplies with; the last ranks may have fewer. */
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
 {
     return ignis__ceil_div(model->vocab, model->parallel.size);
 }
 
-/*  Which rows and columns of the file's tensor a part is: heads of queries, keys and values, elements of the MLP, and rows of a head of its own are
-    shared by the ranks; the rest is everybody's. */
+/*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
+    values, elements of the MLP, and rows of an untied head. Every rank has the rest. */
 static void ignis__model_share(const ignis__model *model, ignis__model_part *part)
 {
     const ignis__model_row *row = part->row;
@@ -134,13 +138,13 @@ static void ignis__model_share(const ignis__model *model, ignis__model_part *par
     }
 }
 
-/*  The row of the file in which a row of a part is. */
+/*  Returns the row of the file with a row of a part. */
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
 {
     return part->skip_rows + row / part->stretch * part->stride + row % part->stretch;
 }
 
-/*  The prefix of the names of a family that has one: GPT-2's first files have none. */
+/*  Returns the prefix of a family's names: GPT-2's first files have none. */
 IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
 {
     return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight"))
@@ -151,7 +155,7 @@ IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, 
 IGNIS__PRIVATE ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model,
                                                       const ignis__model_row *row, int layer)
 {
-    bool plain = row->how & IGNIS__MODEL_HEAD; /* which stands beside the model in GPT-2 */
+    bool plain = row->how & IGNIS__MODEL_HEAD; /* the head, which is beside the model in GPT-2 */
     if (files && files->is_gguf)
         return ignis__model_name_write("", row->gguf, layer);
     return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
@@ -163,7 +167,7 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
     return (ignis_tensor *)(void *)(base + row->member);
 }
 
-/*  Whether the weight of a row is there: in the files, or in the model where those are null. */
+/*  Tells whether the weight of a row exists: in the files, or in the model if `files` is NULL. */
 static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
                              int layer)
 {
@@ -183,7 +187,8 @@ static bool ignis__model_has(const ignis__model_files *files, ignis__model *mode
     return false;
 }
 
-/*  Every part that there is, those of one weight behind each other. files: null for those of an open model. Returns how many; parts may be null. */
+/*  Lists all parts, those of one weight one after the other. files is NULL for an open model. Returns their
+    number; parts may be NULL. */
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
 {
     int count = 0, first = 0, i, layer;
