@@ -240,7 +240,7 @@ TEST(bce_with_weights)
     CHECK_CLOSE(ignis_item(ignis_bce_with_logits(x, t, NULL)), ignis_item(bce(x, t, IGNIS_REDUCTION_MEAN)), 0);
     desc.weight = tensor_noise(IGNIS_SHAPE(3, ROWS, 1), IGNIS_F64, 3, false);
     CHECK_FAILS(ignis_bce_with_logits(x, t, &desc), IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
-    CHECK_MESSAGE_HAS("make it [3, 5, 7]");
+    CHECK_MESSAGE_HAS("together they are [3, 5, 7]");
     free(xs), free(ts), free(ws), free(ps), free(got), free(grad);
     CHECK_OK(ignis_scope_end(scope));
 }

@@ -74,9 +74,9 @@ static void check_failing(enum failure how, ignis_status status, ignis_diagnosti
 TEST(a_backward_function_that_fails)
 {
     SETUP(NULL);
-    check_failing(QUIET, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED, "'failing' answered IGNIS_ERROR_UNSUPPORTED");
+    check_failing(QUIET, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED, "'failing' returned IGNIS_ERROR_UNSUPPORTED");
     check_failing(LOUD, IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED, "");
-    check_failing(HALF, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED, "'failing' answered IGNIS_ERROR_IO");
+    check_failing(HALF, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED, "'failing' returned IGNIS_ERROR_IO");
 }
 
 TEST(a_backward_function_that_gives_the_wrong_thing)
