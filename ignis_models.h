@@ -6211,7 +6211,7 @@ IGNIS__COLD static bool ignis__gguf_fail(ignis__gguf *file, int64_t at, const ch
 }
 
 /*  Reads the head until `bytes` bytes from the reader's place on are there. `what` names them in the message. */
-static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
+static bool ignis__gguf_load_head(ignis__gguf *file, int64_t bytes, const char *what)
 {
     int64_t wanted;
     unsigned char *head;
@@ -6257,10 +6257,10 @@ static uint64_t ignis__gguf_bytes(const unsigned char *from, int size)
 }
 
 /*  Reads a number of `size` bytes. 0 after a failure. */
-static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
+static uint64_t ignis__gguf_read_number(ignis__gguf *file, int size, const char *what)
 {
     uint64_t value;
-    if (!ignis__gguf_need(file, size, what))
+    if (!ignis__gguf_load_head(file, size, what))
         return 0;
     value = ignis__gguf_bytes(file->head + file->at, size);
     file->at += size;
@@ -6268,10 +6268,10 @@ static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
 }
 
 /*  Reads a count of items of at least `least` bytes each. Fails if the file is too short for them. */
-static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *what)
+static int64_t ignis__gguf_read_count(ignis__gguf *file, int64_t least, const char *what)
 {
     int64_t at = file->at;
-    uint64_t count = ignis__gguf_take(file, 8, what);
+    uint64_t count = ignis__gguf_read_number(file, 8, what);
     if (!file->failed && count > (uint64_t)((file->size - file->at) / least))
         ignis__gguf_fail(file, at, "%s is %llu, but %lld bytes are left of the file", what, (unsigned long long)count,
                          (long long)(file->size - file->at));
@@ -6279,10 +6279,10 @@ static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *w
 }
 
 /*  Reads a text and terminates it with a 0. Returns the place of its first byte. */
-static int64_t ignis__gguf_text(ignis__gguf *file, const char *what)
+static int64_t ignis__gguf_read_text(ignis__gguf *file, const char *what)
 {
-    int64_t size = ignis__gguf_count(file, 1, what), at = file->at;
-    if (!ignis__gguf_need(file, size, what))
+    int64_t size = ignis__gguf_read_count(file, 1, what), at = file->at;
+    if (!ignis__gguf_load_head(file, size, what))
         return 0;
     memmove(file->head + at - 1, file->head + at, (size_t)size);
     file->head[at - 1 + size] = 0;
@@ -6292,7 +6292,7 @@ static int64_t ignis__gguf_text(ignis__gguf *file, const char *what)
 
 static int64_t ignis__gguf_name(ignis__gguf *file, const char *what)
 {
-    int64_t before = file->at, at = ignis__gguf_text(file, what), size = file->at - at - 1;
+    int64_t before = file->at, at = ignis__gguf_read_text(file, what), size = file->at - at - 1;
     if (!file->failed && (size > IGNIS__GGUF_NAME_LIMIT || (int64_t)strlen((const char *)file->head + at) != size))
         ignis__gguf_fail(file, before, "%s is longer than %d bytes, or holds a 0", what, IGNIS__GGUF_NAME_LIMIT);
     return at;
@@ -6304,12 +6304,12 @@ static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
     int64_t at, i;
     key->name_at = ignis__gguf_name(file, "the name of a key");
     at = file->at;
-    key->kind = (uint32_t)ignis__gguf_take(file, 4, "the type of a key");
+    key->kind = (uint32_t)ignis__gguf_read_number(file, 4, "the type of a key");
     key->count = -1;
     if (key->kind == IGNIS__GGUF_ARRAY) {
-        key->kind = (uint32_t)ignis__gguf_take(file, 4, "the type of an array");
+        key->kind = (uint32_t)ignis__gguf_read_number(file, 4, "the type of an array");
         if (!file->failed && key->kind < IGNIS__GGUF_KINDS && key->kind != IGNIS__GGUF_ARRAY)
-            key->count = ignis__gguf_count(file, ignis__gguf_kinds[key->kind].size, "the length of an array");
+            key->count = ignis__gguf_read_count(file, ignis__gguf_kinds[key->kind].size, "the length of an array");
     }
     if (!file->failed && (key->kind >= IGNIS__GGUF_KINDS || key->kind == IGNIS__GGUF_ARRAY))
         ignis__gguf_fail(file, at, "key %s has the unknown type %u, or is an array of arrays",
@@ -6317,11 +6317,11 @@ static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
     key->at = file->at;
     if (key->kind == IGNIS__GGUF_STRING) {
         for (i = 0; i < (key->count < 0 ? 1 : key->count) && !file->failed; i++)
-            (void)ignis__gguf_text(file, "a text");
+            (void)ignis__gguf_read_text(file, "a text");
     } else if (!file->failed) {
         int64_t bytes =
             (key->count < 0 ? 1 : key->count) * ignis__gguf_kinds[key->kind].size; /* bounded by the size of the file */
-        if (ignis__gguf_need(file, bytes, "the value of a key"))
+        if (ignis__gguf_load_head(file, bytes, "the value of a key"))
             file->at += bytes;
     }
 }
@@ -6334,7 +6334,7 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
     const char *name;
     tensor->name_at = ignis__gguf_name(file, "the name of a tensor");
     at = file->at;
-    ndim = (uint32_t)ignis__gguf_take(file, 4, "the number of dimensions of a tensor");
+    ndim = (uint32_t)ignis__gguf_read_number(file, 4, "the number of dimensions of a tensor");
     if (!file->failed && ndim > IGNIS_MAX_DIMS)
         ignis__gguf_fail(file, at, "tensor %s has %u dimensions, above %d",
                          ignis__name_write((const char *)file->head + tensor->name_at).text, (unsigned)ndim,
@@ -6344,12 +6344,13 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
     tensor->shape.ndim = ndim ? (int)ndim : 1;
     tensor->shape.dim[0] = 1;
     for (i = 0; i < ndim; i++) {
-        uint64_t dim = ignis__gguf_take(file, 8, "a dimension of a tensor");
+        uint64_t dim = ignis__gguf_read_number(file, 8, "a dimension of a tensor");
         fits = fits && dim <= INT64_MAX;
         tensor->shape.dim[ndim - 1 - i] = (int64_t)(dim & INT64_MAX);
     }
-    tensor->id = (uint32_t)ignis__gguf_take(file, 4, "the type of a tensor");
-    tensor->begin = (int64_t)ignis__gguf_take(file, 8, "the offset of a tensor"); /* below 0 if it does not fit */
+    tensor->id = (uint32_t)ignis__gguf_read_number(file, 4, "the type of a tensor");
+    tensor->begin =
+        (int64_t)ignis__gguf_read_number(file, 8, "the offset of a tensor"); /* below 0 if it does not fit */
     if (file->failed)
         return;
     name = (const char *)file->head + tensor->name_at;
@@ -6414,7 +6415,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const ignis__gguf_tensor *ignis__gguf_find_te
                               : NULL;
 }
 
-static ignis__gguf_found ignis__gguf_wrong(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
+static ignis__gguf_found ignis__gguf_fail_kind(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
 {
     file->failed = false; /* each lookup reports its own failure */
     ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text,
@@ -6465,9 +6466,9 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf
     if (!key)
         return IGNIS__GGUF_NONE;
     if (key->count >= 0 || !ignis__gguf_is_int(key->kind))
-        return ignis__gguf_wrong(file, key, "a whole number");
+        return ignis__gguf_fail_kind(file, key, "a whole number");
     *value = ignis__gguf_int_at(file->head + key->at, key->kind);
-    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_wrong(file, key, "a number that fits 63 bits")
+    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_fail_kind(file, key, "a number that fits 63 bits")
                                                       : IGNIS__GGUF_FOUND;
 }
 
@@ -6478,7 +6479,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__ggu
     if (!key)
         return IGNIS__GGUF_NONE;
     if (key->count >= 0 || !(ignis__gguf_is_int(key->kind) || ignis__gguf_is_real(key->kind)))
-        return ignis__gguf_wrong(file, key, "a number");
+        return ignis__gguf_fail_kind(file, key, "a number");
     *value = ignis__gguf_real_at(file->head + key->at, key->kind);
     return IGNIS__GGUF_FOUND;
 }
@@ -6489,7 +6490,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__ggu
     if (!key)
         return IGNIS__GGUF_NONE;
     if (key->count >= 0 || key->kind != IGNIS__GGUF_BOOL)
-        return ignis__gguf_wrong(file, key, "true or false");
+        return ignis__gguf_fail_kind(file, key, "true or false");
     *value = file->head[key->at] != 0;
     return IGNIS__GGUF_FOUND;
 }
@@ -6530,7 +6531,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__g
     if (!key)
         return IGNIS__GGUF_NONE;
     if (key->count >= 0 || key->kind != IGNIS__GGUF_STRING)
-        return ignis__gguf_wrong(file, key, "a text");
+        return ignis__gguf_fail_kind(file, key, "a text");
     one.at = file->head + key->at;
     one.kind = key->kind;
     one.left = 1;
@@ -6551,10 +6552,10 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gg
            : like == IGNIS__GGUF_I64 ? ignis__gguf_is_int(key->kind)
                                      : key->kind == (uint32_t)like;
     if (key->count < 0 || !fits)
-        return ignis__gguf_wrong(file, key,
-                                 like == IGNIS__GGUF_STRING ? "an array of texts"
-                                 : like == IGNIS__GGUF_I64  ? "an array of whole numbers"
-                                                            : "an array of such values");
+        return ignis__gguf_fail_kind(file, key,
+                                     like == IGNIS__GGUF_STRING ? "an array of texts"
+                                     : like == IGNIS__GGUF_I64  ? "an array of whole numbers"
+                                                                : "an array of such values");
     items->at = file->head + key->at;
     items->kind = key->kind;
     items->left = key->count;
@@ -6562,7 +6563,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gg
 }
 
 /*  Checks the places of the tensors: inside the data, at multiples of the alignment, without overlaps. */
-static bool ignis__gguf_places(ignis__gguf *file)
+static bool ignis__gguf_check_places(ignis__gguf *file)
 {
     int64_t alignment = 32, data, i;
     if (ignis__gguf_int(file, "general.alignment", &alignment) == IGNIS__GGUF_BAD)
@@ -6604,15 +6605,15 @@ static bool ignis__gguf_places(ignis__gguf *file)
 }
 
 /*  Allocates `count` keys or tensors. The file was found large enough for them. */
-static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
+static void *ignis__gguf_alloc(ignis__gguf *file, int64_t count, size_t size)
 {
-    void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size
-                     ? NULL
-                     : ignis__alloc((size_t)(count + 1) * size);
-    if (!room && !file->failed)
+    void *items = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size
+                      ? NULL
+                      : ignis__alloc((size_t)(count + 1) * size);
+    if (!items && !file->failed)
         ignis__fail_host_memory(file->call, (size_t)(count + 1) * size);
-    file->failed = room == NULL;
-    return room;
+    file->failed = items == NULL;
+    return items;
 }
 
 /*  Opens a file and checks all of it except the values of its tensors. On failure it reports and closes the
@@ -6628,17 +6629,17 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char 
     file->descriptor = ignis__file_open(path, &file->size);
     if (file->descriptor < 0)
         return ignis__file_fail(call, path, "opened");
-    if (file->size < 4 || !ignis__gguf_need(file, 4, "the first bytes") || memcmp(file->head, "GGUF", 4) != 0)
+    if (file->size < 4 || !ignis__gguf_load_head(file, 4, "the first bytes") || memcmp(file->head, "GGUF", 4) != 0)
         ignis__gguf_fail(file, 0, "it does not begin with \"GGUF\"");
     file->at = 4;
-    version = (uint32_t)ignis__gguf_take(file, 4, "the version");
+    version = (uint32_t)ignis__gguf_read_number(file, 4, "the version");
     if (!file->failed && version != 2 && version != 3)
         ignis__gguf_fail(file, 4, "the version is %u%s; 2 and 3 are known", (unsigned)version,
                          version == 2u << 24 || version == 3u << 24 ? ", as in a big-endian file" : "");
-    tensors = ignis__gguf_count(file, 24, "the number of tensors");
-    keys = ignis__gguf_count(file, 13, "the number of keys");
-    file->keys = (ignis__gguf_key *)ignis__gguf_room(file, keys, sizeof *file->keys);
-    file->tensors = (ignis__gguf_tensor *)ignis__gguf_room(file, tensors, sizeof *file->tensors);
+    tensors = ignis__gguf_read_count(file, 24, "the number of tensors");
+    keys = ignis__gguf_read_count(file, 13, "the number of keys");
+    file->keys = (ignis__gguf_key *)ignis__gguf_alloc(file, keys, sizeof *file->keys);
+    file->tensors = (ignis__gguf_tensor *)ignis__gguf_alloc(file, tensors, sizeof *file->tensors);
     for (i = 0; i < keys && !file->failed; i++, file->key_count++)
         ignis__gguf_read_key(file, &file->keys[i]);
     for (i = 0; i < tensors && !file->failed; i++, file->tensor_count++)
@@ -6653,7 +6654,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char 
         if (strcmp(file->keys[i - 1].name, file->keys[i].name) == 0)
             ignis__gguf_fail(file, file->keys[i].name_at, "there is a second key %s",
                              ignis__name_write(file->keys[i].name).text);
-    if (!file->failed && ignis__gguf_places(file))
+    if (!file->failed && ignis__gguf_check_places(file))
         return true;
     ignis__gguf_close(file);
     return false;
@@ -6675,13 +6676,13 @@ typedef enum ignis__splitter {
 } ignis__splitter;
 
 /*  The known patterns, compared letter by letter. */
-struct ignis__text_splits_type {
+struct ignis__tokenizer_patterns_type {
     const char *pattern;
     ignis__splitter split;
 };
 
 /*  Flags of ids. */
-enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_ODD = 4, IGNIS__TOKEN_CONTROL = 8 };
+enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_NOT_BYTES = 4, IGNIS__TOKEN_CONTROL = 8 };
 
 /*  A token that is cut out of text before it is split. */
 typedef struct ignis__added {
@@ -6787,16 +6788,16 @@ typedef struct ignis__needle {
 } ignis__needle;
 
 /*  A symbol of a piece that is being joined. */
-typedef struct ignis__text_symbol {
+typedef struct ignis__bpe_symbol {
     int32_t id, before,
         after; /* before, after: indices of symbols, -1 at the ends. id -1: joined to the one before it */
-} ignis__text_symbol;
+} ignis__bpe_symbol;
 
 /*  A pair that may be joined: rank << 32 | index of its first symbol. */
-typedef struct ignis__queued {
+typedef struct ignis__bpe_pair {
     uint64_t order;
     int32_t id;
-} ignis__queued;
+} ignis__bpe_pair;
 
 /*  A range of a text in which control tokens are plain text. */
 typedef struct ignis__plain_span {
@@ -6815,9 +6816,9 @@ typedef struct ignis__encoder {
     bool unclear;    /* a control token is in normalized text, whose plain ranges are unknown */
     int32_t *ids;
     int64_t capacity, count;
-    ignis__text_symbol *symbols;
+    ignis__bpe_symbol *symbols;
     size_t symbol_capacity;
-    ignis__queued *queue;
+    ignis__bpe_pair *queue;
     size_t queued, queue_capacity;
     ignis__bytes fixed, normal[2], spaced;
     const char *front; /* the normalized text at the beginning of the raw text; NULL later */
@@ -6834,8 +6835,8 @@ typedef struct ignis__token_entry {
     const char *text;
     size_t size;
     int64_t id;
-    bool odd;   /* its text does not encode bytes */
-    bool apart; /* text is never encoded to it */
+    bool not_bytes;   /* its text does not encode bytes */
+    bool unreachable; /* text is never encoded to it */
     float score;
     int type; /* in a GGUF file */
 } ignis__token_entry;
@@ -6848,22 +6849,22 @@ typedef struct ignis__merge_entry {
 } ignis__merge_entry;
 
 /*  A step of a normalizer or another part. Numbers that the file does not have are -1, texts NULL. */
-typedef struct ignis__text_part {
+typedef struct ignis__tokenizer_part {
     const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
     int64_t invert, individual, prefix, use_regex, split, start, stop;
-} ignis__text_part;
+} ignis__tokenizer_part;
 
 enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
 
 #define IGNIS__TEMPLATE_TOKENS 16
 
 /*  The state of opening a tokenizer. Its texts are in the file that is read. */
-typedef struct ignis__text_load {
+typedef struct ignis__tokenizer_load {
     const char *call, *path;
     ignis__tokenizer *tokenizer;
     ignis__json json;
     ignis__list entries, merges, added;
-    ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
+    ignis__tokenizer_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
     int part_count[IGNIS__PART_KINDS];
     const char *model, *unknown; /* NULL if missing */
     bool has_vocabulary, has_merges, dropout, affix;
@@ -6876,7 +6877,7 @@ typedef struct ignis__text_load {
     int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
     ignis_diagnostic diagnostic; /* of the fault; NONE if there is none */
     char fault[400];
-} ignis__text_load;
+} ignis__tokenizer_load;
 
 enum {
     IGNIS__TYPE_NORMAL = 1,
@@ -7415,13 +7416,13 @@ IGNIS__PRIVATE const uint16_t ignis__char_pairs[] = {
     Ids are those of Hugging Face's library tokenizers. Text is encoded in these steps.
     1. Added tokens of the raw text are cut out, the leftmost first, of these the longest.
     2. The text between them is normalized, and added tokens of normalized text are cut out.
-    3. The rest is split into pieces by a pattern of ignis__text_splits, or not at all.
+    3. The rest is split into pieces by a pattern of ignis__tokenizer_patterns, or not at all.
     4. Pieces become bytes or characters of the vocabulary. The pair of the lowest rank is joined, the
     leftmost first, until no pair has a rank.
     Byte-level vocabularies write each byte as one of 256 characters. Tokens have the bytes here.
     May use: >>pool. Locks: none; tokenizers do not change once they are open. */
 
-IGNIS__PRIVATE const struct ignis__text_splits_type ignis__text_splits[] = {
+IGNIS__PRIVATE const struct ignis__tokenizer_patterns_type ignis__tokenizer_patterns[] = {
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
@@ -7604,7 +7605,7 @@ IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at,
     May use: host memory, unicode.c. Locks: none. */
 
 /*  Grows a buffer by at least `more` bytes. False without memory. */
-IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
+IGNIS__PRIVATE bool ignis__bytes_reserve(ignis__bytes *bytes, size_t more)
 {
     size_t capacity = bytes->capacity ? bytes->capacity : 256;
     char *data;
@@ -7625,7 +7626,7 @@ IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
 
 IGNIS__PRIVATE bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
 {
-    if (!ignis__bytes_room(bytes, size))
+    if (!ignis__bytes_reserve(bytes, size))
         return false;
     if (size)
         memcpy(bytes->data + bytes->size, data, size);
@@ -7870,7 +7871,7 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
             }
         }
         count = ignis__nfc_compose(chars, count);
-        ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_room(bytes, count * 4);
+        ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_reserve(bytes, count * 4);
         for (i = 0; ok && i < count; i++)
             bytes->size += (size_t)ignis__utf8_write(bytes->data + bytes->size, (uint32_t)(chars[i] & 0x1FFFFF));
         done = base = at = end;
@@ -7879,7 +7880,7 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
     return ok && ignis__bytes_add(bytes, text + done, size - done);
 }
 
-/*  models/tokenizer/pre_tokenizer.c - splits text into pieces, as the patterns of ignis__text_splits do
+/*  models/tokenizer/pre_tokenizer.c - splits text into pieces, as the patterns of ignis__tokenizer_patterns do
 
     Code for three known patterns replaces an engine for regular expressions.
     May use: unicode.c. Locks: none. */
@@ -7976,7 +7977,8 @@ IGNIS__PRIVATE uint64_t ignis__token_hash(const char *text, size_t size)
 
 /*  Returns the id of the model's token with these bytes; -1 if there is none. odd: of a token whose text does
     not encode bytes. */
-IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
+IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                         bool not_bytes)
 {
     uint64_t hash = ignis__token_hash(text, size), at = hash & tokenizer->slot_mask;
     const ignis__token_slot *slot;
@@ -7986,7 +7988,7 @@ IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, cons
         int32_t id = slot->id - 1;
         if (slot->tag == (uint32_t)(hash >> 32) && tokenizer->begin[id + 1] - tokenizer->begin[id] == size &&
             memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 &&
-            ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
+            ((tokenizer->flags[id] & IGNIS__TOKEN_NOT_BYTES) != 0) == not_bytes)
             return id;
     }
     return -1;
@@ -8020,14 +8022,14 @@ IGNIS__PRIVATE void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
 }
 
 /*  Grows an array to `wanted` items and keeps the first `kept`. False without memory. */
-static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size,
-                                size_t kept)
+static bool ignis__encoder_reserve(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size,
+                                   size_t kept)
 {
-    size_t room = *capacity * 2 < wanted ? wanted + 64 : *capacity * 2;
+    size_t fresh_size = *capacity * 2 < wanted ? wanted + 64 : *capacity * 2;
     void *fresh;
     if (wanted <= *capacity)
         return true;
-    fresh = ignis__alloc(room * size);
+    fresh = ignis__alloc(fresh_size * size);
     if (!fresh) {
         encoder->failed = true;
         return false;
@@ -8036,22 +8038,22 @@ static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *c
         memcpy(fresh, *items, kept * size);
     ignis__free(*items);
     *items = fresh;
-    *capacity = room;
+    *capacity = fresh_size;
     return true;
 }
 
-static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t left, int32_t right)
+static bool ignis__bpe_queue_add(ignis__encoder *encoder, int32_t place, int32_t left, int32_t right)
 {
     const ignis__join *join = ignis__join_find(encoder->tokenizer, left, right);
-    ignis__queued item, *queue;
+    ignis__bpe_pair item, *queue;
     void *items = encoder->queue;
     size_t at;
     if (!join)
         return true;
-    if (!ignis__encoder_room(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item,
-                             encoder->queued))
+    if (!ignis__encoder_reserve(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item,
+                                encoder->queued))
         return false;
-    encoder->queue = queue = (ignis__queued *)items;
+    encoder->queue = queue = (ignis__bpe_pair *)items;
     item.order = (uint64_t)join->rank << 32 | (uint32_t)place;
     item.id = join->id;
     for (at = encoder->queued++; at > 0 && queue[(at - 1) / 2].order > item.order; at = (at - 1) / 2)
@@ -8061,9 +8063,9 @@ static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t lef
 }
 
 /*  Removes and returns the first item of the queue, which is not empty. */
-static ignis__queued ignis__queue_take(ignis__encoder *encoder)
+static ignis__bpe_pair ignis__bpe_queue_take(ignis__encoder *encoder)
 {
-    ignis__queued *queue = encoder->queue, first = queue[0], item = queue[--encoder->queued];
+    ignis__bpe_pair *queue = encoder->queue, first = queue[0], item = queue[--encoder->queued];
     size_t at = 0, child;
     while ((child = at * 2 + 1) < encoder->queued) {
         if (child + 1 < encoder->queued && queue[child + 1].order < queue[child].order)
@@ -8078,20 +8080,20 @@ static ignis__queued ignis__queue_take(ignis__encoder *encoder)
 }
 
 /*  Joins the symbols of a long piece with a queue, in n log n steps. */
-static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
+static bool ignis__bpe_join_long(ignis__encoder *encoder, int32_t count)
 {
-    ignis__text_symbol *symbols = encoder->symbols;
+    ignis__bpe_symbol *symbols = encoder->symbols;
     int32_t i;
     encoder->queued = 0;
     for (i = 0; i < count; i++) {
         symbols[i].before = i - 1;
         symbols[i].after = i + 1 < count ? i + 1 : -1;
-        if (i + 1 < count && !ignis__queue_add(encoder, i, symbols[i].id, symbols[i + 1].id))
+        if (i + 1 < count && !ignis__bpe_queue_add(encoder, i, symbols[i].id, symbols[i + 1].id))
             return false;
     }
     while (encoder->queued > 0) {
-        ignis__queued first = ignis__queue_take(encoder);
-        ignis__text_symbol *symbol = &symbols[(uint32_t)first.order], *right;
+        ignis__bpe_pair first = ignis__bpe_queue_take(encoder);
+        ignis__bpe_symbol *symbol = &symbols[(uint32_t)first.order], *right;
         const ignis__join *join;
         if (symbol->id < 0 || symbol->after < 0)
             continue;
@@ -8105,21 +8107,21 @@ static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
         if (symbol->after >= 0)
             symbols[symbol->after].before = (int32_t)(symbol - symbols);
         if ((symbol->before >= 0 &&
-             !ignis__queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
+             !ignis__bpe_queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
             (symbol->after >= 0 &&
-             !ignis__queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
+             !ignis__bpe_queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
             return false;
     }
     return true;
 }
 
-#define IGNIS__JOIN_FEW 32
+#define IGNIS__BPE_SHORT 32
 
 /*  Joins the symbols of a short piece, searching all pairs each time. Returns how many remain. */
-static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
+static int32_t ignis__bpe_join_short(ignis__encoder *encoder, int32_t count)
 {
-    const ignis__join *joins[IGNIS__JOIN_FEW];
-    ignis__text_symbol *symbols = encoder->symbols;
+    const ignis__join *joins[IGNIS__BPE_SHORT];
+    ignis__bpe_symbol *symbols = encoder->symbols;
     int32_t i, best;
     for (i = 0; i + 1 < count; i++)
         joins[i] = ignis__join_find(encoder->tokenizer, symbols[i].id, symbols[i + 1].id);
@@ -8143,8 +8145,8 @@ static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
 
 /*  Splits a piece into its first symbols: bytes or characters that the vocabulary has. Returns their number.
     The caller has made space for them. */
-static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size,
-                                    ignis__text_symbol *symbols)
+static int32_t ignis__bpe_split_piece(const ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                      ignis__bpe_symbol *symbols)
 {
     int32_t count = 0, id;
     int length = 1, i;
@@ -8204,13 +8206,13 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
         ignis__encoder_put(encoder, id);
         return true;
     }
-    if (!ignis__encoder_room(encoder, &items, &encoder->symbol_capacity, size + 1, sizeof *encoder->symbols, 0))
+    if (!ignis__encoder_reserve(encoder, &items, &encoder->symbol_capacity, size + 1, sizeof *encoder->symbols, 0))
         return false;
-    encoder->symbols = (ignis__text_symbol *)items;
-    count = ignis__piece_symbols(tokenizer, text, size, encoder->symbols);
-    if (count <= IGNIS__JOIN_FEW)
-        count = ignis__join_few(encoder, count);
-    else if (!ignis__join_many(encoder, count))
+    encoder->symbols = (ignis__bpe_symbol *)items;
+    count = ignis__bpe_split_piece(tokenizer, text, size, encoder->symbols);
+    if (count <= IGNIS__BPE_SHORT)
+        count = ignis__bpe_join_short(encoder, count);
+    else if (!ignis__bpe_join_long(encoder, count))
         return false;
     for (i = 0; i < count; i++)
         if (encoder->symbols[i].id >= 0)
@@ -8323,10 +8325,10 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
     return (ignis__char_at(text, size, at, &length) & IGNIS__CHAR_WORD) != 0;
 }
 
-/*  Finds the longest added token at a place, control tokens of at most `room` bytes. NULL if there is none.
+/*  Finds the longest added token at a place, control tokens of at most `limit` bytes. NULL if there is none.
     *hidden: a control token is longer than that. */
 IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
-                                                   size_t at, size_t room, bool *hidden)
+                                                   size_t at, size_t limit, bool *hidden)
 {
     const ignis__added *found = NULL;
     int low = 0, high = set->count, begin, end;
@@ -8335,7 +8337,7 @@ IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, 
     for (depth = 0; low < high; depth++) {
         unsigned char c;
         if (set->items[low].size == depth) {
-            *hidden = set->items[low].special && depth > room;
+            *hidden = set->items[low].special && depth > limit;
             found = *hidden ? found : &set->items[low];
             low++;
         }
@@ -8366,7 +8368,7 @@ IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, 
 }
 
 /*  Normalizes a text between added tokens of the raw text. */
-IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
+IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char **text, size_t *size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     int i;
@@ -8401,7 +8403,7 @@ IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **t
 }
 
 /*  Returns where plain text begins, at or after a place of the raw text; SIZE_MAX if there is none. */
-static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
+static size_t ignis__encoder_find_plain(const ignis__encoder *encoder, size_t begin)
 {
     int64_t low = 0, high = encoder->span_count;
     while (low < high) { /* the first that ends after it */
@@ -8417,11 +8419,11 @@ static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
 }
 
 /*  Returns how many bytes a control token at a place may have before it would overlap plain text. */
-static size_t ignis__encoder_reach(const ignis__encoder *encoder, int level, size_t at)
+static size_t ignis__encoder_token_limit(const ignis__encoder *encoder, int level, size_t at)
 {
     if (level == 0 || encoder->tokenizer->normal_count == 0) {
         at += level == 0 ? 0 : encoder->part;
-        return ignis__encoder_plain(encoder, at) - at;
+        return ignis__encoder_find_plain(encoder, at) - at;
     }
     return encoder->part_plain ? 0 : SIZE_MAX;
 }
@@ -8438,7 +8440,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         for (found = NULL; at < size && !found; at += !found) {
             if (!set->first[(unsigned char)text[at]])
                 continue;
-            found = ignis__added_at(set, text, size, at, ignis__encoder_reach(encoder, level, at), &hidden);
+            found = ignis__added_at(set, text, size, at, ignis__encoder_token_limit(encoder, level, at), &hidden);
             if (hidden && level == 1 && encoder->tokenizer->normal_count > 0 && !encoder->plain)
                 encoder->unclear = true;
         }
@@ -8467,8 +8469,8 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
                 ok = ignis__encode_words(encoder, part, part_size);
             } else {
                 encoder->part = done;
-                encoder->part_plain = ignis__encoder_plain(encoder, done) < begin;
-                ok = ignis__encode_normal(encoder, &part, &part_size);
+                encoder->part_plain = ignis__encoder_find_plain(encoder, done) < begin;
+                ok = ignis__encode_normalize(encoder, &part, &part_size);
                 encoder->front = done == 0 ? part : NULL;
                 ok = ok && ignis__encode_level(encoder, 1, part, part_size);
             }
@@ -8531,10 +8533,11 @@ IGNIS__PRIVATE void *ignis__list_add(ignis__list *list)
     return list->items + (size_t)list->count++ * list->size;
 }
 
-IGNIS__PRIVATE const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer",
-                                                                         "post_processor", "decoder"};
+IGNIS__PRIVATE const char *const ignis__tokenizer_part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer",
+                                                                                   "post_processor", "decoder"};
 
-IGNIS__PRIVATE void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__tokenizer_load_begin(ignis__tokenizer_load *load, const char *call,
+                                                ignis__tokenizer *tokenizer)
 {
     memset(load, 0, sizeof *load);
     load->call = call;
@@ -8545,7 +8548,7 @@ IGNIS__PRIVATE void ignis__text_load_begin(ignis__text_load *load, const char *c
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
-IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load)
+IGNIS__PRIVATE void ignis__tokenizer_load_end(ignis__tokenizer_load *load)
 {
     ignis__free(load->entries.items);
     ignis__free(load->merges.items);
@@ -8553,7 +8556,7 @@ IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load)
 }
 
 /*  Sets the text that load->json reads. */
-IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
+IGNIS__PRIVATE void ignis__tokenizer_load_json(ignis__tokenizer_load *load, char *text, size_t size)
 {
     memset(&load->json, 0, sizeof load->json);
     load->json.what = "the file";
@@ -8562,8 +8565,8 @@ IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, si
 }
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic,
-                                                  const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_fault(ignis__tokenizer_load *load, ignis_diagnostic diagnostic,
+                                                       const char *format, ...)
 {
     va_list args;
     if (load->diagnostic == IGNIS_DIAG_NONE) {
@@ -8575,9 +8578,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_fault(ignis__text_load *load, ignis_
     return false;
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_no_memory(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_no_memory(ignis__tokenizer_load *load)
 {
-    return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
+    return ignis__tokenizer_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
 }
 
 /*  Skips a word, such as null, if it is next. Tells whether it was. */
@@ -8626,7 +8629,7 @@ IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
 }
 
 /*  Reads {"id": "<s>", "ids": [1], ...} for each name. */
-IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_template_specials(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -8662,7 +8665,7 @@ IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
 }
 
 /*  Reads [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]. */
-IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_template_single(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -8699,35 +8702,35 @@ IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
 }
 
 /*  Reads a normalizer or another part: null, one step, or a sequence of steps. */
-IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int depth)
+IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *load, int kind, int depth)
 {
     static const struct {
         const char *name;
         char type; /* t a text, n a number, b true or false */
         size_t at;
-    } fields[] = {{"type", 't', offsetof(ignis__text_part, type)},
-                  {"prepend", 't', offsetof(ignis__text_part, prepend)},
-                  {"content", 't', offsetof(ignis__text_part, content)},
-                  {"behavior", 't', offsetof(ignis__text_part, behavior)},
-                  {"replacement", 't', offsetof(ignis__text_part, replacement)},
-                  {"prepend_scheme", 't', offsetof(ignis__text_part, scheme)},
-                  {"invert", 'b', offsetof(ignis__text_part, invert)},
-                  {"individual_digits", 'b', offsetof(ignis__text_part, individual)},
-                  {"add_prefix_space", 'b', offsetof(ignis__text_part, prefix)},
-                  {"use_regex", 'b', offsetof(ignis__text_part, use_regex)},
-                  {"split", 'b', offsetof(ignis__text_part, split)},
-                  {"start", 'n', offsetof(ignis__text_part, start)},
-                  {"stop", 'n', offsetof(ignis__text_part, stop)}};
+    } fields[] = {{"type", 't', offsetof(ignis__tokenizer_part, type)},
+                  {"prepend", 't', offsetof(ignis__tokenizer_part, prepend)},
+                  {"content", 't', offsetof(ignis__tokenizer_part, content)},
+                  {"behavior", 't', offsetof(ignis__tokenizer_part, behavior)},
+                  {"replacement", 't', offsetof(ignis__tokenizer_part, replacement)},
+                  {"prepend_scheme", 't', offsetof(ignis__tokenizer_part, scheme)},
+                  {"invert", 'b', offsetof(ignis__tokenizer_part, invert)},
+                  {"individual_digits", 'b', offsetof(ignis__tokenizer_part, individual)},
+                  {"add_prefix_space", 'b', offsetof(ignis__tokenizer_part, prefix)},
+                  {"use_regex", 'b', offsetof(ignis__tokenizer_part, use_regex)},
+                  {"split", 'b', offsetof(ignis__tokenizer_part, split)},
+                  {"start", 'n', offsetof(ignis__tokenizer_part, start)},
+                  {"stop", 'n', offsetof(ignis__tokenizer_part, stop)}};
     static const char *const sequences[IGNIS__PART_KINDS] = {"normalizers", "pretokenizers", "processors", "decoders"};
     ignis__json *json = &load->json;
-    ignis__text_part part;
+    ignis__tokenizer_part part;
     bool first = true, first_step = true, sequence = false;
     const char *name;
     int i;
     if (ignis__json_word(json, "null"))
         return;
     if (depth > 8) {
-        ignis__json_fail(json, "a %s is nested deeper than 8", ignis__part_names[kind]);
+        ignis__json_fail(json, "a %s is nested deeper than 8", ignis__tokenizer_part_names[kind]);
         return;
     }
     memset(&part, 0, sizeof part);
@@ -8747,16 +8750,16 @@ IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int d
             sequence = true;
             ignis__json_expect(json, '[');
             while (ignis__json_more(json, ']', &first_step))
-                ignis__part_read(load, kind, depth + 1);
+                ignis__tokenizer_read_normalizer(load, kind, depth + 1);
         } else if (strcmp(name, "pattern") == 0) {
             bool first_pattern = true;
             ignis__json_expect(json, '{');
             while ((name = ignis__json_field(json, &first_pattern)) != NULL)
                 *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_words(json);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
-            ignis__template_single(load);
+            ignis__tokenizer_read_template_single(load);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
-            ignis__template_specials(load);
+            ignis__tokenizer_read_template_specials(load);
         } else {
             ignis__json_skip(json);
         }
@@ -8764,16 +8767,16 @@ IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int d
     if (json->fault[0] || sequence)
         return;
     if (!part.type)
-        ignis__json_fail(json, "a %s has no type", ignis__part_names[kind]);
+        ignis__json_fail(json, "a %s has no type", ignis__tokenizer_part_names[kind]);
     else if (load->part_count[kind] == IGNIS__TEXT_STEPS)
-        ignis__json_fail(json, "a %s has more than %d steps", ignis__part_names[kind], IGNIS__TEXT_STEPS);
+        ignis__json_fail(json, "a %s has more than %d steps", ignis__tokenizer_part_names[kind], IGNIS__TEXT_STEPS);
     else
         load->parts[kind][load->part_count[kind]++] = part;
 }
 
 /*  Reads [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized":
     false, "special": true}]. */
-IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_added(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -8785,7 +8788,7 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
         bool first_field = true, has_id = false;
         ignis__added *added = (ignis__added *)ignis__list_add(&load->added);
         if (!added) {
-            ignis__text_no_memory(load);
+            ignis__tokenizer_no_memory(load);
             return;
         }
         added->normalized = true;
@@ -8834,7 +8837,7 @@ IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *bo
 }
 
 /*  Reads "merges": ["a b", ...] or [["a", "b"], ...], the lowest rank first. */
-IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_merges(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -8842,7 +8845,7 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
     while (ignis__json_more(json, ']', &first)) {
         ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
         if (!merge) {
-            ignis__text_no_memory(load);
+            ignis__tokenizer_no_memory(load);
             return;
         }
         if (ignis__json_take(json, '[')) {
@@ -8861,7 +8864,7 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
     }
 }
 
-IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_tokens(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -8878,7 +8881,7 @@ IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
         ignis__json_expect(json, ':');
         entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         if (!entry) {
-            ignis__text_no_memory(load);
+            ignis__tokenizer_no_memory(load);
             return;
         }
         entry->text = text;
@@ -8890,7 +8893,7 @@ IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
     }
 }
 
-IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_model(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -8903,10 +8906,10 @@ IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
         } else if (strcmp(name, "unk_token") == 0) {
             load->unknown = ignis__json_words(json);
         } else if (strcmp(name, "vocab") == 0) {
-            ignis__vocabulary_read(load);
+            ignis__tokenizer_read_tokens(load);
         } else if (strcmp(name, "merges") == 0) {
             load->has_merges = true;
-            ignis__merges_read(load);
+            ignis__tokenizer_read_merges(load);
         } else if (strcmp(name, "ignore_merges") == 0) {
             tokenizer->ignore_merges = ignis__json_bool(json);
         } else if (strcmp(name, "byte_fallback") == 0) {
@@ -8930,7 +8933,7 @@ IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
 }
 
 /*  Reads tokenizer.json. Its meaning is checked afterwards. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_json(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -8938,21 +8941,21 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
     int i;
     ignis__json_expect(json, '{');
     while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
-        for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__part_names[i]) != 0; i++)
+        for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__tokenizer_part_names[i]) != 0; i++)
             continue;
         if (i < IGNIS__PART_KINDS)
-            ignis__part_read(load, i, 0);
+            ignis__tokenizer_read_normalizer(load, i, 0);
         else if (strcmp(name, "added_tokens") == 0)
-            ignis__added_read(load);
+            ignis__tokenizer_read_added(load);
         else if (strcmp(name, "model") == 0)
-            ignis__text_model_read(load);
+            ignis__tokenizer_read_model(load);
         else
             ignis__json_skip(json);
     }
     if (load->diagnostic == IGNIS_DIAG_NONE && !json->fault[0] && (ignis__json_peek(json), json->at != json->end))
         ignis__json_fail(json, "something follows the end of the JSON text");
     if (json->fault[0])
-        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+        ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
     return load->diagnostic == IGNIS_DIAG_NONE;
 }
 
@@ -8962,98 +8965,103 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
     May use: tokenizer_json.c, tokenizer.c. Locks: none. */
 
 /*  Refuses a step of a part, by its name. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part,
-                                                   const char *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_refuse_part(ignis__tokenizer_load *load, int kind,
+                                                             const ignis__tokenizer_part *part, const char *why)
 {
-    return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its %s %s is not supported%s%s", ignis__part_names[kind],
-                             ignis__name_write(part->type).text, *why ? ": " : "", why);
+    return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its %s %s is not supported%s%s",
+                                  ignis__tokenizer_part_names[kind], ignis__name_write(part->type).text,
+                                  *why ? ": " : "", why);
 }
 
-IGNIS__PRIVATE bool ignis__text_is(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
+IGNIS__PRIVATE bool ignis__tokenizer_part_is(const char *text, const char *other)
+{
+    return text && strcmp(text, other) == 0;
+}
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__normalizer_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     int i;
     for (i = 0; i < load->part_count[IGNIS__PART_NORMALIZER]; i++) {
-        const ignis__text_part *part = &load->parts[IGNIS__PART_NORMALIZER][i];
+        const ignis__tokenizer_part *part = &load->parts[IGNIS__PART_NORMALIZER][i];
         ignis__normal *normal = &tokenizer->normals[tokenizer->normal_count++];
-        if (ignis__text_is(part->type, "NFC")) {
+        if (ignis__tokenizer_part_is(part->type, "NFC")) {
             normal->kind = IGNIS__NORMAL_NFC;
-        } else if (ignis__text_is(part->type, "Prepend") && part->prepend) {
+        } else if (ignis__tokenizer_part_is(part->type, "Prepend") && part->prepend) {
             normal->kind = IGNIS__NORMAL_PREPEND;
             normal->to = ignis__tokenizer_keep_text(tokenizer, part->prepend, strlen(part->prepend));
-        } else if (ignis__text_is(part->type, "Replace") && part->string && *part->string && part->content) {
+        } else if (ignis__tokenizer_part_is(part->type, "Replace") && part->string && *part->string && part->content) {
             normal->kind = IGNIS__NORMAL_REPLACE;
             normal->from = ignis__tokenizer_keep_text(tokenizer, part->string, strlen(part->string));
             normal->to = ignis__tokenizer_keep_text(tokenizer, part->content, strlen(part->content));
         } else {
-            return ignis__part_refuse(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
         }
         if (normal->kind != IGNIS__NORMAL_NFC &&
             (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
     }
     return true;
 }
 
 /*  Returns how U+2581 replaces spaces. NONE, and reported, if the scheme is unknown. */
-IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind,
-                                                          const ignis__text_part *part)
+IGNIS__COLD static ignis__metaspace ignis__tokenizer_read_metaspace(ignis__tokenizer_load *load, int kind,
+                                                                    const ignis__tokenizer_part *part)
 {
     static const char *const schemes[] = {"", "always", "first", "never"};
     int i;
     const char *scheme = part->scheme ? part->scheme : part->prefix == 0 ? "never" : "always";
-    if (!ignis__text_is(part->replacement, IGNIS__LOW_LINE)) {
-        ignis__part_refuse(load, kind, part, "its replacement is not U+2581");
+    if (!ignis__tokenizer_part_is(part->replacement, IGNIS__LOW_LINE)) {
+        ignis__tokenizer_refuse_part(load, kind, part, "its replacement is not U+2581");
         return IGNIS__METASPACE_NONE;
     }
     for (i = 1; i < IGNIS__COUNT(schemes); i++)
         if (strcmp(scheme, schemes[i]) == 0)
             return (ignis__metaspace)i;
-    ignis__part_refuse(load, kind, part, scheme);
+    ignis__tokenizer_refuse_part(load, kind, part, scheme);
     return IGNIS__METASPACE_NONE;
 }
 
 /*  Reads the pre-tokenizer: Digits, Split and ByteLevel in this order, each of them optional; or Metaspace
     alone; or nothing. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
-    const ignis__text_part *part = load->parts[IGNIS__PART_SPLITTER];
+    const ignis__tokenizer_part *part = load->parts[IGNIS__PART_SPLITTER];
     int i, k, count = load->part_count[IGNIS__PART_SPLITTER];
     for (i = 0; i < count; i++, part++) {
         bool last = i == count - 1;
-        if (ignis__text_is(part->type, "Metaspace") && count == 1) {
-            tokenizer->metaspace = ignis__metaspace_take(load, IGNIS__PART_SPLITTER, part);
+        if (ignis__tokenizer_part_is(part->type, "Metaspace") && count == 1) {
+            tokenizer->metaspace = ignis__tokenizer_read_metaspace(load, IGNIS__PART_SPLITTER, part);
             tokenizer->metaspace_split = part->split != 0;
             return tokenizer->metaspace != IGNIS__METASPACE_NONE;
         }
-        if (ignis__text_is(part->type, "Digits") && i == 0 && !last) {
+        if (ignis__tokenizer_part_is(part->type, "Digits") && i == 0 && !last) {
             tokenizer->digits = part->individual == 1 ? 1 : 2;
-        } else if (ignis__text_is(part->type, "Split") && tokenizer->split == IGNIS__SPLIT_NONE && !last) {
+        } else if (ignis__tokenizer_part_is(part->type, "Split") && tokenizer->split == IGNIS__SPLIT_NONE && !last) {
             if (!part->regex)
-                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "its pattern is no regular expression");
-            if (!(ignis__text_is(part->behavior, "Isolated") && part->invert != 1) &&
-                !(ignis__text_is(part->behavior, "Removed") && part->invert == 1))
-                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
-                                          "it does not keep what its pattern matches, and that alone");
-            for (k = 0; k < IGNIS__COUNT(ignis__text_splits); k++)
-                if (strcmp(part->regex, ignis__text_splits[k].pattern) == 0)
-                    tokenizer->split = ignis__text_splits[k].split;
+                return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part,
+                                                    "its pattern is no regular expression");
+            if (!(ignis__tokenizer_part_is(part->behavior, "Isolated") && part->invert != 1) &&
+                !(ignis__tokenizer_part_is(part->behavior, "Removed") && part->invert == 1))
+                return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part,
+                                                    "it does not keep what its pattern matches, and that alone");
+            for (k = 0; k < IGNIS__COUNT(ignis__tokenizer_patterns); k++)
+                if (strcmp(part->regex, ignis__tokenizer_patterns[k].pattern) == 0)
+                    tokenizer->split = ignis__tokenizer_patterns[k].split;
             if (tokenizer->split == IGNIS__SPLIT_NONE)
-                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, part->regex);
-        } else if (ignis__text_is(part->type, "ByteLevel") && last) {
+                return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, part->regex);
+        } else if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last) {
             tokenizer->byte_level = true;
             tokenizer->prefix_space = part->prefix == 1;
             if (tokenizer->split != IGNIS__SPLIT_NONE && (tokenizer->prefix_space || part->use_regex != 0))
-                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
-                                          "it splits again, or puts spaces between what is split already");
+                return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part,
+                                                    "it splits again, or puts spaces between what is split already");
             if (part->use_regex != 0)
                 tokenizer->split = IGNIS__SPLIT_GPT2;
         } else {
-            return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
-                                      last && count > 1 ? "at the end of several" : "");
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part,
+                                                last && count > 1 ? "at the end of several" : "");
         }
     }
     return true;
@@ -9061,38 +9069,40 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load)
 
 /*  Reads the decoder: ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of
     leading spaces. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__decoder_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_decoder(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
-    const ignis__text_part *part = load->parts[IGNIS__PART_DECODER];
+    const ignis__tokenizer_part *part = load->parts[IGNIS__PART_DECODER];
     int i, count = load->part_count[IGNIS__PART_DECODER];
     bool replaced = false, fused = false;
     if (count == 0)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                 "it has no decoder, and so only tokens with spaces between them");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                      "it has no decoder, and so only tokens with spaces between them");
     for (i = 0; i < count; i++, part++) {
-        if (tokenizer->byte_level ? ignis__text_is(part->type, "ByteLevel") && count == 1
-                                  : ignis__text_is(part->type, "Metaspace") && count == 1) {
+        if (tokenizer->byte_level ? ignis__tokenizer_part_is(part->type, "ByteLevel") && count == 1
+                                  : ignis__tokenizer_part_is(part->type, "Metaspace") && count == 1) {
             if (!tokenizer->byte_level)
-                tokenizer->metaspace_decoder = ignis__metaspace_take(load, IGNIS__PART_DECODER, part);
+                tokenizer->metaspace_decoder = ignis__tokenizer_read_metaspace(load, IGNIS__PART_DECODER, part);
             return load->diagnostic == IGNIS_DIAG_NONE;
         }
         if (tokenizer->byte_level)
-            return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "its pre_tokenizer is ByteLevel");
-        if (ignis__text_is(part->type, "Replace") && ignis__text_is(part->string, IGNIS__LOW_LINE) &&
-            ignis__text_is(part->content, " ") && i == 0)
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_DECODER, part, "its pre_tokenizer is ByteLevel");
+        if (ignis__tokenizer_part_is(part->type, "Replace") &&
+            ignis__tokenizer_part_is(part->string, IGNIS__LOW_LINE) && ignis__tokenizer_part_is(part->content, " ") &&
+            i == 0)
             replaced = true;
-        else if (ignis__text_is(part->type, "Fuse"))
+        else if (ignis__tokenizer_part_is(part->type, "Fuse"))
             fused = true;
-        else if (ignis__text_is(part->type, "Strip") && ignis__text_is(part->content, " ") && part->stop <= 0 &&
-                 part->start < 100 && fused && i == count - 1)
+        else if (ignis__tokenizer_part_is(part->type, "Strip") && ignis__tokenizer_part_is(part->content, " ") &&
+                 part->stop <= 0 && part->start < 100 && fused && i == count - 1)
             tokenizer->strip = part->start > 0 ? (int)part->start : 0;
-        else if (!ignis__text_is(part->type, "ByteFallback") || fused)
-            return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "");
+        else if (!ignis__tokenizer_part_is(part->type, "ByteFallback") || fused)
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_DECODER, part, "");
         else
             tokenizer->byte_decoder = true;
     }
-    return replaced || ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its decoder does not replace U+2581 by spaces");
+    return replaced ||
+           ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its decoder does not replace U+2581 by spaces");
 }
 
 /*  models/tokenizer/vocabulary.c - tables of tokens, merges, added tokens and templates
@@ -9130,14 +9140,14 @@ static bool ignis__token_bytes(char *text, size_t *size)
 /*  Returns the id of a text of the file, which is decoded as above. */
 IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
 {
-    bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
-    return ignis__token_find(tokenizer, text, *size, odd);
+    bool not_bytes = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
+    return ignis__token_find(tokenizer, text, *size, not_bytes);
 }
 
 /*  Gives each id its bytes, and fills the hash table of the model's tokens. extra: bytes of entries after
     those of the model. */
-IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens,
-                                                const int32_t *entry_of)
+IGNIS__COLD static bool ignis__tokenizer_build_vocabulary(ignis__tokenizer_load *load, int64_t model_count,
+                                                          int64_t tokens, const int32_t *entry_of)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
@@ -9147,8 +9157,8 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     for (i = 0; i < load->entries.count; i++)
         bytes += entries[i].size;
     if (bytes >= UINT32_MAX)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more",
-                                 (long long)bytes);
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more",
+                                      (long long)bytes);
     while (buckets < (uint64_t)model_count * 2)
         buckets *= 2;
     tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
@@ -9160,7 +9170,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     tokenizer->whole = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
     if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->buckets || !tokenizer->known ||
         !tokenizer->whole)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     tokenizer->slot_mask = buckets - 1;
     tokenizer->info.tokens = (int)tokens;
     for (bytes = 0, i = 0; i < tokens; i++) {
@@ -9174,19 +9184,19 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
             memcpy(tokenizer->bytes + bytes, entry->text, entry->size);
         bytes += entry->size;
         tokenizer->begin[i + 1] = (uint32_t)bytes;
-        tokenizer->flags[i] = (unsigned char)(IGNIS__TOKEN_THERE | (entry->odd ? IGNIS__TOKEN_ODD : 0));
-        if (entry_of[i] >= model_count || entry->apart)
+        tokenizer->flags[i] = (unsigned char)(IGNIS__TOKEN_THERE | (entry->not_bytes ? IGNIS__TOKEN_NOT_BYTES : 0));
+        if (entry_of[i] >= model_count || entry->unreachable)
             continue;
         tokenizer->flags[i] |= IGNIS__TOKEN_MODEL;
         tokenizer->longest = entry->size > tokenizer->longest ? entry->size : tokenizer->longest;
-        if (ignis__token_find(tokenizer, entry->text, entry->size, entry->odd) >= 0)
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                     "two ids, one of them %lld, have the same text %s", (long long)i,
-                                     ignis__name_write(entry->text).text);
+        if (ignis__token_find(tokenizer, entry->text, entry->size, entry->not_bytes) >= 0)
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                          "two ids, one of them %lld, have the same text %s", (long long)i,
+                                          ignis__name_write(entry->text).text);
         hash = ignis__token_hash(entry->text, entry->size);
         for (at = hash & tokenizer->slot_mask; tokenizer->buckets[at].id; at = (at + 1) & tokenizer->slot_mask)
             if (++probes > IGNIS__PROBE_LIMIT)
-                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the texts of its tokens collide");
+                return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "the texts of its tokens collide");
         tokenizer->buckets[at].tag = (uint32_t)(hash >> 32);
         tokenizer->buckets[at].id = (int32_t)i + 1;
     }
@@ -9194,7 +9204,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
 }
 
 /*  Reads all tokens: those of the model, and those added to them. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__added *added = (ignis__added *)(void *)load->added.items;
@@ -9208,61 +9218,62 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
     for (i = 0; i < load->added.count; i++)
         tokens = added[i].id >= tokens ? added[i].id + 1 : tokens;
     if (model_count == 0)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its vocabulary is empty");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its vocabulary is empty");
     entry_of = (int32_t *)ignis__alloc((size_t)tokens * sizeof *entry_of);
     if (!entry_of)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     for (i = 0; i < tokens; i++)
         entry_of[i] = -1;
     for (i = 0; ok && i < model_count; i++) {
         entry = &entries[i];
         if (entry_of[entry->id] >= 0)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
-                                   ignis__name_write(entries[entry_of[entry->id]].text).text,
-                                   ignis__name_write(entry->text).text, (long long)entry->id);
+            ok =
+                ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
+                                       ignis__name_write(entries[entry_of[entry->id]].text).text,
+                                       ignis__name_write(entry->text).text, (long long)entry->id);
         entry_of[entry->id] = (int32_t)i;
     }
     for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
-        entries[i].odd = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
+        entries[i].not_bytes = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
     for (i = 0; ok && i < load->added.count; i++) {
         char *text = (char *)(uintptr_t)added[i].text;
         size_t size = added[i].size;
-        bool odd;
+        bool not_bytes;
         added[i].text = ignis__tokenizer_keep_text(tokenizer, text, size);
         if (!added[i].text) {
-            ok = ignis__text_no_memory(load);
+            ok = ignis__tokenizer_no_memory(load);
             break;
         }
-        odd = tokenizer->byte_level && !ignis__token_bytes(text, &size);
+        not_bytes = tokenizer->byte_level && !ignis__token_bytes(text, &size);
         if (entry_of[added[i].id] < 0) {
             entry = (ignis__token_entry *)ignis__list_add(&load->entries);
             if (!entry) {
-                ok = ignis__text_no_memory(load);
+                ok = ignis__tokenizer_no_memory(load);
                 break;
             }
             entries = (ignis__token_entry *)(void *)load->entries.items;
             entry->text = text;
             entry->size = size;
-            entry->odd = odd;
+            entry->not_bytes = not_bytes;
             entry->id = added[i].id;
             entry_of[added[i].id] = (int32_t)(load->entries.count - 1);
             continue;
         }
         entry = &entries[entry_of[added[i].id]];
-        if (entry->size != size || entry->odd != odd || memcmp(entry->text, text, size) != 0)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                   "the added token %s has the id %d, which is that of another token",
-                                   ignis__name_write(added[i].text).text, (int)added[i].id);
+        if (entry->size != size || entry->not_bytes != not_bytes || memcmp(entry->text, text, size) != 0)
+            ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                        "the added token %s has the id %d, which is that of another token",
+                                        ignis__name_write(added[i].text).text, (int)added[i].id);
     }
-    ok = ok && ignis__vocabulary_build(load, model_count, tokens, entry_of);
+    ok = ok && ignis__tokenizer_build_vocabulary(load, model_count, tokens, entry_of);
     for (i = 0; ok && i < load->added.count; i++) {
         int32_t id = added[i].id, model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
                                                             tokenizer->begin[id + 1] - tokenizer->begin[id],
-                                                            (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
+                                                            (tokenizer->flags[id] & IGNIS__TOKEN_NOT_BYTES) != 0);
         if (model >= 0 && model != id)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                   "the added token %s has the id %d, but in the vocabulary %d",
-                                   ignis__name_write(added[i].text).text, (int)id, (int)model);
+            ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                        "the added token %s has the id %d, but in the vocabulary %d",
+                                        ignis__name_write(added[i].text).text, (int)id, (int)model);
         if (added[i].special)
             tokenizer->flags[id] |= IGNIS__TOKEN_CONTROL;
     }
@@ -9277,7 +9288,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
 }
 
 /*  Fills the table of pairs from the ids and ranks of the merges. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_joins(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__merge_entry *merges = (const ignis__merge_entry *)(const void *)load->merges.items;
@@ -9287,7 +9298,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
         size *= 2;
     tokenizer->joins = (ignis__join *)ignis__tokenizer_keep(tokenizer, (size_t)size * sizeof(ignis__join));
     if (!tokenizer->joins)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     tokenizer->join_mask = size - 1;
     tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 &&
                        !tokenizer->ignore_merges;
@@ -9302,7 +9313,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
              tokenizer->joins[at].key && tokenizer->joins[at].key != key;) {
             at = (at + 1) & tokenizer->join_mask;
             if (++probes > IGNIS__PROBE_LIMIT)
-                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its merges collide");
+                return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its merges collide");
         }
         tokenizer->joins[at].key = key;
         tokenizer->joins[at].rank = merge->rank;
@@ -9314,7 +9325,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
     return true;
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_merges(ignis__tokenizer_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__merge_entry *merges = (ignis__merge_entry *)(void *)load->merges.items;
@@ -9329,7 +9340,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load)
         ok = ignis__bytes_add(&both, merge->left, merge->left_size) &&
              ignis__bytes_add(&both, merge->right, merge->right_size) && ignis__bytes_add(&both, "", 1);
         if (!ok) {
-            ignis__text_no_memory(load);
+            ignis__tokenizer_no_memory(load);
             break;
         }
         size = both.size - 1;
@@ -9338,9 +9349,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load)
         merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
         for (k = 0; k < 3; k++)
             if (merge->ids[k] < 0)
-                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                       "merge %lld %s a token that is not in its vocabulary", (long long)i,
-                                       k == 2 ? "makes" : "joins");
+                ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                            "merge %lld %s a token that is not in its vocabulary", (long long)i,
+                                            k == 2 ? "makes" : "joins");
     }
     ignis__free(both.data);
     return ok;
@@ -9361,7 +9372,7 @@ static int ignis__added_order(const void *a, const void *b)
 }
 
 /*  Reads added tokens. A token that is matched in normalized text is normalized itself. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__added *added = (ignis__added *)(void *)load->added.items;
@@ -9383,12 +9394,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
             *item = added[i];
             if (item->size > IGNIS__ADDED_LIMIT) {
                 ignis__encoder_close(&encoder);
-                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                         "the added token %s has %lld bytes; at most %d are supported",
-                                         ignis__name_write(item->text).text, (long long)item->size, IGNIS__ADDED_LIMIT);
+                return ignis__tokenizer_fault(
+                    load, IGNIS_DIAG_UNSUPPORTED, "the added token %s has %lld bytes; at most %d are supported",
+                    ignis__name_write(item->text).text, (long long)item->size, IGNIS__ADDED_LIMIT);
             }
             if (level == 1) {
-                ok = ignis__encode_normal(&encoder, &text, &item->size) &&
+                ok = ignis__encode_normalize(&encoder, &text, &item->size) &&
                      (item->text = ignis__tokenizer_keep_text(tokenizer, text, item->size)) != NULL;
                 if (item->size == 0)
                     continue;
@@ -9408,26 +9419,28 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
             set->first[(unsigned char)set->items[k].text[0]] = true;
     }
     ignis__encoder_close(&encoder);
-    return ok || ignis__text_no_memory(load);
+    return ok || ignis__tokenizer_no_memory(load);
 }
 
 /*  Reads the ids around each text. */
-IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
+IGNIS__COLD static bool ignis__tokenizer_build_template(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     int i, k;
-    size_t room = (size_t)(IGNIS__TEMPLATE_TOKENS + 1) * IGNIS__TEMPLATE_TOKENS * sizeof(int32_t);
+    size_t fresh_size = (size_t)(IGNIS__TEMPLATE_TOKENS + 1) * IGNIS__TEMPLATE_TOKENS * sizeof(int32_t);
     for (i = 0; i < load->part_count[IGNIS__PART_PROCESSOR]; i++) {
-        const ignis__text_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
-        if (!ignis__text_is(part->type, "ByteLevel") && !ignis__text_is(part->type, "TemplateProcessing"))
-            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "");
-        if (ignis__text_is(part->type, "TemplateProcessing") && !load->template_text)
-            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "its template has no place for the text");
+        const ignis__tokenizer_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
+        if (!ignis__tokenizer_part_is(part->type, "ByteLevel") &&
+            !ignis__tokenizer_part_is(part->type, "TemplateProcessing"))
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_PROCESSOR, part, "");
+        if (ignis__tokenizer_part_is(part->type, "TemplateProcessing") && !load->template_text)
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_PROCESSOR, part,
+                                                "its template has no place for the text");
     }
-    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
-    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, fresh_size);
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, fresh_size);
     if (!tokenizer->front || !tokenizer->back)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     for (i = 0; i < load->template_count; i++) {
         bool behind = load->template_behind[i];
         int32_t *ids = behind ? tokenizer->back : tokenizer->front;
@@ -9435,14 +9448,14 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
         for (at = 0; at < load->special_count && strcmp(load->special_name[at], load->template_name[i]) != 0; at++)
             continue;
         if (at == load->special_count)
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                     "its template names the special token %s, which it does not have",
-                                     ignis__name_write(load->template_name[i]).text);
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                          "its template names the special token %s, which it does not have",
+                                          ignis__name_write(load->template_name[i]).text);
         for (k = 0; k < load->special_id_count[at]; k++) {
             if (load->special_ids[at][k] >= tokenizer->info.tokens)
-                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                         "its template has the id %d, and it has %d tokens",
-                                         (int)load->special_ids[at][k], tokenizer->info.tokens);
+                return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                              "its template has the id %d, and it has %d tokens",
+                                              (int)load->special_ids[at][k], tokenizer->info.tokens);
             ids[(*count)++] = load->special_ids[at][k];
         }
     }
@@ -9451,26 +9464,30 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
 }
 
 /*  Converts the parsed tokenizer.json. Fails at anything unknown. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     size_t size;
     if (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model is of type %s, and BPE alone is supported",
-                                 load->model ? ignis__name_write(load->model).text : "none");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                      "its model is of type %s, and BPE alone is supported",
+                                      load->model ? ignis__name_write(load->model).text : "none");
     if (!load->has_vocabulary || !load->has_merges)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
-                                 load->has_vocabulary ? "merges" : "vocab");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
+                                      load->has_vocabulary ? "merges" : "vocab");
     if (load->dropout || load->affix)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
-                                 load->dropout ? "a dropout" : "a continuing_subword_prefix or an end_of_word_suffix");
-    if (!ignis__normalizer_take(load) || !ignis__splitter_take(load) || !ignis__decoder_take(load))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
+                                      load->dropout ? "a dropout"
+                                                    : "a continuing_subword_prefix or an end_of_word_suffix");
+    if (!ignis__tokenizer_set_normalizer(load) || !ignis__tokenizer_set_splitter(load) ||
+        !ignis__tokenizer_set_decoder(load))
         return false;
     if (tokenizer->byte_level && tokenizer->byte_fallback)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                 "it has a byte_fallback beside ByteLevel, which is not supported");
-    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) ||
-        !ignis__added_take(load) || !ignis__template_take(load))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                      "it has a byte_fallback beside ByteLevel, which is not supported");
+    if (!ignis__tokenizer_read_vocabulary(load) || !ignis__tokenizer_build_merges(load) ||
+        !ignis__tokenizer_build_joins(load) || !ignis__tokenizer_build_added(load) ||
+        !ignis__tokenizer_build_template(load))
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
     tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;
@@ -9520,9 +9537,9 @@ static const char *ignis__config_template(ignis__json *json)
             else
                 ignis__json_skip(json);
         }
-        if (!chosen || (!is_default && ignis__text_is(its_name, "default"))) {
+        if (!chosen || (!is_default && ignis__tokenizer_part_is(its_name, "default"))) {
             chosen = text;
-            is_default = ignis__text_is(its_name, "default");
+            is_default = ignis__tokenizer_part_is(its_name, "default");
         }
     }
     return chosen;
@@ -9547,7 +9564,7 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
 }
 
 /*  Sets the ids before or after a text to this one, or to none. */
-IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
+IGNIS__PRIVATE void ignis__tokenizer_set_template(int32_t *ids, int *count, int add, int32_t id)
 {
     if (add == 0)
         *count = 0;
@@ -9557,7 +9574,7 @@ IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32
     *count = 1;
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_config(ignis__tokenizer_load *load)
 {
     static const char *const names[] = {"bos_token",     "eos_token",     "pad_token",
                                         "chat_template", "add_bos_token", "add_eos_token"};
@@ -9580,7 +9597,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
             add[i - 4] = ignis__json_bool(json);
     }
     if (json->fault[0])
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
     if (texts[0]) {
         tokenizer->info.bos = ignis__token_named(tokenizer, texts[0]);
         copied = (tokenizer->bos_text = ignis__tokenizer_keep_text(tokenizer, texts[0], strlen(texts[0]))) != NULL;
@@ -9595,14 +9612,15 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
     if (texts[3])
         copied = copied &&
                  (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
-    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
-    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
-    return copied || ignis__text_no_memory(load);
+    ignis__tokenizer_set_template(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__tokenizer_set_template(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+    return copied || ignis__tokenizer_no_memory(load);
 }
 
 /*  Reads the text file `path` for load->json. *missing: it does not exist, which is reported only if
     `needed`. */
-IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE char *ignis__tokenizer_read_file(ignis__tokenizer_load *load, const char *path, bool needed,
+                                                            size_t *size)
 {
     int64_t length = 0;
     int64_t time;
@@ -9610,45 +9628,45 @@ IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const 
     *size = 0;
     if (!ignis__file_info(path, &length, &time)) {
         if (needed)
-            ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be opened");
+            ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be opened");
         return NULL;
     }
     if (length > IGNIS__TEXT_LIMIT) {
-        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has %lld bytes, above %lld", (long long)length,
-                          (long long)IGNIS__TEXT_LIMIT);
+        ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has %lld bytes, above %lld", (long long)length,
+                               (long long)IGNIS__TEXT_LIMIT);
         return NULL;
     }
     text = (char *)ignis__file_read(path, size);
     if (!text)
-        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes",
-                          (long long)length);
-    ignis__text_load_json(load, text, *size);
+        ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_IO,
+                               "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
+    ignis__tokenizer_load_json(load, text, *size);
     return text;
 }
 
 /*  Reads the files beside tokenizer.json. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path,
-                                                        size_t path_size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_other_files(ignis__tokenizer_load *load, const char *folder,
+                                                                  char *path, size_t path_size)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     bool ok;
     size_t size;
     char *text;
     snprintf(path, path_size, "%s/tokenizer_config.json", folder);
-    text = ignis__text_file(load, path, false, &size);
-    ok = !text ? load->diagnostic == IGNIS_DIAG_NONE : ignis__text_config_take(load);
+    text = ignis__tokenizer_read_file(load, path, false, &size);
+    ok = !text ? load->diagnostic == IGNIS_DIAG_NONE : ignis__tokenizer_read_config(load);
     ignis__free(text);
     if (!ok)
         return false;
     snprintf(path, path_size, "%s/chat_template.jinja", folder);
-    text = ignis__text_file(load, path, false, &size);
+    text = ignis__tokenizer_read_file(load, path, false, &size);
     if (!text)
         return load->diagnostic == IGNIS_DIAG_NONE;
     if (strlen(text) != size || !ignis__utf8_valid(text))
-        ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it is no text in UTF-8");
+        ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it is no text in UTF-8");
     else
         ok = (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) != NULL ||
-             ignis__text_no_memory(load);
+             ignis__tokenizer_no_memory(load);
     ignis__free(text);
     return ok;
 }
@@ -9658,7 +9676,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, 
     It becomes the tokenizer.json that it was converted from. Names of pre-tokenizers select patterns.
     May use: >>gguf, pipeline.c, vocabulary.c. Locks: none. */
 
-static const char *const ignis__text_end_list[] = {
+static const char *const ignis__tokenizer_end_texts[] = {
     "<|end|>",
     "<|return|>",
     "<|flush|>",
@@ -9696,14 +9714,15 @@ static const char *const ignis__text_end_list[] = {
 };
 
 /*  Returns the index of a token of a GGUF file in that list; -1 if it is not in it. */
-IGNIS__PRIVATE int ignis__text_ends(const char *text, int type)
+IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type)
 {
     int i;
     if (*text != '<' && *text != '[' && *text != '_')
         return -1;
-    for (i = 0; i < IGNIS__COUNT(ignis__text_end_list) && strcmp(text, ignis__text_end_list[i]) != 0;)
+    for (i = 0; i < IGNIS__COUNT(ignis__tokenizer_end_texts) && strcmp(text, ignis__tokenizer_end_texts[i]) != 0;)
         i++;
-    return i == IGNIS__COUNT(ignis__text_end_list) || (i == IGNIS__END_SLASH_S && type == IGNIS__TYPE_NORMAL) ? -1 : i;
+    return i == IGNIS__COUNT(ignis__tokenizer_end_texts) || (i == IGNIS__END_SLASH_S && type == IGNIS__TYPE_NORMAL) ? -1
+                                                                                                                    : i;
 }
 
 /*  Names of pre-tokenizers, with their equivalents in tokenizer.json. */
@@ -9711,7 +9730,7 @@ static const struct {
     const char *name;
     ignis__splitter split;
     bool digits, nfc, ignore_merges, adds_bos;
-} ignis__gguf_splits[] = {
+} ignis__tokenizer_gguf_patterns[] = {
     {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
     {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
     {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},
@@ -9778,7 +9797,7 @@ static int ignis__scored_order(const void *a, const void *b)
 
 /*  Reads a vocabulary with scores. Any two tokens that form a third are joined; the pair with the highest
     score comes first. */
-IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
+IGNIS__COLD static bool ignis__tokenizer_build_score_merges(ignis__tokenizer_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
@@ -9789,7 +9808,7 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
     for (i = 0; ok && i < load->entries.count; i++) {
         scored[count].score = entries[i].score;
         scored[count].id = (int32_t)entries[i].id;
-        count += !entries[i].apart;
+        count += !entries[i].unreachable;
     }
     if (ok && count > 1)
         qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
@@ -9800,9 +9819,9 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
         rank += i > 0 && scored[i].score != scored[i - 1].score;
         if (size > IGNIS__SCORED_LIMIT) {
             ignis__free(scored);
-            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                     "token %d has %lld bytes; with scores at most %d are supported", (int)id,
-                                     (long long)size, IGNIS__SCORED_LIMIT);
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                          "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+                                          (long long)size, IGNIS__SCORED_LIMIT);
         }
         for (at = 1; ok && at < size; at++) {
             int32_t left, right;
@@ -9821,11 +9840,11 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
         }
     }
     ignis__free(scored);
-    return ok || ignis__text_no_memory(load);
+    return ok || ignis__tokenizer_no_memory(load);
 }
 
 /*  Reads the tokens of a file, their types and scores. */
-IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *file, bool scores)
+IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load *load, ignis__gguf *file, bool scores)
 {
     ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO, values = IGNIS__ZERO, merges = IGNIS__ZERO;
     ignis__gguf_found got[4];
@@ -9837,42 +9856,43 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
     got[3] = scores ? IGNIS__GGUF_NONE : ignis__gguf_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
     for (i = 0; i < 4; i++)
         if (got[i] == IGNIS__GGUF_BAD)
-            return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     count = texts.left;
     if (!count || got[scores ? 2 : 3] == IGNIS__GGUF_NONE)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
-                                 !count   ? "tokens"
-                                 : scores ? "scores"
-                                          : "merges");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
+                                      !count   ? "tokens"
+                                      : scores ? "scores"
+                                               : "merges");
     if (count > IGNIS__TOKEN_LIMIT || (got[1] && types.left != count) || (got[2] && values.left != count))
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens",
-                                 (long long)count, (long long)(got[1] ? types.left : count),
-                                 (long long)(got[2] ? values.left : count), (long long)IGNIS__TOKEN_LIMIT);
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                      "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens",
+                                      (long long)count, (long long)(got[1] ? types.left : count),
+                                      (long long)(got[2] ? values.left : count), (long long)IGNIS__TOKEN_LIMIT);
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
         ignis__added *added;
         bool control;
         if (!entry)
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
         entry->text = ignis__gguf_next_text(&texts, &size);
         entry->size = size;
         entry->id = i;
         entry->type = (int)type;
-        entry->apart = type != IGNIS__TYPE_NORMAL;
+        entry->unreachable = type != IGNIS__TYPE_NORMAL;
         entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
         if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                     "token %lld has no score, or is no text in UTF-8", (long long)i);
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                          "token %lld has no score, or is no text in UTF-8", (long long)i);
         control =
             type == IGNIS__TYPE_CONTROL || /* a token that ends a text is a control token, whatever the file has */
-            ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
+            ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) &&
+             ignis__tokenizer_find_end_text(entry->text, (int)type) >= 0);
         if (!control && type != IGNIS__TYPE_USER)
             continue;
         added = (ignis__added *)ignis__list_add(&load->added);
         if (!added)
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
         added->text = entry->text;
         added->size = size;
         added->id = (int32_t)i;
@@ -9883,18 +9903,18 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
         ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
         const char *both = ignis__gguf_next_text(&merges, &size);
         if (!merge)
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
         merge->rank = (uint32_t)(load->merges.count - 1);
         if (strlen(both) != size || !ignis__utf8_valid(both) || !ignis__merge_split(merge, both, size))
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                     "merge %lld is not two tokens with a space between them",
-                                     (long long)(load->merges.count - 1));
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                          "merge %lld is not two tokens with a space between them",
+                                          (long long)(load->merges.count - 1));
     }
     return true;
 }
 
 /*  Reads ids and flags of a file. */
-IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
+IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *load, ignis__gguf *file, bool adds_bos)
 {
     static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                         "tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id"};
@@ -9914,8 +9934,8 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
         ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
             if (id != UINT32_MAX) /* the value that some writers use for none */
-                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
-                                         names[i], (long long)id, tokenizer->info.tokens);
+                return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
+                                              names[i], (long long)id, tokenizer->info.tokens);
         } else if (got == IGNIS__GGUF_FOUND) {
             *ids[i] = (int)id;
         }
@@ -9925,13 +9945,13 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
          ignis__gguf_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
          ignis__gguf_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
     if (!ok)
-        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
     tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
     if (!tokenizer->front || !tokenizer->back)
-        return ignis__text_no_memory(load);
-    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
-    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+        return ignis__tokenizer_no_memory(load);
+    ignis__tokenizer_set_template(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__tokenizer_set_template(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
     for (i = 0; i < 2; i++) {
         const char *kept = NULL;
         if (*ids[i] < 0)
@@ -9939,42 +9959,42 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
         kept = ignis__tokenizer_keep_text(tokenizer, tokenizer->bytes + tokenizer->begin[*ids[i]],
                                           tokenizer->begin[*ids[i] + 1] - tokenizer->begin[*ids[i]]);
         if (!kept)
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
         *(i == 0 ? &tokenizer->bos_text : &tokenizer->eos_text) = kept;
     }
     if (text && (strlen(text) != size || !ignis__utf8_valid(text)))
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its chat template is no text in UTF-8");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its chat template is no text in UTF-8");
     if (text && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) == NULL)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     return true;
 }
 
 /*  Reads the tokenizer of a GGUF file, with the result of the tokenizer.json that it was converted from. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load *load, ignis__gguf *file)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries;
     const char *model = NULL, *name = NULL;
     size_t size;
     int64_t i;
-    int at = IGNIS__COUNT(ignis__gguf_splits);
+    int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns);
     bool pieces, prefix = true;
     if (ignis__gguf_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
-        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     if (!model)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
     pieces = strcmp(model, "llama") == 0;
     if (!pieces && strcmp(model, "gpt2") != 0)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                 "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
-                                 ignis__name_write(model).text);
-    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__gguf_splits); at++)
-        if (ignis__text_is(name, ignis__gguf_splits[at].name))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                      "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+                                      ignis__name_write(model).text);
+    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
+        if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_patterns[at].name))
             break;
-    if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
-        return ignis__text_fault(
+    if (!pieces && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns))
+        return ignis__tokenizer_fault(
             load, IGNIS_DIAG_UNSUPPORTED,
             "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
             ignis__name_write(name ? name : "").text);
@@ -9990,14 +10010,14 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ig
         tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
         tokenizer->strip = prefix;
     } else {
-        tokenizer->split = ignis__gguf_splits[at].split;
-        tokenizer->digits = ignis__gguf_splits[at].digits;
-        tokenizer->ignore_merges = ignis__gguf_splits[at].ignore_merges;
-        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* NFC is the only one */
+        tokenizer->split = ignis__tokenizer_gguf_patterns[at].split;
+        tokenizer->digits = ignis__tokenizer_gguf_patterns[at].digits;
+        tokenizer->ignore_merges = ignis__tokenizer_gguf_patterns[at].ignore_merges;
+        tokenizer->normal_count = ignis__tokenizer_gguf_patterns[at].nfc; /* NFC is the only one */
     }
-    if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
-        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) ||
-        !ignis__added_take(load))
+    if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces) || !ignis__tokenizer_read_vocabulary(load) ||
+        !(pieces ? ignis__tokenizer_build_score_merges(load) : ignis__tokenizer_build_merges(load)) ||
+        !ignis__tokenizer_build_joins(load) || !ignis__tokenizer_build_added(load))
         return false;
     entries = (const ignis__token_entry *)(const void *)load->entries.items;
     for (i = 0; i < load->entries.count; i++) {
@@ -10010,7 +10030,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ig
         if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
             tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
     }
-    return ignis__gguf_facts(load, file, pieces || ignis__gguf_splits[at].adds_bos);
+    return ignis__tokenizer_read_gguf_facts(load, file, pieces || ignis__tokenizer_gguf_patterns[at].adds_bos);
 }
 
 /*  models/tokenizer/open.c - ignis_tokenizer_open, _free and _query
@@ -10032,7 +10052,7 @@ IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
     info->has_template = tokenizer->chat_template != NULL;
 }
 
-static bool ignis__text_is_gguf(const char *path)
+static bool ignis__tokenizer_is_gguf(const char *path)
 {
     char first[4];
     int64_t size;
@@ -10044,7 +10064,8 @@ static bool ignis__text_is_gguf(const char *path)
 }
 
 /*  Opens a tokenizer. load->path is the file of a failure. */
-IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
+IGNIS__COLD static void ignis__tokenizer_open(ignis__tokenizer_load *load, const char *given, char *path,
+                                              size_t path_size)
 {
     int64_t length, time;
     size_t size;
@@ -10053,18 +10074,18 @@ IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *giv
     ignis__gguf gguf;
     load->path = path;
     snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
-    if (!folder && ignis__text_is_gguf(path)) {
+    if (!folder && ignis__tokenizer_is_gguf(path)) {
         if (!ignis__gguf_open(load->call, path, &gguf)) {
-            ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+            ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
             return;
         }
-        (void)ignis__text_gguf_take(load, &gguf);
+        (void)ignis__tokenizer_read_gguf(load, &gguf);
         ignis__gguf_close(&gguf);
         return;
     }
-    text = ignis__text_file(load, path, true, &size);
-    if (text && ignis__text_json_read(load) && ignis__text_json_take(load) && folder)
-        (void)ignis__text_beside_take(load, given, path, path_size);
+    text = ignis__tokenizer_read_file(load, path, true, &size);
+    if (text && ignis__tokenizer_read_json(load) && ignis__tokenizer_build(load) && folder)
+        (void)ignis__tokenizer_read_other_files(load, given, path, path_size);
     ignis__free(text);
 }
 
@@ -10072,7 +10093,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
 {
     static const char call[] = "ignis_tokenizer_open";
     ignis_tokenizer handle = IGNIS__ZERO;
-    ignis__text_load load = IGNIS__ZERO;
+    ignis__tokenizer_load load = IGNIS__ZERO;
     ignis__tokenizer *tokenizer;
     char *file;
     size_t size;
@@ -10090,8 +10111,8 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
     }
     tokenizer = (ignis__tokenizer *)ignis__pool_take(call, &ignis__tokenizers);
     if (tokenizer) {
-        ignis__text_load_begin(&load, call, tokenizer);
-        ignis__text_open(&load, path, file, size);
+        ignis__tokenizer_load_begin(&load, call, tokenizer);
+        ignis__tokenizer_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
             ignis__tokenizer_facts(tokenizer);
             handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
@@ -10100,7 +10121,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
                 ignis__fail(load.diagnostic, call, "'%s': %s", file, load.fault);
             ignis__tokenizer_destroy(tokenizer);
         }
-        ignis__text_load_end(&load);
+        ignis__tokenizer_load_end(&load);
     }
     ignis__free(file);
     return handle;
@@ -10238,7 +10259,7 @@ IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
     int64_t size = -1;
     int i, strip;
-    bool first = true, known = true, room = true;
+    bool first = true, known = true, has_memory = true;
     if (!held)
         return -1;
     if ((!ids && count > 0) || (!out && capacity > 0)) {
@@ -10246,18 +10267,19 @@ IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_
     } else if (count < 0 || capacity < 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is below 0", count < 0 ? "count" : "capacity");
     } else {
-        for (i = 0; known && room && i < count; i++) {
+        for (i = 0; known && has_memory && i < count; i++) {
             known = ignis__token_check(call, held, ids[i]);
             if (!known || (held->flags[ids[i]] & IGNIS__TOKEN_CONTROL && !(desc && desc->control)))
                 continue;
-            room = ignis__token_add(held, ids[i], first, &bytes);
+            has_memory = ignis__token_add(held, ids[i], first, &bytes);
             first = false;
         }
-        if (!room)
+        if (!has_memory)
             ignis__fail_host_memory(call, bytes.size);
-        for (strip = 0; room && strip < held->strip && (size_t)strip < bytes.size && bytes.data[strip] == ' '; strip++)
+        for (strip = 0; has_memory && strip < held->strip && (size_t)strip < bytes.size && bytes.data[strip] == ' ';
+             strip++)
             continue;
-        size = known && room ? (int64_t)bytes.size - strip : -1;
+        size = known && has_memory ? (int64_t)bytes.size - strip : -1;
         if (size > 0 && capacity > 0)
             memcpy(out, bytes.data + strip, (size_t)(size < capacity ? size : capacity));
         ignis__free(bytes.data);
@@ -10531,8 +10553,9 @@ typedef struct ignis__chat {
     char message[600];
 } ignis__chat;
 
-#define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
-#define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
+#define ignis__chat_fail(chat, ...) ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, (chat)->here, __VA_ARGS__)
+#define ignis__chat_fail_unsupported(chat, ...) \
+    ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, (chat)->here, __VA_ARGS__)
 
 /*  Options of json.dumps. */
 typedef struct ignis__chat_json {
@@ -10559,7 +10582,7 @@ typedef struct ignis__chat_row {
     const char *of;         /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
     const char *names;      /* separated by spaces */
     const char *parameters; /* names, a ! before required ones; NULL: the function reads the call itself */
-    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call);
+    ignis__chat_value (*run)(ignis__chat *chat, ignis__chat_call *call);
     int how;
 } ignis__chat_row;
 
@@ -10580,60 +10603,60 @@ IGNIS__PRIVATE const char *const ignis__chat_kinds[] = {"",          "Undefined"
                                                         "Namespace", "LoopContext", "Macro",      "function"};
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at,
-                                                               const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *chat, ignis_diagnostic diagnostic,
+                                                               size_t at, const char *format, ...)
 {
     ignis__chat_value undefined;
     va_list args;
     memset(&undefined, 0, sizeof undefined);
     undefined.kind = IGNIS__CHAT_UNDEFINED;
-    if (!c->fault) {
+    if (!chat->fault) {
         va_start(args, format);
-        vsnprintf(c->message, sizeof c->message, format, args);
+        vsnprintf(chat->message, sizeof chat->message, format, args);
         va_end(args);
-        c->fault = diagnostic;
-        c->fault_at = at;
-        c->kind = 0;
+        chat->fault = diagnostic;
+        chat->fault_at = at;
+        chat->kind = 0;
     }
     return undefined;
 }
 
 /*  Counts work. False after too much work, or after a fault. */
-IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *c, int64_t steps)
+IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *chat, int64_t steps)
 {
-    c->steps += steps;
-    if (c->steps > IGNIS__CHAT_STEPS)
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d steps",
+    chat->steps += steps;
+    if (chat->steps > IGNIS__CHAT_STEPS)
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_LIMIT, chat->here, "the template takes more than %d steps",
                           IGNIS__CHAT_STEPS);
-    return !c->fault;
+    return !chat->fault;
 }
 
 /*  Allocates zeroed memory of the arena. NULL after a fault. */
-IGNIS__PRIVATE void *ignis__chat_alloc(ignis__chat *c, size_t size)
+IGNIS__PRIVATE void *ignis__chat_alloc(ignis__chat *chat, size_t size)
 {
-    ignis__chat_chunk *chunk = c->chunk;
+    ignis__chat_chunk *chunk = chat->chunk;
     void *memory;
     size = (size + 15) / 16 * 16;
-    if (c->fault)
+    if (chat->fault)
         return NULL;
     if (!chunk || chunk->size - chunk->used < size) {
-        size_t room = size > 32768 ? size : 32768, head = (sizeof *chunk + 15) / 16 * 16;
-        if (size > IGNIS__CHAT_MEMORY || c->memory + room > IGNIS__CHAT_MEMORY) {
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d bytes of memory",
-                              IGNIS__CHAT_MEMORY);
+        size_t capacity = size > 32768 ? size : 32768, head = (sizeof *chunk + 15) / 16 * 16;
+        if (size > IGNIS__CHAT_MEMORY || chat->memory + capacity > IGNIS__CHAT_MEMORY) {
+            ignis__chat_fault(chat, IGNIS_DIAG_CHAT_LIMIT, chat->here,
+                              "the template takes more than %d bytes of memory", IGNIS__CHAT_MEMORY);
             return NULL;
         }
-        chunk = (ignis__chat_chunk *)ignis__alloc(head + room);
+        chunk = (ignis__chat_chunk *)ignis__alloc(head + capacity);
         if (!chunk) {
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, c->here, "out of host memory: %lld bytes were requested",
-                              (long long)(head + room));
+            ignis__chat_fault(chat, IGNIS_DIAG_HOST_MEMORY, chat->here, "out of host memory: %lld bytes were requested",
+                              (long long)(head + capacity));
             return NULL;
         }
-        chunk->size = head + room;
+        chunk->size = head + capacity;
         chunk->used = head;
-        chunk->next = c->chunk;
-        c->chunk = chunk;
-        c->memory += room;
+        chunk->next = chat->chunk;
+        chat->chunk = chunk;
+        chat->memory += capacity;
     }
     memory = (char *)chunk + chunk->used;
     chunk->used += size;
@@ -10704,20 +10727,20 @@ IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, in
 }
 
 /*  Makes an empty value with items. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *chat, ignis__chat_kind kind)
 {
     ignis__chat_value value = ignis__chat_make(kind, 0);
-    value.u.items = (ignis__chat_items *)ignis__chat_alloc(c, sizeof *value.u.items);
+    value.u.items = (ignis__chat_items *)ignis__chat_alloc(chat, sizeof *value.u.items);
     return value.u.items ? value : ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
 }
 
-IGNIS__PRIVATE void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
+IGNIS__PRIVATE void ignis__chat_add(ignis__chat *chat, ignis__chat_items *items, ignis__chat_value value)
 {
-    if (c->fault)
+    if (chat->fault)
         return;
     if (items->count == items->capacity) {
         int64_t capacity = items->capacity ? 2 * items->capacity : 8;
-        ignis__chat_value *larger = (ignis__chat_value *)ignis__chat_alloc(c, (size_t)capacity * sizeof *larger);
+        ignis__chat_value *larger = (ignis__chat_value *)ignis__chat_alloc(chat, (size_t)capacity * sizeof *larger);
         if (!larger)
             return;
         if (items->count)
@@ -10728,17 +10751,17 @@ IGNIS__PRIVATE void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ig
     items->item[items->count++] = value;
 }
 
-IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *more)
+IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *chat, ignis__chat_items *items, const ignis__chat_items *more)
 {
     int64_t i;
-    for (i = 0; !c->fault && i < more->count && ignis__chat_work(c, 1); i++)
-        ignis__chat_add(c, items, more->item[i]);
+    for (i = 0; !chat->fault && i < more->count && ignis__chat_work(chat, 1); i++)
+        ignis__chat_add(chat, items, more->item[i]);
 }
 
 /*  Grows an output to a capacity of `capacity` bytes. */
-IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
+IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *chat, ignis__chat_writer *out, size_t capacity)
 {
-    char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
+    char *larger = (char *)ignis__chat_alloc(chat, capacity), *marked = (char *)ignis__chat_alloc(chat, capacity);
     if (!larger || !marked)
         return false;
     if (out->size) {
@@ -10752,13 +10775,13 @@ IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out,
 }
 
 /*  Appends bytes. Their marks are those of `marks`; if that is NULL, all are `mark`. */
-IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size,
+IGNIS__PRIVATE void ignis__chat_write(ignis__chat *chat, ignis__chat_writer *out, const char *text, size_t size,
                                       const char *marks, bool mark)
 {
-    if (!ignis__chat_work(c, 1 + (int64_t)(size / 64)) || size == 0)
+    if (!ignis__chat_work(chat, 1 + (int64_t)(size / 64)) || size == 0)
         return;
     if (out->capacity - out->size < size &&
-        !ignis__chat_reserve(c, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
+        !ignis__chat_reserve(chat, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
         return;
     memcpy(out->text + out->size, text, size);
     if (marks)
@@ -10768,17 +10791,17 @@ IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, c
     out->size += size;
 }
 
-IGNIS__PRIVATE void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+IGNIS__PRIVATE void ignis__chat_write_string(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value string)
 {
-    ignis__chat_write(c, out, string.u.text, (size_t)string.number, string.marks, false);
+    ignis__chat_write(chat, out, string.u.text, (size_t)string.number, string.marks, false);
 }
 
-IGNIS__PRIVATE void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
+IGNIS__PRIVATE void ignis__chat_write_words(ignis__chat *chat, ignis__chat_writer *out, const char *text, bool mark)
 {
-    ignis__chat_write(c, out, text, strlen(text), NULL, mark);
+    ignis__chat_write(chat, out, text, strlen(text), NULL, mark);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_writer_value(const ignis__chat_writer *out)
 {
     return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
 }
@@ -10798,10 +10821,10 @@ IGNIS__PRIVATE uint32_t ignis__chat_code(const char *text)
     return ignis__utf8_code(text, &length);
 }
 
-IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
+IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *chat, ignis__chat_value string)
 {
     int64_t count = 0, i;
-    ignis__chat_work(c, string.number / 16);
+    ignis__chat_work(chat, string.number / 16);
     for (i = 0; i < string.number; i++)
         count += ((unsigned char)string.u.text[i] & 0xC0) != 0x80;
     return count;
@@ -10826,7 +10849,7 @@ IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left)
 }
 
 /*  Tells whether any byte came from the caller. */
-IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
+IGNIS__PRIVATE bool ignis__chat_is_marked(ignis__chat_value value)
 {
     if (value.kind != IGNIS__CHAT_STRING)
         return value.mark;
@@ -10834,17 +10857,17 @@ IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
 }
 
 /*  Fails with the kind of a value, or with the name of an undefined one. */
-IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what,
+IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *chat, const char *what,
                                                                    ignis__chat_value value)
 {
     int length = (int)(value.number < 60 ? value.number : 60);
     if (value.kind != IGNIS__CHAT_UNDEFINED)
-        return ignis__chat_fail(c, "%s, not %s", what, ignis__chat_kinds[value.kind]);
+        return ignis__chat_fail(chat, "%s, not %s", what, ignis__chat_kinds[value.kind]);
     if (!value.u.text)
-        return ignis__chat_fail(c, "a value is undefined");
+        return ignis__chat_fail(chat, "a value is undefined");
     if (value.of)
-        return ignis__chat_fail(c, "%s has no '%.*s'", ignis__chat_kinds[value.of], length, value.u.text);
-    return ignis__chat_fail(c, "'%.*s' is undefined", length, value.u.text);
+        return ignis__chat_fail(chat, "%s has no '%.*s'", ignis__chat_kinds[value.of], length, value.u.text);
+    return ignis__chat_fail(chat, "'%.*s' is undefined", length, value.u.text);
 }
 
 /*  Returns the bytes of the character at a place of well-formed text. */
@@ -10881,18 +10904,18 @@ IGNIS__PRIVATE bool ignis__chat_true(ignis__chat_value v)
     return v.kind > IGNIS__CHAT_STRING || (v.kind >= IGNIS__CHAT_BOOL && v.number != 0);
 }
 
-IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *chat, const ignis__chat_items *items, ignis__chat_value key);
 
 /*  Returns -1, 0 or 1 in Python's order of numbers, strings, lists and tuples; 2 if there is no order. With
     `equal` only 0 or not 0 matters. */
-static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
+static int ignis__chat_compare(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
 {
     bool numbers = ignis__chat_is_number(a) && ignis__chat_is_number(b);
     int64_t i, k, count;
     int sign = 0;
     if (depth > IGNIS__CHAT_NESTING)
-        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
-    if (!ignis__chat_work(c, 1))
+        ignis__chat_fail(chat, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+    if (!ignis__chat_work(chat, 1))
         return 2;
     if (numbers && (a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)) {
         double x = ignis__chat_as_real(a), y = ignis__chat_as_real(b);
@@ -10909,7 +10932,7 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
         if (equal && a.number != b.number)
             return 2;
         count = a.number < b.number ? a.number : b.number;
-        ignis__chat_work(c, count / 64);
+        ignis__chat_work(chat, count / 64);
         sign = memcmp(a.u.text, b.u.text, (size_t)count);
         return sign ? (sign > 0) - (sign < 0) : (a.number > b.number) - (a.number < b.number);
     case IGNIS__CHAT_LIST:
@@ -10919,156 +10942,157 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
         if (equal ? a.u.items->count != count : a.kind == IGNIS__CHAT_RANGE_OF)
             return 2;
         for (i = 0; i < a.u.items->count && i < count && !sign; i++) {
-            sign = ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], true, depth + 1);
+            sign = ignis__chat_compare(chat, a.u.items->item[i], b.u.items->item[i], true, depth + 1);
             if (sign && !equal)
-                sign = ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], false, depth + 1);
+                sign = ignis__chat_compare(chat, a.u.items->item[i], b.u.items->item[i], false, depth + 1);
         }
         return sign ? sign : (a.u.items->count > count) - (a.u.items->count < count);
     case IGNIS__CHAT_DICT:
         if (!equal || a.u.items->count != b.u.items->count)
             return 2;
         for (i = 0; i < a.u.items->count && !sign; i += 2) {
-            k = ignis__chat_find(c, b.u.items, a.u.items->item[i]);
-            sign = k < 0 ? 2 : ignis__chat_compare(c, a.u.items->item[i + 1], b.u.items->item[k + 1], true, depth + 1);
+            k = ignis__chat_find(chat, b.u.items, a.u.items->item[i]);
+            sign =
+                k < 0 ? 2 : ignis__chat_compare(chat, a.u.items->item[i + 1], b.u.items->item[k + 1], true, depth + 1);
         }
         return sign ? 2 : 0;
     default: return equal && a.u.items == b.u.items && a.number == b.number ? 0 : 2;
     }
 }
 
-IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b)
 {
-    return ignis__chat_compare(c, a, b, true, 0) == 0;
+    return ignis__chat_compare(chat, a, b, true, 0) == 0;
 }
 
 /*  Tells whether a < b. A fault if the values have no order. */
-IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
+IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b, bool or_equal)
 {
-    int sign = ignis__chat_compare(c, a, b, false, 0);
+    int sign = ignis__chat_compare(chat, a, b, false, 0);
     if (sign == 2 && (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED))
-        ignis__chat_fail_kind(c, "", a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
+        ignis__chat_fail_kind(chat, "", a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
     else if (sign == 2)
-        ignis__chat_fail(c, "%s and %s have no order", ignis__chat_kinds[a.kind], ignis__chat_kinds[b.kind]);
+        ignis__chat_fail(chat, "%s and %s have no order", ignis__chat_kinds[a.kind], ignis__chat_kinds[b.kind]);
     return sign == -1 || (or_equal && sign == 0);
 }
 
 /*  Sorts a list by its keys. The sort is stable. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *chat, const ignis__chat_items *items,
                                                     const ignis__chat_items *keys, bool reverse)
 {
-    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST), key, other;
-    int64_t i, low, high, middle, *order = (int64_t *)ignis__chat_alloc(c, (size_t)keys->count * sizeof *order);
-    for (i = 0; i < keys->count && !c->fault; i++) { /* each item is inserted after those that it does not precede */
-        for (low = 0, high = i, key = keys->item[i]; low < high && !c->fault;) {
+    ignis__chat_value out = ignis__chat_new(chat, IGNIS__CHAT_LIST), key, other;
+    int64_t i, low, high, middle, *order = (int64_t *)ignis__chat_alloc(chat, (size_t)keys->count * sizeof *order);
+    for (i = 0; i < keys->count && !chat->fault; i++) { /* each item is inserted after those that it does not precede */
+        for (low = 0, high = i, key = keys->item[i]; low < high && !chat->fault;) {
             middle = (low + high) / 2;
             other = keys->item[order[middle]];
-            if (reverse ? ignis__chat_less(c, other, key, false) : ignis__chat_less(c, key, other, false))
+            if (reverse ? ignis__chat_less(chat, other, key, false) : ignis__chat_less(chat, key, other, false))
                 high = middle;
             else
                 low = middle + 1;
         }
-        ignis__chat_work(c, (i - low) / 8);
+        ignis__chat_work(chat, (i - low) / 8);
         memmove(order + low + 1, order + low, (size_t)(i - low) * sizeof *order);
         order[low] = i;
     }
-    for (i = 0; i < keys->count && !c->fault; i++)
-        ignis__chat_add(c, out.u.items, items->item[order[i] + items->at]);
+    for (i = 0; i < keys->count && !chat->fault; i++)
+        ignis__chat_add(chat, out.u.items, items->item[order[i] + items->at]);
     return out;
 }
 
 /*  Returns the index of a key in a dict, a namespace or names; -1 if it is missing. */
-IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *chat, const ignis__chat_items *items, ignis__chat_value key)
 {
     int64_t i;
-    for (i = 0; i < items->count && ignis__chat_work(c, 1); i += 2) {
+    for (i = 0; i < items->count && ignis__chat_work(chat, 1); i += 2) {
         const ignis__chat_value *other = &items->item[i];
         if (key.kind == IGNIS__CHAT_STRING && other->kind == IGNIS__CHAT_STRING
-                ? key.number == other->number && ignis__chat_work(c, key.number / 64) &&
+                ? key.number == other->number && ignis__chat_work(chat, key.number / 64) &&
                       memcmp(key.u.text, other->u.text, (size_t)key.number) == 0
-                : ignis__chat_equal(c, key, *other))
+                : ignis__chat_equal(chat, key, *other))
             return i;
     }
     return -1;
 }
 
-IGNIS__PRIVATE void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key,
+IGNIS__PRIVATE void ignis__chat_put(ignis__chat *chat, ignis__chat_items *items, ignis__chat_value key,
                                     ignis__chat_value value)
 {
-    int64_t i = ignis__chat_find(c, items, key);
+    int64_t i = ignis__chat_find(chat, items, key);
     if (i >= 0) {
         items->item[i + 1] = value;
         return;
     }
-    ignis__chat_add(c, items, key);
-    ignis__chat_add(c, items, value);
+    ignis__chat_add(chat, items, key);
+    ignis__chat_add(chat, items, value);
 }
 
-IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *from)
+IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *chat, ignis__chat_items *items, const ignis__chat_items *from)
 {
     int64_t i;
-    for (i = 0; i < from->count && !c->fault; i += 2)
-        ignis__chat_put(c, items, from->item[i], from->item[i + 1]);
+    for (i = 0; i < from->count && !chat->fault; i += 2)
+        ignis__chat_put(chat, items, from->item[i], from->item[i + 1]);
 }
 
 /*  Checks that a value can be the key of a dict. A fault if it cannot. */
-static bool ignis__chat_hashable_at(ignis__chat *c, ignis__chat_value key, int depth)
+static bool ignis__chat_hashable_at(ignis__chat *chat, ignis__chat_value key, int depth)
 {
     int64_t i;
     if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT)
-        ignis__chat_fail(c, "a %s cannot be a key", ignis__chat_kinds[key.kind]);
+        ignis__chat_fail(chat, "a %s cannot be a key", ignis__chat_kinds[key.kind]);
     if (depth > IGNIS__CHAT_NESTING)
-        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
-    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && ignis__chat_work(c, 1); i++)
-        ignis__chat_hashable_at(c, key.u.items->item[i], depth + 1);
-    return !c->fault;
+        ignis__chat_fail(chat, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && ignis__chat_work(chat, 1); i++)
+        ignis__chat_hashable_at(chat, key.u.items->item[i], depth + 1);
+    return !chat->fault;
 }
 
-IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
+IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *chat, ignis__chat_value key)
 {
-    return ignis__chat_hashable_at(c, key, 0);
+    return ignis__chat_hashable_at(chat, key, 0);
 }
 
 /*  Sets *out to the items of an iterable: from out->at to out->count. A fault if the value is not iterable. */
-IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
+IGNIS__PRIVATE bool ignis__chat_iterate(ignis__chat *chat, ignis__chat_value v, ignis__chat_items *out)
 {
     size_t at, length;
     int64_t i;
     memset(out, 0, sizeof *out);
     if (v.kind == IGNIS__CHAT_STRING) {
-        for (v.of = 0, at = 0; at < (size_t)v.number && ignis__chat_work(c, 1); at += length) {
+        for (v.of = 0, at = 0; at < (size_t)v.number && ignis__chat_work(chat, 1); at += length) {
             length = ignis__chat_character(v.u.text + at);
-            ignis__chat_add(c, out, ignis__chat_part(v, at, at + length));
+            ignis__chat_add(chat, out, ignis__chat_part(v, at, at + length));
         }
     } else if (v.kind == IGNIS__CHAT_DICT) {
-        for (i = 0; i < v.u.items->count && ignis__chat_work(c, 1); i += 2)
-            ignis__chat_add(c, out, v.u.items->item[i]);
+        for (i = 0; i < v.u.items->count && ignis__chat_work(chat, 1); i += 2)
+            ignis__chat_add(chat, out, v.u.items->item[i]);
     } else if (ignis__chat_has_items(v)) {
         *out = *v.u.items;
         out->capacity = out->count; /* appending makes a copy */
         if (v.kind == IGNIS__CHAT_GENERATOR)
             v.u.items->at = v.u.items->count;
     } else if (v.kind == IGNIS__CHAT_LOOP) {
-        ignis__chat_lacks(c, "'loop' as something to walk over");
+        ignis__chat_fail_unsupported(chat, "'loop' as something to walk over");
     } else if (v.kind != IGNIS__CHAT_UNDEFINED) {
-        ignis__chat_fail(c, "there is nothing to walk over in %s", ignis__chat_kinds[v.kind]);
+        ignis__chat_fail(chat, "there is nothing to walk over in %s", ignis__chat_kinds[v.kind]);
     }
-    return !c->fault;
+    return !chat->fault;
 }
 
 /*  Prepares a search for `part`. Its length is counted as work. */
-IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
+IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *chat, ignis__chat_value part, bool back)
 {
-    ignis__chat_work(c, 1 + part.number / 2);
+    ignis__chat_work(chat, 1 + part.number / 2);
     return ignis__needle_of(part.u.text, (size_t)part.number, back);
 }
 
 /*  Searches, and counts the bytes it looked at as work. */
-IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size,
+IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *chat, const char *text, size_t size,
                                               const ignis__needle *needle)
 {
     const char *found = ignis__needle_find(needle, text, size);
     size_t before = found ? (size_t)(found - text) : 0;
-    ignis__chat_work(c, (int64_t)((!found ? size : needle->back ? size - before : before + needle->length) / 4));
+    ignis__chat_work(chat, (int64_t)((!found ? size : needle->back ? size - before : before + needle->length) / 4));
     return found;
 }
 
@@ -11119,7 +11143,7 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
 }
 
 /*  Reads an integer in Python's syntax. False if it is malformed; a fault if it does not fit 64 bits. */
-IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
+IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *chat, const char *text, size_t size, int64_t *number)
 {
     bool minus = size > 0 && *text == '-';
     size_t i = size > 0 && (*text == '-' || *text == '+'), first = i;
@@ -11131,7 +11155,7 @@ IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_
         if (digit < 0 || digit > 9)
             return false;
         if (*number > (INT64_MAX - digit) / 10) {
-            ignis__chat_lacks(c, "a whole number of more than 64 bits");
+            ignis__chat_fail_unsupported(chat, "a whole number of more than 64 bits");
             return false;
         }
         *number = 10 * *number + digit;
@@ -11141,12 +11165,12 @@ IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_
 }
 
 /*  Writes a number as Python's repr does: with the fewest digits that read back as the same number. */
-static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
+static void ignis__chat_write_real(ignis__chat *chat, double real, char out[40])
 {
     char text[40];
     const char *at;
     int precision, exponent;
-    ignis__chat_work(c, 64); /* several precisions are tried */
+    ignis__chat_work(chat, 64); /* several precisions are tried */
     if (real != real || real - real != 0) {
         snprintf(out, 40, "%s", real != real ? "nan" : real < 0 ? "-inf" : "inf");
         return;
@@ -11169,17 +11193,17 @@ static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
 
 /*  Writes a quoted string as Python's repr does, or as json.dumps does. For repr, unassigned characters count
     as printable. */
-static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string,
+static void ignis__chat_write_quoted(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value string,
                                      const ignis__chat_json *json)
 {
     static const char *const plain[] = {"\\\n\r\t", "\"\\\n\r\t\f\b"}, *const escaped[] = {"\\nrt", "\"\\nrtfb"};
     size_t size = (size_t)string.number, at, length, from = 0;
     const char *text = string.u.text, *known,
                *one = json || (memchr(text, '\'', size) && !memchr(text, '"', size)) ? "\"" : "'";
-    bool marked = ignis__chat_marked(string);
-    ignis__chat_work(c, string.number / 4);
-    ignis__chat_write_words(c, out, one, marked);
-    for (at = 0; at < size && !c->fault; at += length) {
+    bool marked = ignis__chat_is_marked(string);
+    ignis__chat_work(chat, string.number / 4);
+    ignis__chat_write_words(chat, out, one, marked);
+    for (at = 0; at < size && !chat->fault; at += length) {
         uint32_t code = ignis__chat_code(text + at);
         char piece[16] = "";
         bool hidden = json ? code < 32 || (code >= 128 && json->ascii)
@@ -11202,48 +11226,48 @@ static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ig
                      (unsigned)code);
         if (!*piece)
             continue;
-        ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
-        ignis__chat_write_words(c, out, piece, string.marks && string.marks[at]);
+        ignis__chat_write_string(chat, out, ignis__chat_part(string, from, at));
+        ignis__chat_write_words(chat, out, piece, string.marks && string.marks[at]);
         from = at + length;
     }
-    ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
-    ignis__chat_write_words(c, out, one, marked);
+    ignis__chat_write_string(chat, out, ignis__chat_part(string, from, size));
+    ignis__chat_write_words(chat, out, one, marked);
 }
 
 /*  Writes a separator between the items of a value, marked if the value is. */
-static void ignis__chat_write_sign(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
+static void ignis__chat_write_sign(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
 {
-    ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
+    ignis__chat_write(chat, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
 }
 
-static void ignis__chat_write_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *json, int depth,
+static void ignis__chat_write_line(ignis__chat *chat, ignis__chat_writer *out, const ignis__chat_json *json, int depth,
                                    bool mark)
 {
     int i;
     if (!json || !json->pretty)
         return;
-    ignis__chat_write_words(c, out, "\n", mark);
+    ignis__chat_write_words(chat, out, "\n", mark);
     for (i = 0; i < depth; i++)
-        ignis__chat_write_sign(c, out, json->indent, mark);
+        ignis__chat_write_sign(chat, out, json->indent, mark);
 }
 
 /*  Returns the pairs of a dict, sorted by key. */
-static ignis__chat_items ignis__chat_by_keys(ignis__chat *c, const ignis__chat_items *dict)
+static ignis__chat_items ignis__chat_by_keys(ignis__chat *chat, const ignis__chat_items *dict)
 {
     ignis__chat_items keys = IGNIS__ZERO, pairs = IGNIS__ZERO;
     ignis__chat_value sorted;
     int64_t i;
     for (i = 0; i < dict->count; i += 2)
-        ignis__chat_add(c, &keys, dict->item[i]);
-    sorted = ignis__chat_sorted(c, &keys, &keys, false);
-    for (i = 0; i < keys.count && !c->fault; i++)
-        ignis__chat_put(c, &pairs, sorted.u.items->item[i],
-                        dict->item[ignis__chat_find(c, dict, sorted.u.items->item[i]) + 1]);
+        ignis__chat_add(chat, &keys, dict->item[i]);
+    sorted = ignis__chat_sorted(chat, &keys, &keys, false);
+    for (i = 0; i < keys.count && !chat->fault; i++)
+        ignis__chat_put(chat, &pairs, sorted.u.items->item[i],
+                        dict->item[ignis__chat_find(chat, dict, sorted.u.items->item[i]) + 1]);
     return pairs;
 }
 
 /*  Writes a value as Python's str does; `quoted`, inside others, as repr does; or as json.dumps does. */
-IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v,
+IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value v,
                                             const ignis__chat_json *json, bool quoted, int depth)
 {
     static const char *const brackets[][2] = {{"[", "]"}, {"(", ")"}, {"{", "}"}, {"<Namespace {", "}>"}};
@@ -11254,18 +11278,18 @@ IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *
     char number[80];
     int64_t i;
     if (depth > IGNIS__CHAT_NESTING)
-        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        ignis__chat_fail(chat, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
     else if (json && v.kind > IGNIS__CHAT_TUPLE && v.kind != IGNIS__CHAT_DICT)
-        ignis__chat_fail_kind(c, "JSON is made of text, numbers, lists and dicts", v);
+        ignis__chat_fail_kind(chat, "JSON is made of text, numbers, lists and dicts", v);
     else if (v.kind > IGNIS__CHAT_TUPLE && !dict)
-        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind],
-                          ignis__chat_has_items(v) ? "; |list makes a list of it" : "");
-    if (!ignis__chat_work(c, 1))
+        ignis__chat_fail_unsupported(chat, "a %s made text%s", ignis__chat_kinds[v.kind],
+                                     ignis__chat_has_items(v) ? "; |list makes a list of it" : "");
+    if (!ignis__chat_work(chat, 1))
         return;
     switch (v.kind) {
     case IGNIS__CHAT_UNDEFINED:
         if (json)
-            ignis__chat_fail_kind(c, "", v);
+            ignis__chat_fail_kind(chat, "", v);
         text = quoted ? "Undefined" : "";
         break;
     case IGNIS__CHAT_NONE:
@@ -11275,58 +11299,58 @@ IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *
         text = number;
         break;
     case IGNIS__CHAT_FLOAT:
-        ignis__chat_write_real(c, v.u.real, number);
+        ignis__chat_write_real(chat, v.u.real, number);
         text = !json || v.u.real - v.u.real == 0 ? number
                : v.u.real != v.u.real            ? "NaN"
                : v.u.real > 0                    ? "Infinity"
                                                  : "-Infinity";
         break;
     case IGNIS__CHAT_STRING:
-        ignis__chat_write_words(c, out, quoted && v.of && !json ? "Markup(" : "", ignis__chat_marked(v));
+        ignis__chat_write_words(chat, out, quoted && v.of && !json ? "Markup(" : "", ignis__chat_is_marked(v));
         if (quoted)
-            ignis__chat_write_quoted(c, out, v, json);
+            ignis__chat_write_quoted(chat, out, v, json);
         else
-            ignis__chat_write_string(c, out, v);
-        ignis__chat_write_words(c, out, quoted && v.of && !json ? ")" : "", ignis__chat_marked(v));
+            ignis__chat_write_string(chat, out, v);
+        ignis__chat_write_words(chat, out, quoted && v.of && !json ? ")" : "", ignis__chat_is_marked(v));
         return;
     default: break;
     }
     if (text) {
-        ignis__chat_write_words(c, out, text, v.mark);
+        ignis__chat_write_words(chat, out, text, v.mark);
         return;
     }
     around = brackets[dict ? v.kind - IGNIS__CHAT_DICT + 2 : json ? 0 : v.kind - IGNIS__CHAT_LIST];
-    items = json && json->sort && dict ? ignis__chat_by_keys(c, v.u.items) : *v.u.items;
-    ignis__chat_write_words(c, out, around[0], v.mark);
-    for (i = 0; i < items.count && !c->fault; i++) {
+    items = json && json->sort && dict ? ignis__chat_by_keys(chat, v.u.items) : *v.u.items;
+    ignis__chat_write_words(chat, out, around[0], v.mark);
+    for (i = 0; i < items.count && !chat->fault; i++) {
         ignis__chat_value item = items.item[i];
         bool value = dict && i % 2,
              key = json && dict && !value && item.kind != IGNIS__CHAT_STRING; /* keys in JSON are strings */
         if (key && !ignis__chat_is_number(item) && item.kind != IGNIS__CHAT_NONE)
-            ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", item);
+            ignis__chat_fail_kind(chat, "keys in JSON are text, numbers or none", item);
         if (i)
-            ignis__chat_write_sign(c, out, json ? json->separators[value] : ignis__chat_words(value ? ": " : ", "),
+            ignis__chat_write_sign(chat, out, json ? json->separators[value] : ignis__chat_words(value ? ": " : ", "),
                                    v.mark);
         if (!value)
-            ignis__chat_write_line(c, out, json, depth + 1, v.mark);
-        ignis__chat_write_words(c, out, key ? "\"" : "", item.mark);
-        ignis__chat_write_value(c, out, item, json, true, depth + 1);
-        ignis__chat_write_words(c, out, key ? "\"" : "", item.mark);
+            ignis__chat_write_line(chat, out, json, depth + 1, v.mark);
+        ignis__chat_write_words(chat, out, key ? "\"" : "", item.mark);
+        ignis__chat_write_value(chat, out, item, json, true, depth + 1);
+        ignis__chat_write_words(chat, out, key ? "\"" : "", item.mark);
     }
     if (items.count)
-        ignis__chat_write_line(c, out, json, depth, v.mark);
-    ignis__chat_write_words(c, out, !json && v.kind == IGNIS__CHAT_TUPLE && i == 1 ? "," : "", v.mark);
-    ignis__chat_write_words(c, out, around[1], v.mark);
+        ignis__chat_write_line(chat, out, json, depth, v.mark);
+    ignis__chat_write_words(chat, out, !json && v.kind == IGNIS__CHAT_TUPLE && i == 1 ? "," : "", v.mark);
+    ignis__chat_write_words(chat, out, around[1], v.mark);
 }
 
 /*  Returns a value as a string, which keeps its marks. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *chat, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     if (v.kind == IGNIS__CHAT_STRING)
         return v;
-    ignis__chat_write_value(c, &out, v, NULL, false, 0);
-    return ignis__chat_written(&out);
+    ignis__chat_write_value(chat, &out, v, NULL, false, 0);
+    return ignis__chat_writer_value(&out);
 }
 
 /*  models/chat/lexer.c - splits tags into tokens: names, numbers, strings, operators
@@ -11334,170 +11358,172 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_va
     After a fault every token is the end of the template, so that all readers end.
     May use: value.c. Locks: none. */
 
-IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
+IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *chat, size_t at)
 {
-    while (at < c->size && ignis__chat_is_space(c->text + at))
-        at += ignis__chat_character(c->text + at);
+    while (at < chat->size && ignis__chat_is_space(chat->text + at))
+        at += ignis__chat_character(chat->text + at);
     return at;
 }
 
-IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
+IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *chat, size_t at, const char *sign)
 {
     size_t length = strlen(sign);
-    return at <= c->size && c->size - at >= length && memcmp(c->text + at, sign, length) == 0;
+    return at <= chat->size && chat->size - at >= length && memcmp(chat->text + at, sign, length) == 0;
 }
 
-static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
+static size_t ignis__chat_digits(const ignis__chat *chat, size_t at)
 {
-    while (at < c->size && (ignis__formula_is_digit(c->text[at]) ||
-                            (c->text[at] == '_' && at + 1 < c->size && ignis__formula_is_digit(c->text[at + 1]))))
+    while (at < chat->size &&
+           (ignis__formula_is_digit(chat->text[at]) ||
+            (chat->text[at] == '_' && at + 1 < chat->size && ignis__formula_is_digit(chat->text[at + 1]))))
         at++;
     return at;
 }
 
 /*  Checks for the end of a tag at a place. If found, skips it, and the white space that it removes. */
-IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
+IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *chat, size_t at, char tag)
 {
     char end[3];
-    bool minus = ignis__chat_at(c, at, "-"), plus = tag != '{' && ignis__chat_at(c, at, "+");
+    bool minus = ignis__chat_at(chat, at, "-"), plus = tag != '{' && ignis__chat_at(chat, at, "+");
     end[0] = tag == '{' ? '}' : tag, end[1] = '}', end[2] = 0;
-    if (!ignis__chat_at(c, at + (minus || plus), end))
+    if (!ignis__chat_at(chat, at + (minus || plus), end))
         return false;
     at += 2 + (size_t)(minus || plus);
     if (minus)
-        at = ignis__chat_skip_space(c, at);
-    else if (!plus && tag != '{' && ignis__chat_at(c, at, "\n"))
+        at = ignis__chat_skip_space(chat, at);
+    else if (!plus && tag != '{' && ignis__chat_at(chat, at, "\n"))
         at++;
-    c->at = at;
-    c->line_start = c->text[at - 1] == '\n';
+    chat->at = at;
+    chat->line_start = chat->text[at - 1] == '\n';
     return true;
 }
 
 /*  Reads the next token of a tag. */
-IGNIS__PRIVATE void ignis__chat_next(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_next(ignis__chat *chat)
 {
     static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
     size_t at, i;
     char first;
-    if (c->fault)
+    if (chat->fault)
         return;
-    c->start = at = ignis__chat_skip_space(c, c->at);
-    c->at = at;
-    if (c->brackets == 0 && ignis__chat_tag_end(c, at, c->tag)) {
-        c->kind = 'E';
-        return;
-    }
-    if (at == c->size) {
-        c->kind = 0;
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "the template ends inside a tag");
+    chat->start = at = ignis__chat_skip_space(chat, chat->at);
+    chat->at = at;
+    if (chat->brackets == 0 && ignis__chat_tag_end(chat, at, chat->tag)) {
+        chat->kind = 'E';
         return;
     }
-    first = c->text[at];
+    if (at == chat->size) {
+        chat->kind = 0;
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, at, "the template ends inside a tag");
+        return;
+    }
+    first = chat->text[at];
     if (ignis__formula_is_letter(first)) {
-        c->kind = 'a';
-        while (at < c->size && (ignis__formula_is_letter(c->text[at]) || ignis__formula_is_digit(c->text[at])))
+        chat->kind = 'a';
+        while (at < chat->size && (ignis__formula_is_letter(chat->text[at]) || ignis__formula_is_digit(chat->text[at])))
             at++;
     } else if (ignis__formula_is_digit(first)) {
         size_t end;
-        c->kind = '0';
-        at = ignis__chat_digits(c, at);
-        if (c->start == 0 || c->text[c->start - 1] != '.') {
-            end = at < c->size && c->text[at] == '.' ? ignis__chat_digits(c, at + 1) : at;
+        chat->kind = '0';
+        at = ignis__chat_digits(chat, at);
+        if (chat->start == 0 || chat->text[chat->start - 1] != '.') {
+            end = at < chat->size && chat->text[at] == '.' ? ignis__chat_digits(chat, at + 1) : at;
             if (end > at + 1)
-                at = end, c->kind = '.';
-            if (at < c->size && (c->text[at] == 'e' || c->text[at] == 'E')) {
-                end = at + 1 + (size_t)(ignis__chat_at(c, at + 1, "-") || ignis__chat_at(c, at + 1, "+"));
-                if (ignis__chat_digits(c, end) > end)
-                    at = ignis__chat_digits(c, end), c->kind = '.';
+                at = end, chat->kind = '.';
+            if (at < chat->size && (chat->text[at] == 'e' || chat->text[at] == 'E')) {
+                end = at + 1 + (size_t)(ignis__chat_at(chat, at + 1, "-") || ignis__chat_at(chat, at + 1, "+"));
+                if (ignis__chat_digits(chat, end) > end)
+                    at = ignis__chat_digits(chat, end), chat->kind = '.';
             }
         }
-        if (at < c->size && ignis__formula_is_letter(c->text[at]))
-            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start,
+        if (at < chat->size && ignis__formula_is_letter(chat->text[at]))
+            ignis__chat_fault(chat, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, chat->start,
                               "a number with letters in it");
     } else if (first == '"' || first == '\'') {
-        c->kind = '"';
-        for (at++; at < c->size && c->text[at] != first; at++)
-            at += c->text[at] == '\\';
-        if (at >= c->size) {
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a text in quotes has no end");
+        chat->kind = '"';
+        for (at++; at < chat->size && chat->text[at] != first; at++)
+            at += chat->text[at] == '\\';
+        if (at >= chat->size) {
+            ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, chat->start, "a text in quotes has no end");
             return;
         }
         at++;
     } else {
-        c->kind = '+';
-        if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(c, at, "!="))) {
-            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at,
+        chat->kind = '+';
+        if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(chat, at, "!="))) {
+            ignis__chat_fault(chat, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at,
                               "%s inside a tag",
                               (unsigned char)first < 128 ? "a sign that is none" : "a name with letters beyond ASCII");
             return;
         }
         at++;
         for (i = 0; i < sizeof signs / sizeof *signs; i++)
-            if (ignis__chat_at(c, c->start, signs[i]))
-                at = c->start + 2;
+            if (ignis__chat_at(chat, chat->start, signs[i]))
+                at = chat->start + 2;
         if (strchr("([{", first))
-            c->brackets++;
-        else if (strchr(")]}", first) && c->brackets > 0)
-            c->brackets--;
+            chat->brackets++;
+        else if (strchr(")]}", first) && chat->brackets > 0)
+            chat->brackets--;
     }
-    if (!c->fault)
-        c->at = at;
+    if (!chat->fault)
+        chat->at = at;
 }
 
-IGNIS__PRIVATE bool ignis__chat_sees(const ignis__chat *c, const char *word)
+IGNIS__PRIVATE bool ignis__chat_is_word(const ignis__chat *chat, const char *word)
 {
-    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) &&
-           ignis__chat_at(c, c->start, word);
+    return !chat->fault && (chat->kind == 'a' || chat->kind == '+') && chat->at - chat->start == strlen(word) &&
+           ignis__chat_at(chat, chat->start, word);
 }
 
-IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *c, const char *word)
+IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *chat, const char *word)
 {
-    bool is = ignis__chat_sees(c, word);
+    bool is = ignis__chat_is_word(chat, word);
     if (is)
-        ignis__chat_next(c);
+        ignis__chat_next(chat);
     return is;
 }
 
 /*  Tells whether the text after the current token begins with this sign. */
-IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign)
+IGNIS__PRIVATE bool ignis__chat_follows(const ignis__chat *chat, const char *sign)
 {
-    size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
-    return ignis__chat_at(c, at, sign) &&
-           (behind == c->size || *sign == '='
-                ? !ignis__chat_at(c, behind, "=")
-                : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
+    size_t at = ignis__chat_skip_space(chat, chat->at), behind = at + strlen(sign);
+    return ignis__chat_at(chat, at, sign) &&
+           (behind == chat->size || *sign == '='
+                ? !ignis__chat_at(chat, behind, "=")
+                : !ignis__formula_is_letter(chat->text[behind]) && !ignis__formula_is_digit(chat->text[behind]));
 }
 
 /*  Tells whether the current token is one of these words. */
-IGNIS__PRIVATE bool ignis__chat_listed(const ignis__chat *c, const char *words)
+IGNIS__PRIVATE bool ignis__chat_is_listed(const ignis__chat *chat, const char *words)
 {
-    return c->kind == 'a' && ignis__chat_in_words(words, c->text + c->start, (int64_t)(c->at - c->start));
+    return chat->kind == 'a' &&
+           ignis__chat_in_words(words, chat->text + chat->start, (int64_t)(chat->at - chat->start));
 }
 
-IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
+IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *chat, const char *wanted)
 {
     char token[40] = "the end of the tag";
-    size_t length = c->at - c->start;
-    if (c->kind != 'E')
-        snprintf(token, sizeof token, "'%.*s'", (int)(length < 30 ? length : 30), c->text + c->start);
-    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "%s is expected before %s", wanted, token);
+    size_t length = chat->at - chat->start;
+    if (chat->kind != 'E')
+        snprintf(token, sizeof token, "'%.*s'", (int)(length < 30 ? length : 30), chat->text + chat->start);
+    ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, chat->start, "%s is expected before %s", wanted, token);
 }
 
-IGNIS__PRIVATE void ignis__chat_want(ignis__chat *c, const char *sign)
+IGNIS__PRIVATE void ignis__chat_want(ignis__chat *chat, const char *sign)
 {
     char wanted[24];
     snprintf(wanted, sizeof wanted, "'%.16s'", sign);
-    if (!ignis__chat_take(c, sign))
-        ignis__chat_unexpected(c, wanted);
+    if (!ignis__chat_take(chat, sign))
+        ignis__chat_unexpected(chat, wanted);
 }
 
 /*  Returns the current token as a string, and reads the next. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_take_word(ignis__chat *chat)
 {
-    ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);
-    if (c->kind != 'a')
-        ignis__chat_unexpected(c, "a name");
-    ignis__chat_next(c);
+    ignis__chat_value word = ignis__chat_string(chat->text + chat->start, chat->at - chat->start, NULL);
+    if (chat->kind != 'a')
+        ignis__chat_unexpected(chat, "a name");
+    ignis__chat_next(chat);
     return word;
 }
 
@@ -11507,21 +11533,21 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c)
     May use: lexer.c, repr.c (numbers). Locks: none. */
 
 /*  Makes a node. Never NULL: after a fault it returns a spare node that is not evaluated. */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *chat, ignis__chat_op op, size_t at)
 {
-    ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(c, sizeof *node);
+    ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(chat, sizeof *node);
     if (!node)
-        node = &c->spare;
+        node = &chat->spare;
     node->op = (unsigned char)op;
     node->at = at;
     return node;
 }
 
 /*  Enters one more level of nesting in the template's text. */
-IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *chat)
 {
-    if (++c->nesting > IGNIS__CHAT_NESTING)
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d",
+    if (++chat->nesting > IGNIS__CHAT_NESTING)
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_LIMIT, chat->start, "the template is nested deeper than %d",
                           IGNIS__CHAT_NESTING);
 }
 
@@ -11534,24 +11560,24 @@ IGNIS__PRIVATE void ignis__chat_append(ignis__chat_node *node, ignis__chat_node 
     node->last = part;
 }
 
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c);
-static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *chat);
+static ignis__chat_node *ignis__chat_binary(ignis__chat *chat, int level);
 
 /*  Writes the string literal that is the current token, without its quotes and with its escapes replaced. */
-static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
+static void ignis__chat_unquote(ignis__chat *chat, ignis__chat_writer *out)
 {
     static const char plain[] = "ntr\\'\"abfv", values[] = "\n\t\r\\'\"\a\b\f\v";
-    size_t at = c->start + 1, end = c->at - 1, from = at, i;
-    for (; at < end && !c->fault; from = at) {
+    size_t at = chat->start + 1, end = chat->at - 1, from = at, i;
+    for (; at < end && !chat->fault; from = at) {
         uint32_t code = 0;
         const char *known;
         char piece[4], letter;
-        while (at < end && c->text[at] != '\\')
+        while (at < end && chat->text[at] != '\\')
             at++;
-        ignis__chat_write(c, out, c->text + from, at - from, NULL, false);
+        ignis__chat_write(chat, out, chat->text + from, at - from, NULL, false);
         if (at == end)
             break;
-        letter = c->text[++at];
+        letter = chat->text[++at];
         known = letter ? strchr(plain, letter) : NULL;
         if (known) {
             code = (unsigned char)values[known - plain];
@@ -11560,212 +11586,214 @@ static void ignis__chat_unquote(ignis__chat *c, ignis__chat_writer *out)
             at++;
             continue;
         } else if (letter >= '0' && letter <= '7') {
-            for (i = 0; i < 3 && at < end && c->text[at] >= '0' && c->text[at] <= '7'; i++)
-                code = code * 8 + (uint32_t)(c->text[at++] - '0');
+            for (i = 0; i < 3 && at < end && chat->text[at] >= '0' && chat->text[at] <= '7'; i++)
+                code = code * 8 + (uint32_t)(chat->text[at++] - '0');
         } else if (letter == 'x' || letter == 'u' || letter == 'U') {
             size_t digits = letter == 'x' ? 2 : letter == 'u' ? 4 : 8;
-            for (at++, i = 0; i < digits && at < end && strchr("0123456789abcdefABCDEF", c->text[at]); i++, at++)
-                code = code << 4 | (uint32_t)(c->text[at] <= '9' ? c->text[at] - '0' : (c->text[at] | 32) - 'a' + 10);
+            for (at++, i = 0; i < digits && at < end && strchr("0123456789abcdefABCDEF", chat->text[at]); i++, at++)
+                code = code << 4 |
+                       (uint32_t)(chat->text[at] <= '9' ? chat->text[at] - '0' : (chat->text[at] | 32) - 'a' + 10);
             if (i < digits || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an escape in a text is no character");
+                ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, at, "an escape in a text is no character");
         } else if (letter == 'N') {
-            ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "\\N in a text");
+            ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, at, "\\N in a text");
         } else { /* not an escape: the backslash is kept */
             code = '\\';
         }
-        if (!c->fault)
-            ignis__chat_write(c, out, piece, (size_t)ignis__utf8_write(piece, code), NULL, false);
+        if (!chat->fault)
+            ignis__chat_write(chat, out, piece, (size_t)ignis__utf8_write(piece, code), NULL, false);
     }
 }
 
-static ignis__chat_node *ignis__chat_constant(ignis__chat *c, ignis__chat_value value, size_t at)
+static ignis__chat_node *ignis__chat_constant(ignis__chat *chat, ignis__chat_value value, size_t at)
 {
-    ignis__chat_node *node = ignis__chat_node_of(c, IGNIS__CHAT_CONST, at);
+    ignis__chat_node *node = ignis__chat_node_of(chat, IGNIS__CHAT_CONST, at);
     node->value = value;
     return node;
 }
 
 /*  Makes a node of a list, tuple or dict. Its items follow. */
-static ignis__chat_node *ignis__chat_items_node(ignis__chat *c, ignis__chat_kind kind, size_t at)
+static ignis__chat_node *ignis__chat_items_node(ignis__chat *chat, ignis__chat_kind kind, size_t at)
 {
-    ignis__chat_node *node = ignis__chat_node_of(c, IGNIS__CHAT_ITEMS_OF, at);
+    ignis__chat_node *node = ignis__chat_node_of(chat, IGNIS__CHAT_ITEMS_OF, at);
     node->sign = (unsigned char)kind;
     return node;
 }
 
 /*  Reads a comma-separated list up to the end of the tag, ')' or '='. Zero or several items make a tuple. */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_node *(*read)(ignis__chat *c),
-                                                    bool empty)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_list(ignis__chat *chat, ignis__chat_node *(*read)(ignis__chat *chat),
+                                                       bool empty)
 {
-    ignis__chat_node *tuple = ignis__chat_items_node(c, IGNIS__CHAT_TUPLE, c->start);
+    ignis__chat_node *tuple = ignis__chat_items_node(chat, IGNIS__CHAT_TUPLE, chat->start);
     bool comma = false;
-    while (!c->fault && c->kind != 'E' && !ignis__chat_sees(c, ")") && !ignis__chat_sees(c, "=")) {
-        ignis__chat_append(tuple, read(c));
-        if (!ignis__chat_take(c, ","))
+    while (!chat->fault && chat->kind != 'E' && !ignis__chat_is_word(chat, ")") && !ignis__chat_is_word(chat, "=")) {
+        ignis__chat_append(tuple, read(chat));
+        if (!ignis__chat_take(chat, ","))
             break;
         comma = true;
     }
     if (!tuple->list && !empty)
-        ignis__chat_unexpected(c, "a value");
+        ignis__chat_unexpected(chat, "a value");
     return tuple->list && !comma ? tuple->list : tuple;
 }
 
 /*  Reads a name, a constant, or an expression in brackets. */
-static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
+static ignis__chat_node *ignis__chat_primary(ignis__chat *chat)
 {
-    size_t at = c->start;
-    ignis__chat_node *node = ignis__chat_node_of(c, IGNIS__CHAT_CONST, at);
-    bool list = ignis__chat_sees(c, "["), whole = c->kind == '0';
-    node->value = ignis__chat_string(c->text + at, c->at - at, NULL);
-    if (ignis__chat_take(c, "none") || ignis__chat_take(c, "None")) {
+    size_t at = chat->start;
+    ignis__chat_node *node = ignis__chat_node_of(chat, IGNIS__CHAT_CONST, at);
+    bool list = ignis__chat_is_word(chat, "["), whole = chat->kind == '0';
+    node->value = ignis__chat_string(chat->text + at, chat->at - at, NULL);
+    if (ignis__chat_take(chat, "none") || ignis__chat_take(chat, "None")) {
         node->value = ignis__chat_make(IGNIS__CHAT_NONE, 0);
-    } else if (ignis__chat_listed(c, "true True false False")) {
-        node->value = ignis__chat_bool((c->text[at] | 32) == 't');
-        ignis__chat_next(c);
-    } else if (c->kind == 'a') {
+    } else if (ignis__chat_is_listed(chat, "true True false False")) {
+        node->value = ignis__chat_bool((chat->text[at] | 32) == 't');
+        ignis__chat_next(chat);
+    } else if (chat->kind == 'a') {
         node->op = IGNIS__CHAT_NAME;
-        c->caller = c->caller || ignis__chat_sees(c, "caller");
-        ignis__chat_next(c);
-    } else if (c->kind == '"') {
+        chat->caller = chat->caller || ignis__chat_is_word(chat, "caller");
+        ignis__chat_next(chat);
+    } else if (chat->kind == '"') {
         ignis__chat_writer out = IGNIS__ZERO;
-        for (; c->kind == '"' && !c->fault; ignis__chat_next(c))
-            ignis__chat_unquote(c, &out);
+        for (; chat->kind == '"' && !chat->fault; ignis__chat_next(chat))
+            ignis__chat_unquote(chat, &out);
         node->value = ignis__chat_string(out.text ? out.text : "", out.size, NULL);
-    } else if (whole || c->kind == '.') {
+    } else if (whole || chat->kind == '.') {
         node->value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
-        c->here = at;
-        if (!(whole ? ignis__chat_read_int(c, c->text + at, c->at - at, &node->value.number)
-                    : ignis__chat_read_real(c->text + at, c->at - at, &node->value.u.real)) ||
-            (whole && c->text[at] == '0' && node->value.number))
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "a number that is none");
-        ignis__chat_next(c);
-    } else if (ignis__chat_take(c, "(")) {
-        node = ignis__chat_commas(c, ignis__chat_expression, true);
-        ignis__chat_want(c, ")");
-    } else if (list || ignis__chat_sees(c, "{")) {
-        node = ignis__chat_items_node(c, list ? IGNIS__CHAT_LIST : IGNIS__CHAT_DICT, at);
-        ignis__chat_next(c);
-        while (!c->fault && !ignis__chat_sees(c, list ? "]" : "}")) {
-            ignis__chat_append(node, ignis__chat_expression(c));
+        chat->here = at;
+        if (!(whole ? ignis__chat_read_int(chat, chat->text + at, chat->at - at, &node->value.number)
+                    : ignis__chat_read_real(chat->text + at, chat->at - at, &node->value.u.real)) ||
+            (whole && chat->text[at] == '0' && node->value.number))
+            ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, at, "a number that is none");
+        ignis__chat_next(chat);
+    } else if (ignis__chat_take(chat, "(")) {
+        node = ignis__chat_read_list(chat, ignis__chat_expression, true);
+        ignis__chat_want(chat, ")");
+    } else if (list || ignis__chat_is_word(chat, "{")) {
+        node = ignis__chat_items_node(chat, list ? IGNIS__CHAT_LIST : IGNIS__CHAT_DICT, at);
+        ignis__chat_next(chat);
+        while (!chat->fault && !ignis__chat_is_word(chat, list ? "]" : "}")) {
+            ignis__chat_append(node, ignis__chat_expression(chat));
             if (!list) {
-                ignis__chat_want(c, ":");
-                ignis__chat_append(node, ignis__chat_expression(c));
+                ignis__chat_want(chat, ":");
+                ignis__chat_append(node, ignis__chat_expression(chat));
             }
-            if (!ignis__chat_take(c, ","))
+            if (!ignis__chat_take(chat, ","))
                 break;
         }
-        ignis__chat_want(c, list ? "]" : "}");
+        ignis__chat_want(chat, list ? "]" : "}");
     } else {
-        ignis__chat_unexpected(c, "a value");
+        ignis__chat_unexpected(chat, "a value");
     }
     return node;
 }
 
 /*  Reads arguments after an opening parenthesis. Keyword arguments have their names as values. */
-IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
+IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *chat, ignis__chat_node *call)
 {
     bool named = false;
-    ignis__chat_want(c, "(");
-    while (!c->fault && !ignis__chat_sees(c, ")")) {
+    ignis__chat_want(chat, "(");
+    while (!chat->fault && !ignis__chat_is_word(chat, ")")) {
         ignis__chat_value name = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
         ignis__chat_node *argument;
-        size_t at = c->start;
-        if (ignis__chat_sees(c, "*") || ignis__chat_sees(c, "**"))
-            ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, at, "* and ** before arguments");
-        if (c->kind == 'a' && ignis__chat_then(c, "=")) {
-            name = ignis__chat_word(c);
-            ignis__chat_next(c);
+        size_t at = chat->start;
+        if (ignis__chat_is_word(chat, "*") || ignis__chat_is_word(chat, "**"))
+            ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, at, "* and ** before arguments");
+        if (chat->kind == 'a' && ignis__chat_follows(chat, "=")) {
+            name = ignis__chat_take_word(chat);
+            ignis__chat_next(chat);
             named = true;
         } else if (named) {
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at,
+            ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, at,
                               "an argument without a name follows one that has a name");
         }
-        argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, at);
-        argument->a = ignis__chat_expression(c);
+        argument = ignis__chat_node_of(chat, IGNIS__CHAT_PRINT, at);
+        argument->a = ignis__chat_expression(chat);
         argument->value = name;
         ignis__chat_append(call, argument);
-        if (!ignis__chat_take(c, ","))
+        if (!ignis__chat_take(chat, ","))
             break;
     }
-    ignis__chat_want(c, ")");
+    ignis__chat_want(chat, ")");
 }
 
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at,
-                                                    ignis__chat_node *part)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_wrap_node(ignis__chat *chat, ignis__chat_op op, size_t at,
+                                                       ignis__chat_node *part)
 {
-    ignis__chat_node *node = ignis__chat_node_of(c, op, at);
+    ignis__chat_node *node = ignis__chat_node_of(chat, op, at);
     node->a = part;
     return node;
 }
 
 /*  Reads an index or a slice, after its bracket. */
-static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node *object, size_t at)
+static ignis__chat_node *ignis__chat_subscript(ignis__chat *chat, ignis__chat_node *object, size_t at)
 {
-    ignis__chat_node *node = ignis__chat_around(c, IGNIS__CHAT_ITEM, at, object), *parts[3] = {NULL, NULL, NULL};
+    ignis__chat_node *node = ignis__chat_wrap_node(chat, IGNIS__CHAT_ITEM, at, object), *parts[3] = {NULL, NULL, NULL};
     int colons = 0, i;
     bool more = true;
-    while (more && !c->fault) {
-        if (!ignis__chat_sees(c, ":") && !ignis__chat_sees(c, "]") && !ignis__chat_sees(c, ","))
-            parts[colons] = ignis__chat_expression(c);
-        more = ignis__chat_take(c, ":");
+    while (more && !chat->fault) {
+        if (!ignis__chat_is_word(chat, ":") && !ignis__chat_is_word(chat, "]") && !ignis__chat_is_word(chat, ","))
+            parts[colons] = ignis__chat_expression(chat);
+        more = ignis__chat_take(chat, ":");
         colons += more;
         if (colons > 2)
-            ignis__chat_unexpected(c, "']'");
+            ignis__chat_unexpected(chat, "']'");
     }
-    if (ignis__chat_sees(c, ","))
-        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "more than one index");
+    if (ignis__chat_is_word(chat, ","))
+        ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, chat->start, "more than one index");
     if (!parts[0] && colons == 0)
-        ignis__chat_unexpected(c, "an index");
+        ignis__chat_unexpected(chat, "an index");
     node->b = colons ? NULL : parts[0];
     node->op = (unsigned char)(colons ? IGNIS__CHAT_SLICE : IGNIS__CHAT_ITEM);
     for (i = 0; colons && i < 3; i++)
         ignis__chat_append(node,
-                           parts[i] ? parts[i] : ignis__chat_constant(c, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
-    ignis__chat_want(c, "]");
+                           parts[i] ? parts[i] : ignis__chat_constant(chat, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
+    ignis__chat_want(chat, "]");
     return node;
 }
 
 /*  Reads the attributes, items and calls after a value; with `filters` also filters and tests. */
-static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *node, bool filters)
+static ignis__chat_node *ignis__chat_postfix(ignis__chat *chat, ignis__chat_node *node, bool filters)
 {
     bool filtered = false; /* after a filter or test only more of them and calls may follow */
-    while (!c->fault) {
-        size_t at = c->start;
-        if (!filtered && ignis__chat_take(c, ".")) {
-            bool name = c->kind == 'a';
-            node = ignis__chat_around(c, name ? IGNIS__CHAT_ATTRIBUTE : IGNIS__CHAT_ITEM, c->start, node);
+    while (!chat->fault) {
+        size_t at = chat->start;
+        if (!filtered && ignis__chat_take(chat, ".")) {
+            bool name = chat->kind == 'a';
+            node = ignis__chat_wrap_node(chat, name ? IGNIS__CHAT_ATTRIBUTE : IGNIS__CHAT_ITEM, chat->start, node);
             if (name)
-                node->value = ignis__chat_word(c);
-            else if (c->kind == '0')
-                node->b = ignis__chat_primary(c);
+                node->value = ignis__chat_take_word(chat);
+            else if (chat->kind == '0')
+                node->b = ignis__chat_primary(chat);
             else
-                ignis__chat_unexpected(c, "a name");
-        } else if (!filtered && ignis__chat_take(c, "[")) {
-            node = ignis__chat_subscript(c, node, at);
-        } else if (ignis__chat_sees(c, "(")) {
-            node = ignis__chat_around(c, IGNIS__CHAT_CALL, at, node);
-            ignis__chat_arguments(c, node);
-        } else if (filters && ignis__chat_take(c, "|")) {
-            node = ignis__chat_around(c, IGNIS__CHAT_FILTER, c->start, node);
-            node->value = ignis__chat_word(c);
-            if (ignis__chat_sees(c, "("))
-                ignis__chat_arguments(c, node);
+                ignis__chat_unexpected(chat, "a name");
+        } else if (!filtered && ignis__chat_take(chat, "[")) {
+            node = ignis__chat_subscript(chat, node, at);
+        } else if (ignis__chat_is_word(chat, "(")) {
+            node = ignis__chat_wrap_node(chat, IGNIS__CHAT_CALL, at, node);
+            ignis__chat_arguments(chat, node);
+        } else if (filters && ignis__chat_take(chat, "|")) {
+            node = ignis__chat_wrap_node(chat, IGNIS__CHAT_FILTER, chat->start, node);
+            node->value = ignis__chat_take_word(chat);
+            if (ignis__chat_is_word(chat, "("))
+                ignis__chat_arguments(chat, node);
             filtered = true;
-        } else if (filters && ignis__chat_take(c, "is")) {
-            bool negated = ignis__chat_take(c, "not");
-            node = ignis__chat_around(c, IGNIS__CHAT_TEST, c->start, node);
+        } else if (filters && ignis__chat_take(chat, "is")) {
+            bool negated = ignis__chat_take(chat, "not");
+            node = ignis__chat_wrap_node(chat, IGNIS__CHAT_TEST, chat->start, node);
             node->sign = negated;
-            node->value = ignis__chat_word(c);
-            if (ignis__chat_sees(c, "(")) {
-                ignis__chat_arguments(c, node);
-            } else if ((c->kind == 'a' && !ignis__chat_sees(c, "else") && !ignis__chat_sees(c, "or") &&
-                        !ignis__chat_sees(c, "and")) ||
-                       (c->kind && strchr("\"0.", c->kind)) || ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
+            node->value = ignis__chat_take_word(chat);
+            if (ignis__chat_is_word(chat, "(")) {
+                ignis__chat_arguments(chat, node);
+            } else if ((chat->kind == 'a' && !ignis__chat_is_word(chat, "else") && !ignis__chat_is_word(chat, "or") &&
+                        !ignis__chat_is_word(chat, "and")) ||
+                       (chat->kind && strchr("\"0.", chat->kind)) || ignis__chat_is_word(chat, "[") ||
+                       ignis__chat_is_word(chat, "{")) {
                 ignis__chat_node *argument;
-                if (ignis__chat_sees(c, "is"))
-                    ignis__chat_unexpected(c, "the end of the test");
-                argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, c->start);
-                argument->a = ignis__chat_postfix(c, ignis__chat_primary(c), false);
+                if (ignis__chat_is_word(chat, "is"))
+                    ignis__chat_unexpected(chat, "the end of the test");
+                argument = ignis__chat_node_of(chat, IGNIS__CHAT_PRINT, chat->start);
+                argument->a = ignis__chat_postfix(chat, ignis__chat_primary(chat), false);
                 ignis__chat_append(node, argument);
             }
             filtered = true;
@@ -11777,18 +11805,18 @@ static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *n
 }
 
 /*  Reads unary operators. They are counted, as they nest. */
-static ignis__chat_node *ignis__chat_unary(ignis__chat *c, bool filters)
+static ignis__chat_node *ignis__chat_unary(ignis__chat *chat, bool filters)
 {
     ignis__chat_node *node;
-    size_t at = c->start;
-    if (!ignis__chat_sees(c, "-") && !ignis__chat_sees(c, "+"))
-        return ignis__chat_postfix(c, ignis__chat_primary(c), filters);
-    ignis__chat_nest(c);
-    ignis__chat_next(c);
-    node = ignis__chat_around(c, IGNIS__CHAT_UNARY, at, ignis__chat_unary(c, false));
-    node->sign = (unsigned char)c->text[at];
-    c->nesting--;
-    return ignis__chat_postfix(c, node, filters);
+    size_t at = chat->start;
+    if (!ignis__chat_is_word(chat, "-") && !ignis__chat_is_word(chat, "+"))
+        return ignis__chat_postfix(chat, ignis__chat_primary(chat), filters);
+    ignis__chat_nest(chat);
+    ignis__chat_next(chat);
+    node = ignis__chat_wrap_node(chat, IGNIS__CHAT_UNARY, at, ignis__chat_unary(chat, false));
+    node->sign = (unsigned char)chat->text[at];
+    chat->nesting--;
+    return ignis__chat_postfix(chat, node, filters);
 }
 
 IGNIS__PRIVATE const struct ignis__chat_operators_type ignis__chat_operators[] = {
@@ -11796,68 +11824,68 @@ IGNIS__PRIVATE const struct ignis__chat_operators_type ignis__chat_operators[] =
     {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
     {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
 
-static int ignis__chat_operator(ignis__chat *c)
+static int ignis__chat_operator(ignis__chat *chat)
 {
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__chat_operators); i++)
-        if (ignis__chat_sees(c, ignis__chat_operators[i].text) &&
-            (ignis__chat_operators[i].sign != 'n' || ignis__chat_then(c, "in")))
+        if (ignis__chat_is_word(chat, ignis__chat_operators[i].text) &&
+            (ignis__chat_operators[i].sign != 'n' || ignis__chat_follows(chat, "in")))
             return i;
     return -1;
 }
 
-static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level)
+static ignis__chat_node *ignis__chat_binary(ignis__chat *chat, int level)
 {
     ignis__chat_node *left, *node;
-    size_t at = c->start;
+    size_t at = chat->start;
     int op;
-    ignis__chat_nest(c);
-    if (level <= 3 && ignis__chat_take(c, "not")) {
-        left = ignis__chat_around(c, IGNIS__CHAT_UNARY, at, ignis__chat_binary(c, 3));
+    ignis__chat_nest(chat);
+    if (level <= 3 && ignis__chat_take(chat, "not")) {
+        left = ignis__chat_wrap_node(chat, IGNIS__CHAT_UNARY, at, ignis__chat_binary(chat, 3));
         left->sign = '!';
     } else {
-        left = ignis__chat_unary(c, true);
+        left = ignis__chat_unary(chat, true);
     }
-    while ((op = ignis__chat_operator(c)) >= 0 && ignis__chat_operators[op].level >= level) {
+    while ((op = ignis__chat_operator(chat)) >= 0 && ignis__chat_operators[op].level >= level) {
         char sign = ignis__chat_operators[op].sign;
         int tighter = ignis__chat_operators[op].level + 1;
-        at = c->start;
-        ignis__chat_next(c);
+        at = chat->start;
+        ignis__chat_next(chat);
         if (sign == 'n')
-            ignis__chat_next(c);
+            ignis__chat_next(chat);
         if (tighter == 5) {
             if (left->op != IGNIS__CHAT_COMPARE || left->sign) /* sign: in parentheses */
-                left = ignis__chat_around(c, IGNIS__CHAT_COMPARE, at, left);
-            node = ignis__chat_around(c, IGNIS__CHAT_PRINT, at, ignis__chat_binary(c, tighter));
+                left = ignis__chat_wrap_node(chat, IGNIS__CHAT_COMPARE, at, left);
+            node = ignis__chat_wrap_node(chat, IGNIS__CHAT_PRINT, at, ignis__chat_binary(chat, tighter));
             ignis__chat_append(left, node);
         } else {
-            left = node = ignis__chat_around(c, IGNIS__CHAT_BINARY, at, left);
-            node->b = ignis__chat_binary(c, tighter);
+            left = node = ignis__chat_wrap_node(chat, IGNIS__CHAT_BINARY, at, left);
+            node->b = ignis__chat_binary(chat, tighter);
         }
         node->sign = (unsigned char)sign;
     }
     if (left->op == IGNIS__CHAT_COMPARE)
         left->sign = 1;
-    c->nesting--;
+    chat->nesting--;
     return left;
 }
 
 /*  Reads an expression without a conditional: a following `if` is not part of it. */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *c) { return ignis__chat_binary(c, 1); }
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *chat) { return ignis__chat_binary(chat, 1); }
 
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *chat)
 {
-    ignis__chat_node *node = ignis__chat_binary(c, 1);
-    size_t at = c->start;
-    while (ignis__chat_take(c, "if")) {
-        node = ignis__chat_around(c, IGNIS__CHAT_CHOICE, at, node);
-        node->b = ignis__chat_binary(c, 1);
-        if (ignis__chat_take(c, "else")) {
-            ignis__chat_nest(c);
-            node->c = ignis__chat_expression(c);
-            c->nesting--;
+    ignis__chat_node *node = ignis__chat_binary(chat, 1);
+    size_t at = chat->start;
+    while (ignis__chat_take(chat, "if")) {
+        node = ignis__chat_wrap_node(chat, IGNIS__CHAT_CHOICE, at, node);
+        node->b = ignis__chat_binary(chat, 1);
+        if (ignis__chat_take(chat, "else")) {
+            ignis__chat_nest(chat);
+            node->c = ignis__chat_expression(chat);
+            chat->nesting--;
         }
-        at = c->start;
+        at = chat->start;
     }
     return node;
 }
@@ -11869,325 +11897,328 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c)
 
 /*  Adds the text before a tag. Leaves out the white space that the tag's sign removes, and the indentation of
     a tag that is alone in its line. */
-static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from, size_t to, char sign, bool block)
+static void ignis__chat_add_data(ignis__chat *chat, ignis__chat_node *body, size_t from, size_t to, char sign,
+                                 bool block)
 {
     size_t line, before, at;
     ignis__chat_node *node;
     if (sign == '-') {
-        while (to > from && ignis__chat_is_space(c->text + (before = ignis__chat_before(c->text, to))))
+        while (to > from && ignis__chat_is_space(chat->text + (before = ignis__chat_before(chat->text, to))))
             to = before;
     } else if (sign != '+' && block) {
-        for (line = to; line > from && c->text[line - 1] != '\n'; line--)
+        for (line = to; line > from && chat->text[line - 1] != '\n'; line--)
             ;
         at = line;
-        while (at < to && ignis__chat_is_space(c->text + at))
-            at += ignis__chat_character(c->text + at);
-        if (at == to && (line > from || c->line_start))
+        while (at < to && ignis__chat_is_space(chat->text + at))
+            at += ignis__chat_character(chat->text + at);
+        if (at == to && (line > from || chat->line_start))
             to = line;
     }
     if (to > from) {
-        node = ignis__chat_node_of(c, IGNIS__CHAT_TEXT, from);
-        node->value = ignis__chat_string(c->text + from, to - from, NULL);
+        node = ignis__chat_node_of(chat, IGNIS__CHAT_TEXT, from);
+        node->value = ignis__chat_string(chat->text + from, to - from, NULL);
         ignis__chat_append(body, node);
     }
 }
 
 /*  Returns the place after {% raw %}, given the place after the opening of a tag and its sign. 0 if it is
     another tag. */
-static size_t ignis__chat_raw(const ignis__chat *c, size_t at, const char *word)
+static size_t ignis__chat_match_raw(const ignis__chat *chat, size_t at, const char *word)
 {
-    at = ignis__chat_skip_space(c, at);
-    if (!ignis__chat_at(c, at, word))
+    at = ignis__chat_skip_space(chat, at);
+    if (!ignis__chat_at(chat, at, word))
         return 0;
-    at = ignis__chat_skip_space(c, at + strlen(word));
-    return ignis__chat_at(c, at, "%}") || ignis__chat_at(c, at, "-%}") ||
-                   (word[0] == 'e' && ignis__chat_at(c, at, "+%}"))
+    at = ignis__chat_skip_space(chat, at + strlen(word));
+    return ignis__chat_at(chat, at, "%}") || ignis__chat_at(chat, at, "-%}") ||
+                   (word[0] == 'e' && ignis__chat_at(chat, at, "+%}"))
                ? at
                : 0;
 }
 
-static char ignis__chat_sign(const ignis__chat *c, size_t at)
+static char ignis__chat_sign(const ignis__chat *chat, size_t at)
 {
-    return (char)(at < c->size && (c->text[at] == '-' || c->text[at] == '+') ? c->text[at] : 0);
+    return (char)(at < chat->size && (chat->text[at] == '-' || chat->text[at] == '+') ? chat->text[at] : 0);
 }
 
-static void ignis__chat_read_raw(ignis__chat *c, ignis__chat_node *body, size_t at)
+static void ignis__chat_read_raw(ignis__chat *chat, ignis__chat_node *body, size_t at)
 {
     size_t from, end;
     char sign;
-    (void)ignis__chat_tag_end(c, at, '%');
-    from = c->at;
-    if (c->text[from - 1] == '\n' && c->text[at] == '%')
+    (void)ignis__chat_tag_end(chat, at, '%');
+    from = chat->at;
+    if (chat->text[from - 1] == '\n' && chat->text[at] == '%')
         from--; /* unlike other tags, this one keeps the end of its line */
-    c->line_start = c->text[from - 1] == '\n';
-    for (at = from; at < c->size; at++) {
-        if (!ignis__chat_at(c, at, "{%"))
+    chat->line_start = chat->text[from - 1] == '\n';
+    for (at = from; at < chat->size; at++) {
+        if (!ignis__chat_at(chat, at, "{%"))
             continue;
-        sign = ignis__chat_sign(c, at + 2);
-        end = ignis__chat_raw(c, at + 2 + (sign != 0), "endraw");
+        sign = ignis__chat_sign(chat, at + 2);
+        end = ignis__chat_match_raw(chat, at + 2 + (sign != 0), "endraw");
         if (end) {
-            ignis__chat_data(c, body, from, at, sign, true);
-            (void)ignis__chat_tag_end(c, end, '%');
+            ignis__chat_add_data(chat, body, from, at, sign, true);
+            (void)ignis__chat_tag_end(chat, end, '%');
             return;
         }
     }
-    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, from, "{%% raw %%} has no end");
+    ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, from, "{%% raw %%} has no end");
 }
 
-static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body);
+static void ignis__chat_statement(ignis__chat *chat, ignis__chat_node *body);
 
 /*  Reads the body between the end of a tag, which is the current token, and a tag that begins with one of the
     words in `ends`. That word is the current token then. If `ends` is empty, reads to the template's end. */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char *ends)
 {
-    ignis__chat_node *body = ignis__chat_node_of(c, IGNIS__CHAT_BLOCK, c->start), *print;
+    ignis__chat_node *body = ignis__chat_node_of(chat, IGNIS__CHAT_BLOCK, chat->start), *print;
     if (*ends) {
-        ignis__chat_take(c, ":");
-        if (c->kind != 'E')
-            ignis__chat_unexpected(c, "the end of the tag");
+        ignis__chat_take(chat, ":");
+        if (chat->kind != 'E')
+            ignis__chat_unexpected(chat, "the end of the tag");
     }
-    ignis__chat_nest(c);
-    while (!c->fault) {
-        size_t from = c->at, tag = from, raw;
+    ignis__chat_nest(chat);
+    while (!chat->fault) {
+        size_t from = chat->at, tag = from, raw;
         const char *brace;
         char kind, sign;
-        for (; tag < c->size; tag++) {
-            brace = (const char *)memchr(c->text + tag, '{', c->size - tag);
-            tag = brace ? (size_t)(brace - c->text) : c->size;
-            if (tag + 1 < c->size && strchr("{%#", c->text[tag + 1]) && c->text[tag + 1])
+        for (; tag < chat->size; tag++) {
+            brace = (const char *)memchr(chat->text + tag, '{', chat->size - tag);
+            tag = brace ? (size_t)(brace - chat->text) : chat->size;
+            if (tag + 1 < chat->size && strchr("{%#", chat->text[tag + 1]) && chat->text[tag + 1])
                 break;
         }
-        if (tag >= c->size) {
-            ignis__chat_data(c, body, from, c->size, '+', false);
-            c->at = c->size;
+        if (tag >= chat->size) {
+            ignis__chat_add_data(chat, body, from, chat->size, '+', false);
+            chat->at = chat->size;
             if (*ends)
-                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->size, "the template ends before one of: %s", ends);
+                ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, chat->size, "the template ends before one of: %s",
+                                  ends);
             break;
         }
-        kind = c->text[tag + 1];
-        sign = ignis__chat_sign(c, tag + 2);
-        ignis__chat_data(c, body, from, tag, sign, kind != '{');
-        c->at = tag + 2 + (sign != 0);
+        kind = chat->text[tag + 1];
+        sign = ignis__chat_sign(chat, tag + 2);
+        ignis__chat_add_data(chat, body, from, tag, sign, kind != '{');
+        chat->at = tag + 2 + (sign != 0);
         if (kind == '#') {
-            size_t at = c->at;
-            while (at < c->size && !ignis__chat_tag_end(c, at, '#'))
+            size_t at = chat->at;
+            while (at < chat->size && !ignis__chat_tag_end(chat, at, '#'))
                 at++;
-            if (at >= c->size)
-                ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, tag, "a comment has no end");
+            if (at >= chat->size)
+                ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, tag, "a comment has no end");
             continue;
         }
-        if (kind == '%' && (raw = ignis__chat_raw(c, c->at, "raw")) != 0 && !ignis__chat_at(c, raw, "+")) {
-            ignis__chat_read_raw(c, body, raw);
+        if (kind == '%' && (raw = ignis__chat_match_raw(chat, chat->at, "raw")) != 0 &&
+            !ignis__chat_at(chat, raw, "+")) {
+            ignis__chat_read_raw(chat, body, raw);
             continue;
         }
-        c->tag = kind;
-        c->brackets = 0;
-        ignis__chat_next(c);
+        chat->tag = kind;
+        chat->brackets = 0;
+        ignis__chat_next(chat);
         if (kind == '{') {
-            print = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, c->start);
-            print->a = ignis__chat_commas(c, ignis__chat_expression, false);
+            print = ignis__chat_node_of(chat, IGNIS__CHAT_PRINT, chat->start);
+            print->a = ignis__chat_read_list(chat, ignis__chat_expression, false);
             ignis__chat_append(body, print);
-        } else if (*ends && ignis__chat_listed(c, ends)) {
+        } else if (*ends && ignis__chat_is_listed(chat, ends)) {
             break;
         } else {
-            ignis__chat_statement(c, body);
+            ignis__chat_statement(chat, body);
         }
-        if (c->kind != 'E')
-            ignis__chat_unexpected(c, "the end of the tag");
+        if (chat->kind != 'E')
+            ignis__chat_unexpected(chat, "the end of the tag");
     }
-    c->nesting--;
+    chat->nesting--;
     return body;
 }
 
 /*  Reads the target of an assignment: a name, an attribute of a namespace, or several with commas. */
-static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node *(*again)(ignis__chat *c),
+static ignis__chat_node *ignis__chat_target_of(ignis__chat *chat, ignis__chat_node *(*again)(ignis__chat *chat),
                                                bool attributes)
 {
     ignis__chat_node *node;
-    if (ignis__chat_sees(c, "(")) {
-        ignis__chat_nest(c);
-        ignis__chat_next(c);
-        node = ignis__chat_commas(c, again, false);
-        ignis__chat_want(c, ")");
-        c->nesting--;
+    if (ignis__chat_is_word(chat, "(")) {
+        ignis__chat_nest(chat);
+        ignis__chat_next(chat);
+        node = ignis__chat_read_list(chat, again, false);
+        ignis__chat_want(chat, ")");
+        chat->nesting--;
         return node;
     }
-    if (ignis__chat_listed(c, "true True false False none None"))
-        ignis__chat_unexpected(c, "a name to assign to");
-    node = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
-    node->value = ignis__chat_word(c);
-    if (attributes && ignis__chat_take(c, ".")) {
-        node = ignis__chat_around(c, IGNIS__CHAT_ATTRIBUTE, c->start, node);
-        node->value = ignis__chat_word(c);
+    if (ignis__chat_is_listed(chat, "true True false False none None"))
+        ignis__chat_unexpected(chat, "a name to assign to");
+    node = ignis__chat_node_of(chat, IGNIS__CHAT_NAME, chat->start);
+    node->value = ignis__chat_take_word(chat);
+    if (attributes && ignis__chat_take(chat, ".")) {
+        node = ignis__chat_wrap_node(chat, IGNIS__CHAT_ATTRIBUTE, chat->start, node);
+        node->value = ignis__chat_take_word(chat);
     }
     return node;
 }
 
-static ignis__chat_node *ignis__chat_name_target(ignis__chat *c)
+static ignis__chat_node *ignis__chat_name_target(ignis__chat *chat)
 {
-    return ignis__chat_target_of(c, ignis__chat_name_target, false);
+    return ignis__chat_target_of(chat, ignis__chat_name_target, false);
 }
 
-static ignis__chat_node *ignis__chat_any_target(ignis__chat *c)
+static ignis__chat_node *ignis__chat_any_target(ignis__chat *chat)
 {
-    return ignis__chat_target_of(c, ignis__chat_any_target, true);
+    return ignis__chat_target_of(chat, ignis__chat_any_target, true);
 }
 
-static void ignis__chat_read_if(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_if(ignis__chat *chat, ignis__chat_node *node)
 {
     bool more = true;
-    while (more && !c->fault) {
-        bool last = ignis__chat_sees(c, "else");
-        ignis__chat_node *branch = ignis__chat_node_of(c, IGNIS__CHAT_IF, c->start);
-        ignis__chat_next(c);
-        branch->a = last ? NULL : ignis__chat_commas(c, ignis__chat_condition, false);
-        branch->b = ignis__chat_body(c, last ? "endif" : "elif else endif");
+    while (more && !chat->fault) {
+        bool last = ignis__chat_is_word(chat, "else");
+        ignis__chat_node *branch = ignis__chat_node_of(chat, IGNIS__CHAT_IF, chat->start);
+        ignis__chat_next(chat);
+        branch->a = last ? NULL : ignis__chat_read_list(chat, ignis__chat_condition, false);
+        branch->b = ignis__chat_body(chat, last ? "endif" : "elif else endif");
         ignis__chat_append(node, branch);
-        more = !ignis__chat_take(c, "endif");
+        more = !ignis__chat_take(chat, "endif");
     }
 }
 
-static void ignis__chat_read_for(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_for(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(c);
-    node->a = ignis__chat_commas(c, ignis__chat_name_target, false);
-    ignis__chat_want(c, "in");
-    node->b = ignis__chat_commas(c, ignis__chat_condition, false);
-    if (ignis__chat_take(c, "if"))
-        node->c = ignis__chat_expression(c);
-    if (ignis__chat_sees(c, "recursive"))
-        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "a recursive loop");
-    c->loops++;
-    ignis__chat_append(node, ignis__chat_body(c, "else endfor"));
-    c->loops--;
-    if (ignis__chat_take(c, "else"))
-        ignis__chat_append(node, ignis__chat_body(c, "endfor"));
-    ignis__chat_take(c, "endfor");
+    ignis__chat_next(chat);
+    node->a = ignis__chat_read_list(chat, ignis__chat_name_target, false);
+    ignis__chat_want(chat, "in");
+    node->b = ignis__chat_read_list(chat, ignis__chat_condition, false);
+    if (ignis__chat_take(chat, "if"))
+        node->c = ignis__chat_expression(chat);
+    if (ignis__chat_is_word(chat, "recursive"))
+        ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, chat->start, "a recursive loop");
+    chat->loops++;
+    ignis__chat_append(node, ignis__chat_body(chat, "else endfor"));
+    chat->loops--;
+    if (ignis__chat_take(chat, "else"))
+        ignis__chat_append(node, ignis__chat_body(chat, "endfor"));
+    ignis__chat_take(chat, "endfor");
 }
 
-static void ignis__chat_read_set(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_set(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(c);
-    node->a = ignis__chat_commas(c, ignis__chat_any_target, false);
-    if (ignis__chat_take(c, "=")) {
-        node->b = ignis__chat_commas(c, ignis__chat_expression, false);
+    ignis__chat_next(chat);
+    node->a = ignis__chat_read_list(chat, ignis__chat_any_target, false);
+    if (ignis__chat_take(chat, "=")) {
+        node->b = ignis__chat_read_list(chat, ignis__chat_expression, false);
         return;
     }
-    if (ignis__chat_sees(c, "|"))
-        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "a filter of a set block");
+    if (ignis__chat_is_word(chat, "|"))
+        ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, chat->start, "a filter of a set block");
     node->op = IGNIS__CHAT_SET_BLOCK;
-    node->b = ignis__chat_body(c, "endset");
-    ignis__chat_take(c, "endset");
+    node->b = ignis__chat_body(chat, "endset");
+    ignis__chat_take(chat, "endset");
 }
 
 /*  Reads the parameters of a macro, in parentheses. */
-static void ignis__chat_read_parameters(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_parameters(ignis__chat *chat, ignis__chat_node *node)
 {
     bool defaults = false;
-    ignis__chat_want(c, "(");
-    while (!c->fault && !ignis__chat_sees(c, ")")) {
-        ignis__chat_node *name = ignis__chat_node_of(c, IGNIS__CHAT_NAME, c->start);
-        name->value = ignis__chat_word(c);
-        if (ignis__chat_take(c, "="))
-            defaults = true, name->a = ignis__chat_expression(c);
+    ignis__chat_want(chat, "(");
+    while (!chat->fault && !ignis__chat_is_word(chat, ")")) {
+        ignis__chat_node *name = ignis__chat_node_of(chat, IGNIS__CHAT_NAME, chat->start);
+        name->value = ignis__chat_take_word(chat);
+        if (ignis__chat_take(chat, "="))
+            defaults = true, name->a = ignis__chat_expression(chat);
         else if (defaults)
-            ignis__chat_unexpected(c, "a default value");
+            ignis__chat_unexpected(chat, "a default value");
         ignis__chat_append(node, name);
-        if (!ignis__chat_sees(c, ")"))
-            ignis__chat_want(c, ",");
+        if (!ignis__chat_is_word(chat, ")"))
+            ignis__chat_want(chat, ",");
     }
-    ignis__chat_want(c, ")");
+    ignis__chat_want(chat, ")");
 }
 
 /*  Reads the body of a macro, up to the word `end`. */
-static void ignis__chat_read_macro_body(ignis__chat *c, ignis__chat_node *node, const char *end)
+static void ignis__chat_read_macro_body(ignis__chat *chat, ignis__chat_node *node, const char *end)
 {
-    int loops = c->loops;
-    bool caller = c->caller;
-    c->loops = 0;
-    c->caller = false;
-    node->b = ignis__chat_body(c, end);
-    node->sign = c->caller;
-    c->loops = loops;
-    c->caller = c->caller || caller;
-    ignis__chat_take(c, end);
+    int loops = chat->loops;
+    bool caller = chat->caller;
+    chat->loops = 0;
+    chat->caller = false;
+    node->b = ignis__chat_body(chat, end);
+    node->sign = chat->caller;
+    chat->loops = loops;
+    chat->caller = chat->caller || caller;
+    ignis__chat_take(chat, end);
 }
 
-static void ignis__chat_read_macro(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_macro(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(c);
-    node->value = ignis__chat_word(c);
-    ignis__chat_read_parameters(c, node);
-    ignis__chat_read_macro_body(c, node, "endmacro");
+    ignis__chat_next(chat);
+    node->value = ignis__chat_take_word(chat);
+    ignis__chat_read_parameters(chat, node);
+    ignis__chat_read_macro_body(chat, node, "endmacro");
 }
 
 /*  Reads {% call(parameters) f(arguments) %}: f is called with a macro named caller. */
-static void ignis__chat_read_call(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_call(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(c);
-    node->b = ignis__chat_node_of(c, IGNIS__CHAT_MACRO_OF, c->start);
+    ignis__chat_next(chat);
+    node->b = ignis__chat_node_of(chat, IGNIS__CHAT_MACRO_OF, chat->start);
     node->b->value = ignis__chat_words("caller");
-    if (ignis__chat_sees(c, "("))
-        ignis__chat_read_parameters(c, node->b);
-    node->a = ignis__chat_expression(c);
+    if (ignis__chat_is_word(chat, "("))
+        ignis__chat_read_parameters(chat, node->b);
+    node->a = ignis__chat_expression(chat);
     if (node->a->op != IGNIS__CHAT_CALL)
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, node->a->at, "what stands behind {%% call %%} is a call");
-    ignis__chat_read_macro_body(c, node->b, "endcall");
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, node->a->at, "what stands behind {%% call %%} is a call");
+    ignis__chat_read_macro_body(chat, node->b, "endcall");
 }
 
 /*  Reads a filter block: the output of its body is filtered and printed. */
-static void ignis__chat_read_filter(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_filter(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_node *capture = ignis__chat_node_of(c, IGNIS__CHAT_CAPTURE, c->start);
+    ignis__chat_node *capture = ignis__chat_node_of(chat, IGNIS__CHAT_CAPTURE, chat->start);
     node->a = capture;
     node->sign = 1;
     do {
-        ignis__chat_next(c);
-        node->a = ignis__chat_around(c, IGNIS__CHAT_FILTER, c->start, node->a);
-        node->a->value = ignis__chat_word(c);
-        if (ignis__chat_sees(c, "("))
-            ignis__chat_arguments(c, node->a);
-    } while (ignis__chat_sees(c, "|"));
-    capture->b = ignis__chat_body(c, "endfilter");
-    ignis__chat_take(c, "endfilter");
+        ignis__chat_next(chat);
+        node->a = ignis__chat_wrap_node(chat, IGNIS__CHAT_FILTER, chat->start, node->a);
+        node->a->value = ignis__chat_take_word(chat);
+        if (ignis__chat_is_word(chat, "("))
+            ignis__chat_arguments(chat, node->a);
+    } while (ignis__chat_is_word(chat, "|"));
+    capture->b = ignis__chat_body(chat, "endfilter");
+    ignis__chat_take(chat, "endfilter");
 }
 
 /*  Reads generation, whose marks for training are not used here, and with. Each ends with a tag of its own
     name. */
-static void ignis__chat_read_block(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_block(ignis__chat *chat, ignis__chat_node *node)
 {
-    bool with = ignis__chat_sees(c, "with");
-    int loops = c->loops;
-    ignis__chat_next(c);
-    while (with && !c->fault && c->kind == 'a') {
-        ignis__chat_node *set = ignis__chat_node_of(c, IGNIS__CHAT_SET, c->start);
-        set->a = ignis__chat_commas(c, ignis__chat_name_target, false);
-        ignis__chat_want(c, "=");
-        set->b = ignis__chat_expression(c);
+    bool with = ignis__chat_is_word(chat, "with");
+    int loops = chat->loops;
+    ignis__chat_next(chat);
+    while (with && !chat->fault && chat->kind == 'a') {
+        ignis__chat_node *set = ignis__chat_node_of(chat, IGNIS__CHAT_SET, chat->start);
+        set->a = ignis__chat_read_list(chat, ignis__chat_name_target, false);
+        ignis__chat_want(chat, "=");
+        set->b = ignis__chat_expression(chat);
         ignis__chat_append(node, set);
-        if (!ignis__chat_take(c, ","))
+        if (!ignis__chat_take(chat, ","))
             break;
     }
     if (!with)
-        c->loops = 0;
-    node->b = ignis__chat_body(c, with ? "endwith" : "endgeneration");
-    c->loops = loops;
-    ignis__chat_take(c, with ? "endwith" : "endgeneration");
+        chat->loops = 0;
+    node->b = ignis__chat_body(chat, with ? "endwith" : "endgeneration");
+    chat->loops = loops;
+    ignis__chat_take(chat, with ? "endwith" : "endgeneration");
 }
 
-static void ignis__chat_read_jump(ignis__chat *c, ignis__chat_node *node)
+static void ignis__chat_read_jump(ignis__chat *chat, ignis__chat_node *node)
 {
-    if (!c->loops)
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, node->at, "break and continue belong into a loop");
-    ignis__chat_next(c);
+    if (!chat->loops)
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, node->at, "break and continue belong into a loop");
+    ignis__chat_next(chat);
 }
 
-static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
+static void ignis__chat_statement(ignis__chat *chat, ignis__chat_node *body)
 {
     static const struct {
         const char *word;
         ignis__chat_op op;
-        void (*read)(ignis__chat *c, ignis__chat_node *node);
+        void (*read)(ignis__chat *chat, ignis__chat_node *node);
     } statements[] = {
         {"if", IGNIS__CHAT_IF, ignis__chat_read_if},
         {"for", IGNIS__CHAT_FOR, ignis__chat_read_for},
@@ -12201,20 +12232,21 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
         {"call", IGNIS__CHAT_CALL_BLOCK, ignis__chat_read_call},
     };
     ignis__chat_node *node;
-    size_t length = c->at - c->start;
+    size_t length = chat->at - chat->start;
     int i;
     for (i = 0; i < IGNIS__COUNT(statements); i++) {
-        if (ignis__chat_sees(c, statements[i].word)) {
-            node = ignis__chat_node_of(c, statements[i].op, c->start);
-            statements[i].read(c, node);
+        if (ignis__chat_is_word(chat, statements[i].word)) {
+            node = ignis__chat_node_of(chat, statements[i].op, chat->start);
+            statements[i].read(chat, node);
             ignis__chat_append(body, node);
             return;
         }
     }
-    if (ignis__chat_listed(c, "block extends print include from import autoescape"))
-        ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, c->start, "the statement '%.*s'", (int)length, c->text + c->start);
+    if (ignis__chat_is_listed(chat, "block extends print include from import autoescape"))
+        ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, chat->start, "the statement '%.*s'", (int)length,
+                          chat->text + chat->start);
     else
-        ignis__chat_unexpected(c, "a statement");
+        ignis__chat_unexpected(chat, "a statement");
 }
 
 /*  models/chat/eval_attribute.c - attributes, items, methods and slices of values
@@ -12222,13 +12254,14 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
     A missing attribute gives an undefined value, which fails when it is used.
     May use: value.c, filter_table.c, eval_statement.c (loops). Locks: none. */
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *chat, const ignis__chat_node *node);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *chat, char of, ignis__chat_value name,
                                                    ignis__chat_call *call);
-IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
+IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *chat, char of, ignis__chat_value name);
 IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row);
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *chat, ignis__chat_value format,
+                                                    ignis__chat_value values);
 
 IGNIS__PRIVATE ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
 {
@@ -12258,18 +12291,18 @@ static const struct {
     {IGNIS__CHAT_LOOP, "", "changed cycle"},
 };
 
-IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
+IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *chat, ignis__chat_loop *loop);
 
 /*  Counts the items of a loop. Items that are still to come are counted by evaluating the loop's condition. */
-IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
+IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *chat, ignis__chat_loop *loop)
 {
     ignis__chat_loop rest = *loop;
     ignis__chat_items kept;
     if (!loop->filtered)
         return loop->end + loop->base;
     memset(&kept, 0, sizeof kept);
-    while (ignis__chat_peek(c, &rest)) {
-        ignis__chat_add(c, &kept, rest.after);
+    while (ignis__chat_peek(chat, &rest)) {
+        ignis__chat_add(chat, &kept, rest.after);
         rest.peeked = false;
     }
     *loop->items = kept;
@@ -12281,7 +12314,7 @@ IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop 
 }
 
 /*  Finds an attribute of `loop`. False if `loop` has no such attribute. */
-static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name,
+static bool ignis__chat_loop_attribute(ignis__chat *chat, ignis__chat_loop *loop, ignis__chat_value name,
                                        ignis__chat_value *out)
 {
     static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
@@ -12296,16 +12329,16 @@ static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, i
     else if (i == 5)
         *out = loop->index > 1 ? loop->before : ignis__chat_undefined(none, none);
     else if (i == 6)
-        *out = ignis__chat_bool(!ignis__chat_peek(c, loop));
+        *out = ignis__chat_bool(!ignis__chat_peek(chat, loop));
     else if (i == 7)
-        *out = ignis__chat_peek(c, loop) ? loop->after : ignis__chat_undefined(none, none);
+        *out = ignis__chat_peek(chat, loop) ? loop->after : ignis__chat_undefined(none, none);
     else if (i >= 8)
-        out->number = ignis__chat_loop_length(c, loop) - (i == 8 ? 0 : i == 9 ? loop->index - 1 : loop->index);
+        out->number = ignis__chat_loop_length(chat, loop) - (i == 8 ? 0 : i == 9 ? loop->index - 1 : loop->index);
     return i < IGNIS__COUNT(names);
 }
 
 /*  Finds a method, or another attribute of the value's type. False if the type does not have it. */
-static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name,
+static bool ignis__chat_attribute(ignis__chat *chat, ignis__chat_value object, ignis__chat_value name,
                                   ignis__chat_value *out)
 {
     char of = object.kind == IGNIS__CHAT_STRING ? 's'
@@ -12314,43 +12347,43 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
     int row, i;
     *out = ignis__chat_undefined(object, name);
     if (object.kind == IGNIS__CHAT_NAMESPACE) {
-        int64_t at = ignis__chat_find(c, object.u.items, name);
+        int64_t at = ignis__chat_find(chat, object.u.items, name);
         *out = at < 0 ? *out : object.u.items->item[at + 1];
         return at >= 0;
     }
-    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(c, object.u.loop, name, out))
+    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(chat, object.u.loop, name, out))
         return true;
     for (i = 0; i < IGNIS__COUNT(ignis__chat_methods); i++) {
         if (ignis__chat_methods[i].of != object.kind)
             continue;
         if (ignis__chat_in_words(ignis__chat_methods[i].lacking, name.u.text, name.number))
-            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text,
-                                     ignis__chat_kinds[object.kind]);
-        if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name.u.text, name.number))
+            *out = ignis__chat_fail_unsupported(chat, "the method '%.*s' of %s", (int)name.number, name.u.text,
+                                                ignis__chat_kinds[object.kind]);
+        if (chat->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name.u.text, name.number))
             return true;
     }
-    row = of == ' ' ? -1 : ignis__chat_row_find(c, of, name);
+    row = of == ' ' ? -1 : ignis__chat_row_find(chat, of, name);
     if (row < 0)
         return false;
     *out = ignis__chat_make(IGNIS__CHAT_FUNCTION, row);
-    out->u.object = (ignis__chat_value *)ignis__chat_alloc(c, sizeof object);
+    out->u.object = (ignis__chat_value *)ignis__chat_alloc(chat, sizeof object);
     if (out->u.object)
         *out->u.object = object;
     return true;
 }
 
 /*  Returns the byte offset of a character of a string. */
-IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
+IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *chat, ignis__chat_value string, int64_t character)
 {
     size_t at = 0;
-    ignis__chat_work(c, character / 4);
+    ignis__chat_work(chat, character / 4);
     while (character-- > 0 && at < (size_t)string.number)
         at += ignis__chat_character(string.u.text + at);
     return at;
 }
 
 /*  Finds object[key]. False if there is no such item. */
-IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
                                      ignis__chat_value *out)
 {
     int64_t i = key.number, count;
@@ -12358,7 +12391,7 @@ IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, i
     *out = ignis__chat_undefined(object, key);
     if (object.kind == IGNIS__CHAT_DICT) {
         if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT ||
-            (i = ignis__chat_find(c, object.u.items, key)) < 0)
+            (i = ignis__chat_find(chat, object.u.items, key)) < 0)
             return false;
         *out = object.u.items->item[i + 1];
         return true;
@@ -12366,12 +12399,12 @@ IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, i
     if (!ignis__chat_is_whole(key) ||
         !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
         return false;
-    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    count = string ? ignis__chat_characters(chat, object) : object.u.items->count;
     i += i < 0 ? count : 0;
     if (i < 0 || i >= count)
         return false;
     if (string) {
-        size_t at = ignis__chat_offset(c, object, i);
+        size_t at = ignis__chat_offset(chat, object, i);
         *out = ignis__chat_part(object, at, at + ignis__chat_character(object.u.text + at));
     } else {
         *out = object.u.items->item[i];
@@ -12380,58 +12413,58 @@ IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, i
 }
 
 /*  Joins items to a value of the kind of `other`: a string, a list or a tuple. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other,
-                                                  const ignis__chat_items *items)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_join_like(ignis__chat *chat, ignis__chat_value other,
+                                                       const ignis__chat_items *items)
 {
     ignis__chat_value out = other;
     ignis__chat_writer text = IGNIS__ZERO;
     int64_t i;
     if (other.kind != IGNIS__CHAT_STRING) {
-        out = ignis__chat_new(c, (ignis__chat_kind)other.kind);
+        out = ignis__chat_new(chat, (ignis__chat_kind)other.kind);
         out.mark = other.mark;
-        if (!c->fault)
+        if (!chat->fault)
             *out.u.items = *items;
         return out;
     }
-    for (i = 0; i < items->count && ignis__chat_work(c, 1); i++)
-        ignis__chat_write_string(c, &text, items->item[i]);
-    out = ignis__chat_written(&text);
+    for (i = 0; i < items->count && ignis__chat_work(chat, 1); i++)
+        ignis__chat_write_string(chat, &text, items->item[i]);
+    out = ignis__chat_writer_value(&text);
     out.of = other.of;
     return out;
 }
 
 /*  Evaluates object.name, or object[name] with `item`. If the first form finds nothing, the other is tried. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
                                                     bool item)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
-    if (c->fault || object.kind == IGNIS__CHAT_UNDEFINED)
-        return ignis__chat_fail_kind(c, "", object);
-    if (item && ignis__chat_item(c, object, key, &out))
+    if (chat->fault || object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_kind(chat, "", object);
+    if (item && ignis__chat_item(chat, object, key, &out))
         return out;
-    if (key.kind == IGNIS__CHAT_STRING && !c->fault && ignis__chat_attribute(c, object, key, &out))
+    if (key.kind == IGNIS__CHAT_STRING && !chat->fault && ignis__chat_attribute(chat, object, key, &out))
         return out;
-    if (!item && !c->fault && ignis__chat_item(c, object, key, &out))
+    if (!item && !chat->fault && ignis__chat_item(chat, object, key, &out))
         return out;
     return ignis__chat_undefined(object, key);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *chat, ignis__chat_value object,
                                                    const ignis__chat_value *bound)
 {
     bool string = object.kind == IGNIS__CHAT_STRING;
     int64_t count, step = bound[2].kind == IGNIS__CHAT_NONE ? 1 : bound[2].number, limits[2], i;
     ignis__chat_items items, kept = IGNIS__ZERO;
     if (!string && (object.kind < IGNIS__CHAT_LIST || object.kind > IGNIS__CHAT_RANGE_OF))
-        return ignis__chat_fail_kind(c, "slices are of texts and lists", object);
+        return ignis__chat_fail_kind(chat, "slices are of texts and lists", object);
     for (i = 0; i < 3; i++)
         if (bound[i].kind != IGNIS__CHAT_NONE && !ignis__chat_is_whole(bound[i]))
-            return ignis__chat_fail_kind(c, "the bounds of a slice are whole numbers", bound[i]);
+            return ignis__chat_fail_kind(chat, "the bounds of a slice are whole numbers", bound[i]);
     if (step == 0)
-        return ignis__chat_fail(c, "the step of a slice is 0");
+        return ignis__chat_fail(chat, "the step of a slice is 0");
     if (object.kind == IGNIS__CHAT_RANGE_OF)
-        return ignis__chat_lacks(c, "a slice of a range; |list makes a list of it");
-    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+        return ignis__chat_fail_unsupported(chat, "a slice of a range; |list makes a list of it");
+    count = string ? ignis__chat_characters(chat, object) : object.u.items->count;
     for (i = 0; i < 2; i++) { /* bounds are clipped to the length, as in Python */
         int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count, at = bound[i].number;
         if (bound[i].kind == IGNIS__CHAT_NONE)
@@ -12442,16 +12475,16 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_v
     }
     if (string && step == 1) {
         limits[1] = limits[1] < limits[0] ? limits[0] : limits[1];
-        return ignis__chat_part(object, ignis__chat_offset(c, object, limits[0]),
-                                ignis__chat_offset(c, object, limits[1]));
+        return ignis__chat_part(object, ignis__chat_offset(chat, object, limits[0]),
+                                ignis__chat_offset(chat, object, limits[1]));
     }
-    ignis__chat_each(c, object, &items);
-    for (i = limits[0]; (step > 0 ? i < limits[1] : i > limits[1]) && ignis__chat_work(c, 1); i += step) {
-        ignis__chat_add(c, &kept, items.item[i]);
+    ignis__chat_iterate(chat, object, &items);
+    for (i = limits[0]; (step > 0 ? i < limits[1] : i > limits[1]) && ignis__chat_work(chat, 1); i += step) {
+        ignis__chat_add(chat, &kept, items.item[i]);
         if (step > 0 ? step >= limits[1] - i : step <= limits[1] - i)
             break;
     }
-    return ignis__chat_like(c, object, &kept);
+    return ignis__chat_join_like(chat, object, &kept);
 }
 
 /*  models/chat/eval_operator.c - arithmetic, concatenation, repetition, membership and comparison
@@ -12460,48 +12493,48 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_v
     May use: value.c, repr.c. Locks: none. */
 
 /*  Writes a string with the special characters of HTML escaped. */
-static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+static void ignis__chat_write_escaped(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value string)
 {
     static const char plain[] = "&<>'\"";
     static const char *const escaped[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     size_t at, from = 0, size = (size_t)string.number;
-    ignis__chat_work(c, string.number / 16);
-    for (at = 0; at < size && !c->fault; at++) {
+    ignis__chat_work(chat, string.number / 16);
+    for (at = 0; at < size && !chat->fault; at++) {
         const char *known = string.u.text[at] ? strchr(plain, string.u.text[at]) : NULL;
         if (!known)
             continue;
-        ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
-        ignis__chat_write_words(c, out, escaped[known - plain], string.marks && string.marks[at]);
+        ignis__chat_write_string(chat, out, ignis__chat_part(string, from, at));
+        ignis__chat_write_words(chat, out, escaped[known - plain], string.marks && string.marks[at]);
         from = at + 1;
     }
-    ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
+    ignis__chat_write_string(chat, out, ignis__chat_part(string, from, size));
 }
 
 /*  Concatenates two strings. The result of |safe is another type in Python, which escapes what is added to
     it. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value joined;
     if (a.of == b.of &&
         !ignis__chat_reserve(
-            c, &out,
+            chat, &out,
             (size_t)(a.number +
                      b.number))) /* reserves no more than needed: concatenation in a loop would waste memory */
         return a;
-    (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
-    (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
-    joined = ignis__chat_written(&out);
+    (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(chat, &out, a);
+    (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(chat, &out, b);
+    joined = ignis__chat_writer_value(&out);
     joined.of = a.of || b.of;
     return joined;
 }
 
 /*  Computes a op b of integers. False if the result does not fit 64 bits. */
-static bool ignis__chat_whole(char op, int64_t a, int64_t b, int64_t *out)
+static bool ignis__chat_compute_int(char op, int64_t a, int64_t b, int64_t *out)
 {
     bool lowest = a == INT64_MIN || b == INT64_MIN;
     switch (op) {
-    case '-': return b != INT64_MIN && ignis__chat_whole('+', a, -b, out);
+    case '-': return b != INT64_MIN && ignis__chat_compute_int('+', a, -b, out);
     case '+': *out = (int64_t)((uint64_t)a + (uint64_t)b); return ((a ^ *out) & (b ^ *out)) >= 0;
     case '*':
         if (a && b && (lowest || (a < 0 ? -a : a) > INT64_MAX / (b < 0 ? -b : b)))
@@ -12518,7 +12551,7 @@ static bool ignis__chat_whole(char op, int64_t a, int64_t b, int64_t *out)
     }
 }
 
-static double ignis__chat_floating(char op, double a, double b)
+static double ignis__chat_compute_real(char op, double a, double b)
 {
     double rest, quotient, whole;
     switch (op) {
@@ -12541,114 +12574,114 @@ static double ignis__chat_floating(char op, double a, double b)
 }
 
 /*  Repeats a list, tuple or string. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_repeat(ignis__chat *chat, ignis__chat_value a, int64_t times)
 {
     bool string = a.kind == IGNIS__CHAT_STRING;
     ignis__chat_value out = a;
     ignis__chat_writer writer = IGNIS__ZERO;
     if (!string) {
-        out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+        out = ignis__chat_new(chat, (ignis__chat_kind)a.kind);
         out.mark = a.mark;
     }
-    for (; times > 0 && (string ? a.number : a.u.items->count) > 0 && ignis__chat_work(c, 1); times--) {
+    for (; times > 0 && (string ? a.number : a.u.items->count) > 0 && ignis__chat_work(chat, 1); times--) {
         if (string)
-            ignis__chat_write_string(c, &writer, a);
+            ignis__chat_write_string(chat, &writer, a);
         else
-            ignis__chat_add_all(c, out.u.items, a.u.items);
+            ignis__chat_add_all(chat, out.u.items, a.u.items);
     }
     if (string) {
-        out = ignis__chat_written(&writer);
+        out = ignis__chat_writer_value(&writer);
         out.of = a.of;
     }
     return out;
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_binary_of(ignis__chat *chat, char op, ignis__chat_value a,
                                                        ignis__chat_value b)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_INT, 0);
     bool sequence = a.kind >= IGNIS__CHAT_STRING && a.kind <= IGNIS__CHAT_TUPLE;
     int i;
-    if (c->fault)
+    if (chat->fault)
         return a;
     if (op == '~') {
-        a = ignis__chat_text(c, a);
-        b = ignis__chat_text(c, b);
+        a = ignis__chat_text(chat, a);
+        b = ignis__chat_text(chat, b);
         a.of = b.of = 0;
-        return ignis__chat_join_two(c, a, b);
+        return ignis__chat_join_two(chat, a, b);
     }
     if (op == '%' && a.kind == IGNIS__CHAT_STRING)
-        return ignis__chat_format(c, a, b);
+        return ignis__chat_format(chat, a, b);
     if (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED)
-        return ignis__chat_fail_kind(c, "", a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
+        return ignis__chat_fail_kind(chat, "", a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
     if (op == '^')
-        return ignis__chat_lacks(c, "the operator **");
+        return ignis__chat_fail_unsupported(chat, "the operator **");
     if (ignis__chat_is_number(a) && ignis__chat_is_number(b)) {
         if (strchr("/d%", op) && ignis__chat_as_real(b) == 0)
-            return ignis__chat_fail(c, "a division by 0");
-        ignis__chat_work(c, strchr("d%", op) ? 16 : 0); /* fmod of values far apart runs bit by bit */
+            return ignis__chat_fail(chat, "a division by 0");
+        ignis__chat_work(chat, strchr("d%", op) ? 16 : 0); /* fmod of values far apart runs bit by bit */
         if (op == '/' || a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)
-            out = ignis__chat_real(ignis__chat_floating(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
-        else if (!ignis__chat_whole(op, a.number, b.number, &out.number))
-            return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+            out = ignis__chat_real(ignis__chat_compute_real(op, ignis__chat_as_real(a), ignis__chat_as_real(b)));
+        else if (!ignis__chat_compute_int(op, a.number, b.number, &out.number))
+            return ignis__chat_fail_unsupported(chat, "a whole number of more than 64 bits");
         out.mark = a.mark || b.mark;
         return out;
     }
     if (op == '+' && sequence && a.kind == b.kind) {
         if (a.kind == IGNIS__CHAT_STRING)
-            return ignis__chat_join_two(c, a, b);
-        out = ignis__chat_new(c, (ignis__chat_kind)a.kind);
+            return ignis__chat_join_two(chat, a, b);
+        out = ignis__chat_new(chat, (ignis__chat_kind)a.kind);
         out.mark = a.mark || b.mark;
-        ignis__chat_add_all(c, out.u.items, a.u.items);
-        ignis__chat_add_all(c, out.u.items, b.u.items);
+        ignis__chat_add_all(chat, out.u.items, a.u.items);
+        ignis__chat_add_all(chat, out.u.items, b.u.items);
         return out;
     }
     if (op == '*' && ignis__chat_is_whole(a) && !ignis__chat_is_number(b))
-        return ignis__chat_binary_of(c, op, b, a);
+        return ignis__chat_binary_of(chat, op, b, a);
     if (op == '*' && ignis__chat_is_whole(b) && sequence)
-        return ignis__chat_repeat(c, a, b.number);
+        return ignis__chat_repeat(chat, a, b.number);
     for (i = 0; ignis__chat_operators[i].sign != op; i++)
         continue;
-    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind], ignis__chat_operators[i].text,
+    return ignis__chat_fail(chat, "%s %s %s", ignis__chat_kinds[a.kind], ignis__chat_operators[i].text,
                             ignis__chat_kinds[b.kind]);
 }
 
-IGNIS__PRIVATE bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_contains(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_items items;
     ignis__needle needle;
     int64_t i;
-    if (c->fault)
+    if (chat->fault)
         return false;
     if (b.kind == IGNIS__CHAT_STRING) {
         if (a.kind != IGNIS__CHAT_STRING) {
-            ignis__chat_fail_kind(c, "what a text may contain is text", a);
+            ignis__chat_fail_kind(chat, "what a text may contain is text", a);
             return false;
         }
-        needle = ignis__chat_needle_of(c, a, false);
-        return !c->fault && ignis__chat_search(c, b.u.text, (size_t)b.number, &needle) != NULL;
+        needle = ignis__chat_needle_of(chat, a, false);
+        return !chat->fault && ignis__chat_search(chat, b.u.text, (size_t)b.number, &needle) != NULL;
     }
     if (b.kind == IGNIS__CHAT_DICT)
-        return ignis__chat_hashable(c, a) && ignis__chat_find(c, b.u.items, a) >= 0;
-    ignis__chat_each(c, b, &items);
-    for (i = items.at; i < items.count && !c->fault && !ignis__chat_equal(c, a, items.item[i]); i++)
+        return ignis__chat_hashable(chat, a) && ignis__chat_find(chat, b.u.items, a) >= 0;
+    ignis__chat_iterate(chat, b, &items);
+    for (i = items.at; i < items.count && !chat->fault && !ignis__chat_equal(chat, a, items.item[i]); i++)
         continue;
     if (b.kind == IGNIS__CHAT_GENERATOR && i < items.count)
         b.u.items->at = i + 1;
-    return !c->fault && i < items.count;
+    return !chat->fault && i < items.count;
 }
 
-IGNIS__PRIVATE bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_compares(ignis__chat *chat, char sign, ignis__chat_value a, ignis__chat_value b)
 {
     switch (sign) {
-    case '=': return ignis__chat_equal(c, a, b);
-    case '!': return !ignis__chat_equal(c, a, b);
-    case '<': return ignis__chat_less(c, a, b, false);
-    case 'l': return ignis__chat_less(c, a, b, true);
-    case '>': return ignis__chat_less(c, b, a, false);
-    case 'g': return ignis__chat_less(c, b, a, true);
-    case 'i': return ignis__chat_contains(c, a, b);
-    default: return !ignis__chat_contains(c, a, b);
+    case '=': return ignis__chat_equal(chat, a, b);
+    case '!': return !ignis__chat_equal(chat, a, b);
+    case '<': return ignis__chat_less(chat, a, b, false);
+    case 'l': return ignis__chat_less(chat, a, b, true);
+    case '>': return ignis__chat_less(chat, b, a, false);
+    case 'g': return ignis__chat_less(chat, b, a, true);
+    case 'i': return ignis__chat_contains(chat, a, b);
+    default: return !ignis__chat_contains(chat, a, b);
     }
 }
 
@@ -12657,97 +12690,98 @@ IGNIS__PRIVATE bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_
     Each body with a scope of its own restores the outer scope when it ends.
     May use: eval_expression.c, value.c. Locks: none. */
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_lookup(ignis__chat *chat, ignis__chat_value name)
 {
     ignis__chat_scope *scope;
     int64_t at;
     int row;
-    for (scope = c->scope; scope && ignis__chat_work(c, 1); scope = scope->outer)
-        if ((at = ignis__chat_find(c, &scope->names, name)) >= 0)
+    for (scope = chat->scope; scope && ignis__chat_work(chat, 1); scope = scope->outer)
+        if ((at = ignis__chat_find(chat, &scope->names, name)) >= 0)
             return scope->names.item[at + 1];
-    row = ignis__chat_row_find(c, 'g', name);
+    row = ignis__chat_row_find(chat, 'g', name);
     return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row)
                     : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
 }
 
-static void ignis__chat_assign(ignis__chat *c, const ignis__chat_node *target, ignis__chat_value value)
+static void ignis__chat_assign(ignis__chat *chat, const ignis__chat_node *target, ignis__chat_value value)
 {
     const ignis__chat_node *part;
     ignis__chat_items items;
     int64_t i, wanted = 0;
-    if (c->fault)
+    if (chat->fault)
         return;
     if (target->op == IGNIS__CHAT_NAME) {
-        ignis__chat_put(c, &c->scope->names, target->value, value);
+        ignis__chat_put(chat, &chat->scope->names, target->value, value);
     } else if (target->op == IGNIS__CHAT_ATTRIBUTE) {
-        ignis__chat_value object = ignis__chat_lookup(c, target->a->value);
-        c->here = target->at;
+        ignis__chat_value object = ignis__chat_lookup(chat, target->a->value);
+        chat->here = target->at;
         if (object.kind != IGNIS__CHAT_NAMESPACE)
-            ignis__chat_fail_kind(c, "attributes are set of namespaces", object);
+            ignis__chat_fail_kind(chat, "attributes are set of namespaces", object);
         else
-            ignis__chat_put(c, object.u.items, target->value, value);
+            ignis__chat_put(chat, object.u.items, target->value, value);
     } else {
         for (part = target->list; part; part = part->next)
             wanted++;
-        if (!ignis__chat_each(c, value, &items))
+        if (!ignis__chat_iterate(chat, value, &items))
             return;
         if (items.count - items.at != wanted)
-            ignis__chat_fail(c, "%lld names for %lld values", (long long)wanted, (long long)(items.count - items.at));
-        for (part = target->list, i = items.at; part && !c->fault; part = part->next)
-            ignis__chat_assign(c, part, items.item[i++]);
+            ignis__chat_fail(chat, "%lld names for %lld values", (long long)wanted,
+                             (long long)(items.count - items.at));
+        for (part = target->list, i = items.at; part && !chat->fault; part = part->next)
+            ignis__chat_assign(chat, part, items.item[i++]);
     }
 }
 
-IGNIS__PRIVATE ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer)
+IGNIS__PRIVATE ignis__chat_scope *ignis__chat_enter(ignis__chat *chat, ignis__chat_scope *outer)
 {
-    ignis__chat_scope *before = c->scope, *scope = (ignis__chat_scope *)ignis__chat_alloc(c, sizeof *scope);
+    ignis__chat_scope *before = chat->scope, *scope = (ignis__chat_scope *)ignis__chat_alloc(chat, sizeof *scope);
     if (scope) {
         scope->outer = outer;
-        c->scope = scope;
+        chat->scope = scope;
     }
     return before;
 }
 
-IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
+IGNIS__PRIVATE int ignis__chat_run(ignis__chat *chat, const ignis__chat_node *body);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *chat, const ignis__chat_node *node,
                                                        const ignis__chat_value *caller);
 
 /*  Runs a body in a new scope and returns its output as a string. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *chat, const ignis__chat_node *body)
 {
-    ignis__chat_writer out = IGNIS__ZERO, *before = c->out;
-    c->out = &out;
-    ignis__chat_run(c, body);
-    c->out = before;
-    return ignis__chat_written(&out);
+    ignis__chat_writer out = IGNIS__ZERO, *before = chat->out;
+    chat->out = &out;
+    ignis__chat_run(chat, body);
+    chat->out = before;
+    return ignis__chat_writer_value(&out);
 }
 
 /*  Finds the next item of a loop that passes the loop's condition. */
-IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
+IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *chat, ignis__chat_loop *loop)
 {
-    while (!loop->peeked && loop->next < loop->end && ignis__chat_work(c, 1)) {
+    while (!loop->peeked && loop->next < loop->end && ignis__chat_work(chat, 1)) {
         loop->after = loop->items->item[loop->next++];
         loop->peeked = true;
         if (loop->filtered) {
-            ignis__chat_scope *before = ignis__chat_enter(c, loop->outer);
-            ignis__chat_assign(c, loop->node->a, loop->after);
-            loop->peeked = ignis__chat_true(ignis__chat_eval(c, loop->node->c));
-            c->scope = before;
+            ignis__chat_scope *before = ignis__chat_enter(chat, loop->outer);
+            ignis__chat_assign(chat, loop->node->a, loop->after);
+            loop->peeked = ignis__chat_true(ignis__chat_eval(chat, loop->node->c));
+            chat->scope = before;
         }
     }
-    return loop->peeked && !c->fault;
+    return loop->peeked && !chat->fault;
 }
 
-static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
+static int ignis__chat_run_for(ignis__chat *chat, const ignis__chat_node *node)
 {
-    ignis__chat_loop *loop = (ignis__chat_loop *)ignis__chat_alloc(c, sizeof *loop);
-    ignis__chat_value value = ignis__chat_eval(c, node->b), it = ignis__chat_make(IGNIS__CHAT_LOOP, 0),
-                      items = ignis__chat_new(c, IGNIS__CHAT_LIST);
-    ignis__chat_scope *before = c->scope;
+    ignis__chat_loop *loop = (ignis__chat_loop *)ignis__chat_alloc(chat, sizeof *loop);
+    ignis__chat_value value = ignis__chat_eval(chat, node->b), it = ignis__chat_make(IGNIS__CHAT_LOOP, 0),
+                      items = ignis__chat_new(chat, IGNIS__CHAT_LIST);
+    ignis__chat_scope *before = chat->scope;
     bool none = true;
     int jump = 0;
-    c->here = node->at;
-    if (c->fault || !ignis__chat_each(c, value, items.u.items))
+    chat->here = node->at;
+    if (chat->fault || !ignis__chat_iterate(chat, value, items.u.items))
         return 0;
     loop->node = node;
     loop->outer = before;
@@ -12757,124 +12791,126 @@ static int ignis__chat_run_for(ignis__chat *c, const ignis__chat_node *node)
     loop->base = -loop->next;
     loop->filtered = node->c != NULL;
     it.u.loop = loop;
-    ignis__chat_enter(c, before);
-    while (jump != IGNIS__CHAT_BREAK && ignis__chat_peek(c, loop)) {
+    ignis__chat_enter(chat, before);
+    while (jump != IGNIS__CHAT_BREAK && ignis__chat_peek(chat, loop)) {
         loop->peeked = false;
         loop->before = loop->now;
         loop->now = loop->after;
         loop->index++;
-        c->scope->names.count = 0;
-        ignis__chat_assign(c, node->a, loop->now);
-        ignis__chat_put(c, &c->scope->names, ignis__chat_words("loop"), it);
-        jump = ignis__chat_run(c, node->list);
+        chat->scope->names.count = 0;
+        ignis__chat_assign(chat, node->a, loop->now);
+        ignis__chat_put(chat, &chat->scope->names, ignis__chat_words("loop"), it);
+        jump = ignis__chat_run(chat, node->list);
         none = none && jump; /* as in jinja2: else runs if no iteration completed */
     }
     if (none && node->list->next) {
-        ignis__chat_enter(c, before);
-        ignis__chat_run(c, node->list->next);
+        ignis__chat_enter(chat, before);
+        ignis__chat_run(chat, node->list->next);
     }
-    c->scope = before;
+    chat->scope = before;
     return 0;
 }
 
 /*  Makes a macro. It sees the variables of the enclosing scopes. */
-static ignis__chat_value ignis__chat_macro_of(ignis__chat *c, const ignis__chat_node *node)
+static ignis__chat_value ignis__chat_macro_of(ignis__chat *chat, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
-    value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(c, sizeof *value.u.macro);
+    value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(chat, sizeof *value.u.macro);
     if (!value.u.macro)
         return ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     value.u.macro->node = node;
-    value.u.macro->scope = c->scope;
+    value.u.macro->scope = chat->scope;
     return value;
 }
 
-static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
+static int ignis__chat_run_one(ignis__chat *chat, const ignis__chat_node *node)
 {
     const ignis__chat_node *part;
-    ignis__chat_scope *before = c->scope, *inner;
+    ignis__chat_scope *before = chat->scope, *inner;
     ignis__chat_value value;
     int jump = 0;
     switch (node->op) {
-    case IGNIS__CHAT_TEXT: ignis__chat_write_string(c, c->out, node->value); break;
+    case IGNIS__CHAT_TEXT: ignis__chat_write_string(chat, chat->out, node->value); break;
     case IGNIS__CHAT_PRINT:
-        value = ignis__chat_eval(c, node->a);
-        c->here = node->at;
+        value = ignis__chat_eval(chat, node->a);
+        chat->here = node->at;
         if (node->sign && value.kind != IGNIS__CHAT_STRING)
-            ignis__chat_fail_kind(c, "the filters of a block write text", value);
-        if (!c->fault)
-            ignis__chat_write_value(c, c->out, value, NULL, false, 0);
+            ignis__chat_fail_kind(chat, "the filters of a block write text", value);
+        if (!chat->fault)
+            ignis__chat_write_value(chat, chat->out, value, NULL, false, 0);
         break;
     case IGNIS__CHAT_IF:
-        for (part = node->list; part && !c->fault; part = part->next)
-            if (!part->a || ignis__chat_true(ignis__chat_eval(c, part->a)))
-                return c->fault ? 0 : ignis__chat_run(c, part->b);
+        for (part = node->list; part && !chat->fault; part = part->next)
+            if (!part->a || ignis__chat_true(ignis__chat_eval(chat, part->a)))
+                return chat->fault ? 0 : ignis__chat_run(chat, part->b);
         break;
-    case IGNIS__CHAT_FOR: return ignis__chat_run_for(c, node);
+    case IGNIS__CHAT_FOR: return ignis__chat_run_for(chat, node);
     case IGNIS__CHAT_SET:
-        value = ignis__chat_eval(c, node->b);
-        c->here = node->at;
-        ignis__chat_assign(c, node->a, value);
+        value = ignis__chat_eval(chat, node->b);
+        chat->here = node->at;
+        ignis__chat_assign(chat, node->a, value);
         break;
     case IGNIS__CHAT_SET_BLOCK:
-        ignis__chat_enter(c, before);
-        value = ignis__chat_capture(c, node->b);
-        c->scope = before;
-        c->here = node->at;
-        ignis__chat_assign(c, node->a, value);
+        ignis__chat_enter(chat, before);
+        value = ignis__chat_capture(chat, node->b);
+        chat->scope = before;
+        chat->here = node->at;
+        ignis__chat_assign(chat, node->a, value);
         break;
-    case IGNIS__CHAT_MACRO_OF: ignis__chat_put(c, &before->names, node->value, ignis__chat_macro_of(c, node)); break;
+    case IGNIS__CHAT_MACRO_OF:
+        ignis__chat_put(chat, &before->names, node->value, ignis__chat_macro_of(chat, node));
+        break;
     case IGNIS__CHAT_CALL_BLOCK:
-        value = ignis__chat_macro_of(c, node->b);
-        value = ignis__chat_eval_call(c, node->a, &value);
-        c->here = node->at;
+        value = ignis__chat_macro_of(chat, node->b);
+        value = ignis__chat_eval_call(chat, node->a, &value);
+        chat->here = node->at;
         if (value.kind != IGNIS__CHAT_STRING)
-            ignis__chat_fail_kind(c, "what a block calls gives text", value);
-        if (!c->fault)
-            ignis__chat_write_string(c, c->out, value);
+            ignis__chat_fail_kind(chat, "what a block calls gives text", value);
+        if (!chat->fault)
+            ignis__chat_write_string(chat, chat->out, value);
         break;
     case IGNIS__CHAT_BLOCK:
-        ignis__chat_enter(c, before);
-        inner = c->scope;
-        for (part = node->list; part && !c->fault;
+        ignis__chat_enter(chat, before);
+        inner = chat->scope;
+        for (part = node->list; part && !chat->fault;
              part = part->next) { /* of with: values are evaluated outside of the scope and set inside */
-            c->scope = before;
-            value = ignis__chat_eval(c, part->b);
-            c->scope = inner;
-            ignis__chat_assign(c, part->a, value);
+            chat->scope = before;
+            value = ignis__chat_eval(chat, part->b);
+            chat->scope = inner;
+            ignis__chat_assign(chat, part->a, value);
         }
-        jump = ignis__chat_run(c, node->b);
-        c->scope = before;
+        jump = ignis__chat_run(chat, node->b);
+        chat->scope = before;
         break;
     default: return node->op;
     }
     return jump;
 }
 
-IGNIS__PRIVATE bool ignis__chat_deeper(ignis__chat *c, size_t at)
+IGNIS__PRIVATE bool ignis__chat_enter_node(ignis__chat *chat, size_t at)
 {
-    c->here = at;
-    if (c->fault || !ignis__chat_work(c, 1))
+    chat->here = at;
+    if (chat->fault || !ignis__chat_work(chat, 1))
         return false;
-    if (c->depth >= IGNIS__CHAT_DEPTH) {
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_DEPTH);
+    if (chat->depth >= IGNIS__CHAT_DEPTH) {
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_LIMIT, at, "the template is nested deeper than %d", IGNIS__CHAT_DEPTH);
         return false;
     }
-    c->depth++;
+    chat->depth++;
     return true;
 }
 
 /*  Runs the statements of a body. Returns the statement that ended it early (break or continue), or 0. */
-IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
+IGNIS__PRIVATE int ignis__chat_run(ignis__chat *chat, const ignis__chat_node *body)
 {
     const ignis__chat_node *node;
     int jump = 0;
-    if (!ignis__chat_deeper(c, body->at))
+    if (!ignis__chat_enter_node(chat, body->at))
         return 0;
-    for (node = body->list; node && !jump && ignis__chat_work(c, 1); node = node->next)
-        jump = ignis__chat_run_one(c, node);
-    c->depth--;
-    return c->fault ? 0 : jump;
+    for (node = body->list; node && !jump && ignis__chat_work(chat, 1); node = node->next)
+        jump = ignis__chat_run_one(chat, node);
+    chat->depth--;
+    return chat->fault ? 0 : jump;
 }
 
 /*  models/chat/eval_expression.c - evaluation of expressions: calls, filters, tests, operators
@@ -12883,231 +12919,233 @@ IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
     May use: eval_attribute.c, eval_operator.c, filter_table.c. Locks: none. */
 
 /*  Evaluates the arguments of a call, filter or test. */
-static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *node, ignis__chat_call *call)
+static void ignis__chat_take_arguments(ignis__chat *chat, const ignis__chat_node *node, ignis__chat_call *call)
 {
     const ignis__chat_node *argument;
-    for (argument = node->list; argument && !c->fault; argument = argument->next) {
-        ignis__chat_value value = ignis__chat_eval(c, argument->a);
+    for (argument = node->list; argument && !chat->fault; argument = argument->next) {
+        ignis__chat_value value = ignis__chat_eval(chat, argument->a);
         if (argument->value.kind == IGNIS__CHAT_ABSENT)
-            ignis__chat_add(c, &call->given, value);
-        else if (ignis__chat_find(c, &call->named, argument->value) >= 0)
-            ignis__chat_fail(c, "an argument is given twice");
+            ignis__chat_add(chat, &call->given, value);
+        else if (ignis__chat_find(chat, &call->named, argument->value) >= 0)
+            ignis__chat_fail(chat, "an argument is given twice");
         else
-            ignis__chat_put(c, &call->named, argument->value, value);
+            ignis__chat_put(chat, &call->named, argument->value, value);
     }
-    c->here = node->at;
+    chat->here = node->at;
 }
 
 /*  Returns an argument by its position or by its name. Counts those given by name. */
-static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_call *call, ignis__chat_value of,
+static ignis__chat_value ignis__chat_argument(ignis__chat *chat, const ignis__chat_call *call, ignis__chat_value of,
                                               ignis__chat_value name, int64_t place, int64_t *named)
 {
-    int64_t at = ignis__chat_find(c, &call->named, name);
+    int64_t at = ignis__chat_find(chat, &call->named, name);
     *named += at >= 0;
     if (at >= 0 && place < call->given.count)
-        return ignis__chat_fail(c, "%.*s gets '%.*s' twice", (int)of.number, of.u.text, (int)name.number, name.u.text);
+        return ignis__chat_fail(chat, "%.*s gets '%.*s' twice", (int)of.number, of.u.text, (int)name.number,
+                                name.u.text);
     return at >= 0                     ? call->named.item[at + 1]
            : place < call->given.count ? call->given.item[place]
                                        : ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
 }
 
-static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro,
+static ignis__chat_value ignis__chat_call_macro(ignis__chat *chat, const ignis__chat_macro *macro,
                                                 const ignis__chat_call *call)
 {
-    ignis__chat_scope *before = ignis__chat_enter(c, macro->scope);
+    ignis__chat_scope *before = ignis__chat_enter(chat, macro->scope);
     ignis__chat_value of = macro->node->value, caller = ignis__chat_words("caller"), value;
     const ignis__chat_node *name;
     int64_t count = 0, named = 0;
-    for (name = macro->node->list; name && !c->fault; name = name->next) {
-        value = ignis__chat_argument(c, call, of, name->value, count++, &named);
+    for (name = macro->node->list; name && !chat->fault; name = name->next) {
+        value = ignis__chat_argument(chat, call, of, name->value, count++, &named);
         if (!value.kind)
-            value = name->a ? ignis__chat_eval(c, name->a) : ignis__chat_undefined(value, name->value);
-        ignis__chat_put(c, &c->scope->names, name->value, value);
+            value = name->a ? ignis__chat_eval(chat, name->a) : ignis__chat_undefined(value, name->value);
+        ignis__chat_put(chat, &chat->scope->names, name->value, value);
     }
-    if (macro->node->sign && !c->fault &&
-        ignis__chat_find(c, &c->scope->names, caller) < 0) { /* defined in macros that name it */
-        value = ignis__chat_argument(c, call, of, caller, INT64_MAX, &named);
-        ignis__chat_put(c, &c->scope->names, caller, value.kind ? value : ignis__chat_undefined(value, caller));
+    if (macro->node->sign && !chat->fault &&
+        ignis__chat_find(chat, &chat->scope->names, caller) < 0) { /* defined in macros that name it */
+        value = ignis__chat_argument(chat, call, of, caller, INT64_MAX, &named);
+        ignis__chat_put(chat, &chat->scope->names, caller, value.kind ? value : ignis__chat_undefined(value, caller));
     }
     if (call->given.count > count || call->named.count > 2 * named)
-        ignis__chat_fail(c, "the macro '%.*s' has no such argument, or it has two values", (int)of.number, of.u.text);
-    value = ignis__chat_capture(c, macro->node->b);
-    c->scope = before;
+        ignis__chat_fail(chat, "the macro '%.*s' has no such argument, or it has two values", (int)of.number,
+                         of.u.text);
+    value = ignis__chat_capture(chat, macro->node->b);
+    chat->scope = before;
     return value;
 }
 
 /*  Runs a row of the table with its arguments in the order of its parameters. */
-static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_row *row, ignis__chat_call *call)
+static ignis__chat_value ignis__chat_run_row(ignis__chat *chat, const ignis__chat_row *row, ignis__chat_call *call)
 {
     ignis__chat_value of = ignis__chat_string(row->names, strcspn(row->names, " "), NULL);
     const char *at = row->parameters;
     int64_t named = 0;
     int count = 0;
-    if (c->fault)
+    if (chat->fault)
         return call->self;
     if (!row->run)
-        return ignis__chat_lacks(c, "the function '%s'", row->names);
+        return ignis__chat_fail_unsupported(chat, "the function '%s'", row->names);
     memset(call->value, 0, sizeof call->value);
     call->how = row->how;
     if (call->self.kind == IGNIS__CHAT_STRING)
-        ignis__chat_work(c, call->self.number / 16);
+        ignis__chat_work(chat, call->self.number / 16);
     for (; at && *at; count++) {
         bool needed = *at == '!';
         size_t length = strcspn(at += needed, " ");
-        call->value[count] = ignis__chat_argument(c, call, of, ignis__chat_string(at, length, NULL), count, &named);
+        call->value[count] = ignis__chat_argument(chat, call, of, ignis__chat_string(at, length, NULL), count, &named);
         if (needed && !call->value[count].kind)
-            return ignis__chat_fail(c, "%.*s needs '%.*s'", (int)of.number, of.u.text, (int)length, at);
+            return ignis__chat_fail(chat, "%.*s needs '%.*s'", (int)of.number, of.u.text, (int)length, at);
         at += length + (at[length] == ' ');
     }
     if (at && (call->given.count > count || call->named.count > 2 * named))
-        return ignis__chat_fail(c, "%.*s takes other arguments: %s", (int)of.number, of.u.text,
+        return ignis__chat_fail(chat, "%.*s takes other arguments: %s", (int)of.number, of.u.text,
                                 *row->parameters ? row->parameters : "none");
-    return c->fault ? call->self : row->run(c, call);
+    return chat->fault ? call->self : row->run(chat, call);
 }
 
 /*  Applies a filter or a test, found by its name. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *chat, char of, ignis__chat_value name,
                                                    ignis__chat_call *call)
 {
-    int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(c, of, name) : -1;
-    if (c->fault || name.kind != IGNIS__CHAT_STRING)
-        return ignis__chat_fail(c, "the name of a filter or test is text");
+    int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(chat, of, name) : -1;
+    if (chat->fault || name.kind != IGNIS__CHAT_STRING)
+        return ignis__chat_fail(chat, "the name of a filter or test is text");
     if (row < 0)
-        return ignis__chat_lacks(c, "the %s '%.*s'", of == 'f' ? "filter" : "test",
-                                 (int)(name.number < 60 ? name.number : 60), name.u.text);
-    return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
+        return ignis__chat_fail_unsupported(chat, "the %s '%.*s'", of == 'f' ? "filter" : "test",
+                                            (int)(name.number < 60 ? name.number : 60), name.u.text);
+    return ignis__chat_run_row(chat, ignis__chat_row_at(row), call);
 }
 
 /*  Evaluates a call, filter or test. `caller` is the macro that {% call %} passes, or NULL. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *chat, const ignis__chat_node *node,
                                                        const ignis__chat_value *caller)
 {
     ignis__chat_call call = IGNIS__ZERO;
-    ignis__chat_value object = ignis__chat_eval(c, node->a);
-    ignis__chat_take_arguments(c, node, &call);
+    ignis__chat_value object = ignis__chat_eval(chat, node->a);
+    ignis__chat_take_arguments(chat, node, &call);
     if (caller)
-        ignis__chat_put(c, &call.named, ignis__chat_words("caller"), *caller);
-    if (c->fault)
+        ignis__chat_put(chat, &call.named, ignis__chat_words("caller"), *caller);
+    if (chat->fault)
         return object;
     call.self = object;
     if (node->op != IGNIS__CHAT_CALL) {
-        object = ignis__chat_apply(c, node->op == IGNIS__CHAT_FILTER ? 'f' : 't', node->value, &call);
+        object = ignis__chat_apply(chat, node->op == IGNIS__CHAT_FILTER ? 'f' : 't', node->value, &call);
         return node->sign ? ignis__chat_bool(!ignis__chat_true(object)) : object;
     }
     if (object.kind == IGNIS__CHAT_MACRO)
-        return ignis__chat_call_macro(c, object.u.macro, &call);
+        return ignis__chat_call_macro(chat, object.u.macro, &call);
     if (object.kind != IGNIS__CHAT_FUNCTION)
-        return ignis__chat_fail_kind(c, "what is called is a function", object);
+        return ignis__chat_fail_kind(chat, "what is called is a function", object);
     if (object.u.object)
         call.self = *object.u.object;
-    return ignis__chat_run_row(c, ignis__chat_row_at(object.number), &call);
+    return ignis__chat_run_row(chat, ignis__chat_row_at(object.number), &call);
 }
 
-static ignis__chat_value ignis__chat_eval_items(ignis__chat *c, const ignis__chat_node *node)
+static ignis__chat_value ignis__chat_eval_items(ignis__chat *chat, const ignis__chat_node *node)
 {
     bool dict = node->sign == IGNIS__CHAT_DICT;
-    ignis__chat_value value, out = ignis__chat_new(c, (ignis__chat_kind)node->sign);
+    ignis__chat_value value, out = ignis__chat_new(chat, (ignis__chat_kind)node->sign);
     const ignis__chat_node *part;
-    for (part = node->list; part && !c->fault; part = part->next) {
-        value = ignis__chat_eval(c, part);
+    for (part = node->list; part && !chat->fault; part = part->next) {
+        value = ignis__chat_eval(chat, part);
         if (!dict)
-            ignis__chat_add(c, out.u.items, value);
-        else if (part = part->next, !c->fault && ignis__chat_hashable(c, value))
-            ignis__chat_put(c, out.u.items, value, ignis__chat_eval(c, part));
+            ignis__chat_add(chat, out.u.items, value);
+        else if (part = part->next, !chat->fault && ignis__chat_hashable(chat, value))
+            ignis__chat_put(chat, out.u.items, value, ignis__chat_eval(chat, part));
     }
     return out;
 }
 
-static ignis__chat_value ignis__chat_eval_compare(ignis__chat *c, const ignis__chat_node *node)
+static ignis__chat_value ignis__chat_eval_compare(ignis__chat *chat, const ignis__chat_node *node)
 {
-    ignis__chat_value left = ignis__chat_eval(c, node->a), right;
+    ignis__chat_value left = ignis__chat_eval(chat, node->a), right;
     const ignis__chat_node *part;
     bool yes = true;
-    for (part = node->list; part && yes && !c->fault; part = part->next, left = right) {
-        right = ignis__chat_eval(c, part->a);
-        c->here = part->at;
-        yes = !c->fault && ignis__chat_compares(c, (char)part->sign, left, right);
+    for (part = node->list; part && yes && !chat->fault; part = part->next, left = right) {
+        right = ignis__chat_eval(chat, part->a);
+        chat->here = part->at;
+        yes = !chat->fault && ignis__chat_compares(chat, (char)part->sign, left, right);
     }
     return ignis__chat_bool(yes);
 }
 
-static ignis__chat_value ignis__chat_eval_unary(ignis__chat *c, const ignis__chat_node *node)
+static ignis__chat_value ignis__chat_eval_unary(ignis__chat *chat, const ignis__chat_node *node)
 {
-    ignis__chat_value value = ignis__chat_eval(c, node->a);
-    c->here = node->at;
+    ignis__chat_value value = ignis__chat_eval(chat, node->a);
+    chat->here = node->at;
     if (node->sign == '!')
         return ignis__chat_bool(!ignis__chat_true(value));
-    if (c->fault || !ignis__chat_is_number(value))
-        return ignis__chat_fail_kind(c, "a sign stands before a number", value);
+    if (chat->fault || !ignis__chat_is_number(value))
+        return ignis__chat_fail_kind(chat, "a sign stands before a number", value);
     if (value.kind == IGNIS__CHAT_FLOAT)
         value.u.real = node->sign == '-' ? -value.u.real : value.u.real;
     else if (node->sign == '-' && value.number == INT64_MIN)
-        return ignis__chat_lacks(c, "a whole number of more than 64 bits");
+        return ignis__chat_fail_unsupported(chat, "a whole number of more than 64 bits");
     else
         value.kind = IGNIS__CHAT_INT, value.number = node->sign == '-' ? -value.number : value.number;
     return value;
 }
 
-static ignis__chat_value ignis__chat_eval_slice(ignis__chat *c, const ignis__chat_node *node)
+static ignis__chat_value ignis__chat_eval_slice(ignis__chat *chat, const ignis__chat_node *node)
 {
-    ignis__chat_value object = ignis__chat_eval(c, node->a), bound[3];
+    ignis__chat_value object = ignis__chat_eval(chat, node->a), bound[3];
     const ignis__chat_node *part;
     int i = 0;
     for (part = node->list; part && i < 3; part = part->next)
-        bound[i++] = ignis__chat_eval(c, part);
-    c->here = node->at;
-    return c->fault ? object : ignis__chat_slice(c, object, bound);
+        bound[i++] = ignis__chat_eval(chat, part);
+    chat->here = node->at;
+    return chat->fault ? object : ignis__chat_slice(chat, object, bound);
 }
 
-static ignis__chat_value ignis__chat_eval_two(ignis__chat *c, const ignis__chat_node *node)
+static ignis__chat_value ignis__chat_eval_two(ignis__chat *chat, const ignis__chat_node *node)
 {
-    ignis__chat_value a = ignis__chat_eval(c, node->a), b;
+    ignis__chat_value a = ignis__chat_eval(chat, node->a), b;
     bool logical = node->sign == 'a' || node->sign == 'o';
-    if (c->fault || (logical && ignis__chat_true(a) == (node->sign == 'o')))
+    if (chat->fault || (logical && ignis__chat_true(a) == (node->sign == 'o')))
         return a;
-    b = ignis__chat_eval(c, node->b);
-    c->here = node->at;
-    if (c->fault || logical)
+    b = ignis__chat_eval(chat, node->b);
+    chat->here = node->at;
+    if (chat->fault || logical)
         return b;
-    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(c, a, b, true)
-                                        : ignis__chat_binary_of(c, (char)node->sign, a, b);
+    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(chat, a, b, true)
+                                        : ignis__chat_binary_of(chat, (char)node->sign, a, b);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *chat, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     ignis__chat_scope *before;
-    if (!ignis__chat_deeper(c, node->at))
+    if (!ignis__chat_enter_node(chat, node->at))
         return value;
     switch (node->op) {
     case IGNIS__CHAT_CONST: value = node->value; break;
-    case IGNIS__CHAT_NAME: value = ignis__chat_lookup(c, node->value); break;
-    case IGNIS__CHAT_ITEMS_OF: value = ignis__chat_eval_items(c, node); break;
-    case IGNIS__CHAT_SLICE: value = ignis__chat_eval_slice(c, node); break;
+    case IGNIS__CHAT_NAME: value = ignis__chat_lookup(chat, node->value); break;
+    case IGNIS__CHAT_ITEMS_OF: value = ignis__chat_eval_items(chat, node); break;
+    case IGNIS__CHAT_SLICE: value = ignis__chat_eval_slice(chat, node); break;
     case IGNIS__CHAT_ATTRIBUTE:
-        value = ignis__chat_eval(c, node->a);
-        c->here = node->at;
-        value = ignis__chat_member(c, value, node->value, false);
+        value = ignis__chat_eval(chat, node->a);
+        chat->here = node->at;
+        value = ignis__chat_member(chat, value, node->value, false);
         break;
     case IGNIS__CHAT_CALL:
     case IGNIS__CHAT_FILTER:
-    case IGNIS__CHAT_TEST: value = ignis__chat_eval_call(c, node, NULL); break;
+    case IGNIS__CHAT_TEST: value = ignis__chat_eval_call(chat, node, NULL); break;
     case IGNIS__CHAT_CAPTURE:
-        before = ignis__chat_enter(c, c->scope);
-        value = ignis__chat_capture(c, node->b);
-        c->scope = before;
+        before = ignis__chat_enter(chat, chat->scope);
+        value = ignis__chat_capture(chat, node->b);
+        chat->scope = before;
         break;
-    case IGNIS__CHAT_UNARY: value = ignis__chat_eval_unary(c, node); break;
-    case IGNIS__CHAT_COMPARE: value = ignis__chat_eval_compare(c, node); break;
+    case IGNIS__CHAT_UNARY: value = ignis__chat_eval_unary(chat, node); break;
+    case IGNIS__CHAT_COMPARE: value = ignis__chat_eval_compare(chat, node); break;
     case IGNIS__CHAT_CHOICE:
-        if (ignis__chat_true(ignis__chat_eval(c, node->b)))
-            value = ignis__chat_eval(c, node->a);
+        if (ignis__chat_true(ignis__chat_eval(chat, node->b)))
+            value = ignis__chat_eval(chat, node->a);
         else if (node->c)
-            value = ignis__chat_eval(c, node->c);
+            value = ignis__chat_eval(chat, node->c);
         break;
-    default: value = ignis__chat_eval_two(c, node); break;
+    default: value = ignis__chat_eval_two(chat, node); break;
     }
-    c->depth--;
+    chat->depth--;
     return value;
 }
 
@@ -13116,38 +13154,38 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__c
     A wrong kind of argument is a fault that names the function and the kind.
     May use: value.c, string_search.c of the tokenizer. Locks: none. */
 
-IGNIS__PRIVATE bool ignis__chat_given(ignis__chat_value v)
+IGNIS__PRIVATE bool ignis__chat_is_given(ignis__chat_value v)
 {
     return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE;
 }
 
 /*  Checks that an argument is a string. False, and a fault, if it is not. */
-IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
+IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *chat, ignis__chat_value v)
 {
     if (v.kind != IGNIS__CHAT_STRING)
-        ignis__chat_fail_kind(c, "an argument is text", v);
-    return !c->fault;
+        ignis__chat_fail_kind(chat, "an argument is text", v);
+    return !chat->fault;
 }
 
 /*  Returns an integer argument, `otherwise` if it is not given. A fault if it is not an integer. */
-IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
+IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *chat, ignis__chat_value v, int64_t otherwise)
 {
-    if (ignis__chat_given(v) && !ignis__chat_is_whole(v))
-        ignis__chat_fail_kind(c, "an argument is a whole number", v);
-    return ignis__chat_given(v) ? v.number : otherwise;
+    if (ignis__chat_is_given(v) && !ignis__chat_is_whole(v))
+        ignis__chat_fail_kind(chat, "an argument is a whole number", v);
+    return ignis__chat_is_given(v) ? v.number : otherwise;
 }
 
 /*  Splits a string at a separator, at most `limit` times unless negative. With `right` it splits at the last
     places. An empty separator splits all characters. */
-IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit,
-                                       bool right, ignis__chat_items *out)
+IGNIS__PRIVATE void ignis__chat_split(ignis__chat *chat, ignis__chat_value s, ignis__chat_value by, int64_t limit,
+                                      bool right, ignis__chat_items *out)
 {
     size_t size = (size_t)s.number, step = (size_t)by.number, at = 0, end = size, place;
-    ignis__needle needle = ignis__chat_needle_of(c, by, right);
+    ignis__needle needle = ignis__chat_needle_of(chat, by, right);
     int64_t i, k;
     memset(out, 0, sizeof *out);
-    while (out->count != limit && ignis__chat_work(c, 1)) { /* the rest is from `at` to `end` */
-        const char *found = ignis__chat_search(c, s.u.text + at, end - at, &needle);
+    while (out->count != limit && ignis__chat_work(chat, 1)) { /* the rest is from `at` to `end` */
+        const char *found = ignis__chat_search(chat, s.u.text + at, end - at, &needle);
         if (step == 0 && out->count)
             found = at == end ? NULL
                     : right   ? s.u.text + ignis__chat_before(s.u.text, end)
@@ -13155,10 +13193,10 @@ IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, igni
         if (!found)
             break;
         place = (size_t)(found - s.u.text);
-        ignis__chat_add(c, out, right ? ignis__chat_part(s, place + step, end) : ignis__chat_part(s, at, place));
+        ignis__chat_add(chat, out, right ? ignis__chat_part(s, place + step, end) : ignis__chat_part(s, at, place));
         *(right ? &end : &at) = right ? place : place + step;
     }
-    ignis__chat_add(c, out, ignis__chat_part(s, at, end));
+    ignis__chat_add(chat, out, ignis__chat_part(s, at, end));
     for (i = 0, k = out->count - 1; right && i < k; i++, k--) {
         ignis__chat_value swap = out->item[i];
         out->item[i] = out->item[k];
@@ -13167,26 +13205,26 @@ IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, igni
 }
 
 /*  Runs strip and trim (3), lstrip (1) and rstrip (2): of white space, or of the characters given. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];
-    bool given = ignis__chat_given(set), ascii[128];
+    ignis__chat_value s = ignis__chat_text(chat, call->self), set = call->value[0];
+    bool given = ignis__chat_is_given(set), ascii[128];
     size_t from = 0, to = (size_t)s.number, at, next;
     int side;
-    if (given && !ignis__chat_want_text(c, set))
+    if (given && !ignis__chat_want_text(chat, set))
         return s;
     memset(ascii, 0, sizeof ascii);
-    ignis__chat_work(c, given ? set.number / 16 : 0);
+    ignis__chat_work(chat, given ? set.number / 16 : 0);
     for (at = 0; given && at < (size_t)set.number; at++)
         if ((unsigned char)set.u.text[at] < 128)
             ascii[(unsigned char)set.u.text[at]] = true;
     for (side = 1; side <= 2; side++) {
-        while ((call->how & side) && from < to && ignis__chat_work(c, 1)) {
+        while ((call->how & side) && from < to && ignis__chat_work(chat, 1)) {
             at = side == 1 ? from : ignis__chat_before(s.u.text, to);
             next = at + ignis__chat_character(s.u.text + at);
             if (!given           ? !ignis__chat_is_space(s.u.text + at)
                 : next - at == 1 ? !ascii[(unsigned char)s.u.text[at]]
-                                 : !ignis__chat_contains(c, ignis__chat_part(s, at, next), set))
+                                 : !ignis__chat_contains(chat, ignis__chat_part(s, at, next), set))
                 break;
             *(side == 1 ? &from : &to) = side == 1 ? next : at;
         }
@@ -13426,16 +13464,16 @@ static int ignis__case_write(char *out, const char *text, size_t size, size_t at
 }
 
 /*  Runs lower (0), upper (1), capitalize (2), the filter title (3) and the method title (4). */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value s = ignis__chat_text(c, call->self);
-    size_t size = (size_t)s.number, room = size + 1, at, part = 0, out = 0;
+    ignis__chat_value s = ignis__chat_text(chat, call->self);
+    size_t size = (size_t)s.number, capacity = size + 1, at, part = 0, out = 0;
     int how = call->how == 0 ? 0 : call->how % 2 == 1 ? 1 : 2, length, i;
     char *text, *marks;
     for (at = 0; at < size; at++)
-        room += (unsigned char)s.u.text[at] < 128 ? 0 : 2; /* at most 6 bytes of 2 */
-    text = ignis__chat_work(c, s.number) ? (char *)ignis__chat_alloc(c, room) : NULL;
-    marks = s.marks ? (char *)ignis__chat_alloc(c, room) : NULL;
+        capacity += (unsigned char)s.u.text[at] < 128 ? 0 : 2; /* at most 6 bytes of 2 */
+    text = ignis__chat_work(chat, s.number) ? (char *)ignis__chat_alloc(chat, capacity) : NULL;
+    marks = s.marks ? (char *)ignis__chat_alloc(chat, capacity) : NULL;
     if (!text || (s.marks && !marks))
         return s;
     for (at = 0; at < size; at += (size_t)length) {
@@ -13465,30 +13503,30 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat
     May use: filter_argument.c, value.c. Locks: none. */
 
 /*  Runs split (0) and rsplit (1): at a separator, or at white space. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(c, IGNIS__CHAT_LIST);
-    int64_t limit = ignis__chat_want_int(c, call->value[1], -1), i;
+    ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(chat, IGNIS__CHAT_LIST);
+    int64_t limit = ignis__chat_want_int(chat, call->value[1], -1), i;
     size_t at = 0, size = (size_t)s.number, from;
     ignis__chat_items *parts = out.u.items;
-    if (c->fault || (ignis__chat_given(by) && !ignis__chat_want_text(c, by)))
+    if (chat->fault || (ignis__chat_is_given(by) && !ignis__chat_want_text(chat, by)))
         return out;
-    if (ignis__chat_given(by) && by.number == 0)
-        return ignis__chat_fail(c, "split at a text without characters");
-    if (ignis__chat_given(by)) {
-        ignis__chat_pieces(c, s, by, limit, call->how == 1, parts);
+    if (ignis__chat_is_given(by) && by.number == 0)
+        return ignis__chat_fail(chat, "split at a text without characters");
+    if (ignis__chat_is_given(by)) {
+        ignis__chat_split(chat, s, by, limit, call->how == 1, parts);
         return out;
     }
-    ignis__chat_work(c, s.number / 4);
-    while (at < size && ignis__chat_work(c, 1)) {
+    ignis__chat_work(chat, s.number / 4);
+    while (at < size && ignis__chat_work(chat, 1)) {
         for (; at < size && ignis__chat_is_space(s.u.text + at); at += ignis__chat_character(s.u.text + at))
             continue;
         for (from = at; at < size && !ignis__chat_is_space(s.u.text + at); at += ignis__chat_character(s.u.text + at))
             continue;
         if (at > from)
-            ignis__chat_add(c, parts, ignis__chat_part(s, from, at));
+            ignis__chat_add(chat, parts, ignis__chat_part(s, from, at));
     }
-    if (limit >= 0 && parts->count > limit && !c->fault) { /* the rest is one piece */
+    if (limit >= 0 && parts->count > limit && !chat->fault) { /* the rest is one piece */
         ignis__chat_value *part = &parts->item[i = call->how ? parts->count - limit - 1 : limit];
         at = (size_t)(part->u.text - s.u.text);
         *part = call->how ? ignis__chat_part(s, 0, at + (size_t)part->number) : ignis__chat_part(s, at, size);
@@ -13498,34 +13536,34 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__cha
     return out;
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value s = call->self, out = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    ignis__chat_value s = call->self, out = ignis__chat_new(chat, IGNIS__CHAT_LIST);
     size_t at = 0, from = 0, size = (size_t)s.number, end;
-    ignis__chat_work(c, s.number / 4);
-    while (at < size && !c->fault) {
+    ignis__chat_work(chat, s.number / 4);
+    while (at < size && !chat->fault) {
         end = ignis__chat_line_end(s.u.text + at, size - at);
         if (end) {
-            ignis__chat_add(c, out.u.items,
+            ignis__chat_add(chat, out.u.items,
                             ignis__chat_part(s, from, ignis__chat_true(call->value[0]) ? at + end : at));
             from = at + end;
         }
         at += end ? end : ignis__chat_character(s.u.text + at);
     }
-    if (from < size && !c->fault)
-        ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, size));
+    if (from < size && !chat->fault)
+        ignis__chat_add(chat, out.u.items, ignis__chat_part(s, from, size));
     return out;
 }
 
 /*  Runs startswith (1), endswith (2), removeprefix (3) and removesuffix (4). */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_affix(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, with = call->value[0], part;
     bool tuple = with.kind == IGNIS__CHAT_TUPLE && call->how < 3, front = call->how % 2 == 1, yes = false;
     int64_t i;
-    for (i = 0; i < (tuple ? with.u.items->count : 1) && !yes && !c->fault; i++) {
+    for (i = 0; i < (tuple ? with.u.items->count : 1) && !yes && !chat->fault; i++) {
         part = tuple ? with.u.items->item[i] : with;
-        if (!ignis__chat_want_text(c, part) || !ignis__chat_work(c, 1 + part.number / 64))
+        if (!ignis__chat_want_text(chat, part) || !ignis__chat_work(chat, 1 + part.number / 64))
             return part;
         yes = part.number <= s.number &&
               memcmp(s.u.text + (front ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
@@ -13538,94 +13576,94 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__ch
 }
 
 /*  Runs the method replace (0), whose arguments are strings, and the filter (1), which converts them. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value s = ignis__chat_text(c, call->self), old = call->value[0], with = call->value[1];
-    int64_t count = ignis__chat_want_int(c, call->value[2], -1), i;
+    ignis__chat_value s = ignis__chat_text(chat, call->self), old = call->value[0], with = call->value[1];
+    int64_t count = ignis__chat_want_int(chat, call->value[2], -1), i;
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_items pieces;
     if (call->how == 1)
-        old = ignis__chat_text(c, old), with = ignis__chat_text(c, with);
+        old = ignis__chat_text(chat, old), with = ignis__chat_text(chat, with);
     else if (s.of)
-        return ignis__chat_lacks(c, "the method replace of a text behind |safe");
-    if (!ignis__chat_want_text(c, old) || !ignis__chat_want_text(c, with))
+        return ignis__chat_fail_unsupported(chat, "the method replace of a text behind |safe");
+    if (!ignis__chat_want_text(chat, old) || !ignis__chat_want_text(chat, with))
         return s;
-    ignis__chat_pieces(c, s, old, count, false, &pieces);
-    for (i = 0; i < pieces.count && !c->fault; i++) {
+    ignis__chat_split(chat, s, old, count, false, &pieces);
+    for (i = 0; i < pieces.count && !chat->fault; i++) {
         if (i)
-            ignis__chat_write_string(c, &out, with);
-        ignis__chat_write_string(c, &out, pieces.item[i]);
+            ignis__chat_write_string(chat, &out, with);
+        ignis__chat_write_string(chat, &out, pieces.item[i]);
     }
-    return ignis__chat_written(&out);
+    return ignis__chat_writer_value(&out);
 }
 
 /*  Runs find (1), rfind (2), index (3) and count (4) of a string in another. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_items pieces;
-    if (!ignis__chat_want_text(c, call->value[0]))
+    if (!ignis__chat_want_text(chat, call->value[0]))
         return call->self;
-    ignis__chat_pieces(c, call->self, call->value[0], call->how == 4 ? -1 : 1, call->how == 2, &pieces);
-    if (c->fault || call->how == 4)
+    ignis__chat_split(chat, call->self, call->value[0], call->how == 4 ? -1 : 1, call->how == 2, &pieces);
+    if (chat->fault || call->how == 4)
         return ignis__chat_make(IGNIS__CHAT_INT, pieces.count - 1);
     if (call->how == 3 && pieces.count == 1)
-        return ignis__chat_fail(c, "index: the text is not there");
-    return ignis__chat_make(IGNIS__CHAT_INT, pieces.count == 1 ? -1 : ignis__chat_characters(c, pieces.item[0]));
+        return ignis__chat_fail(chat, "index: the text is not there");
+    return ignis__chat_make(IGNIS__CHAT_INT, pieces.count == 1 ? -1 : ignis__chat_characters(chat, pieces.item[0]));
 }
 
 /*  Finds item.a.b.0, an attribute of an attribute. With `fold` the result is in lower case, as for sorting. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *chat, ignis__chat_value item, ignis__chat_value path,
                                                   ignis__chat_value otherwise, bool fold)
 {
     ignis__chat_call call = IGNIS__ZERO;
     ignis__chat_items keys;
     int64_t i, k;
     if (path.kind == IGNIS__CHAT_STRING) {
-        ignis__chat_pieces(c, path, ignis__chat_words("."), -1, false, &keys);
-        for (i = 0; i < keys.count && !c->fault; i++) {
+        ignis__chat_split(chat, path, ignis__chat_words("."), -1, false, &keys);
+        for (i = 0; i < keys.count && !chat->fault; i++) {
             ignis__chat_value key = keys.item[i];
             for (k = 0; k < key.number && ignis__formula_is_digit(key.u.text[k]); k++)
                 continue;
             if (k && k == key.number) {
-                ignis__chat_read_int(c, key.u.text, (size_t)k, &k);
+                ignis__chat_read_int(chat, key.u.text, (size_t)k, &k);
                 key = ignis__chat_make(IGNIS__CHAT_INT, k);
             }
-            item = ignis__chat_member(c, item, key, true);
-            if (item.kind == IGNIS__CHAT_UNDEFINED && ignis__chat_given(otherwise))
+            item = ignis__chat_member(chat, item, key, true);
+            if (item.kind == IGNIS__CHAT_UNDEFINED && ignis__chat_is_given(otherwise))
                 item = otherwise;
         }
-    } else if (ignis__chat_given(path)) {
-        item = ignis__chat_member(c, item, path, true);
+    } else if (ignis__chat_is_given(path)) {
+        item = ignis__chat_member(chat, item, path, true);
     }
     call.self = item;
-    return fold && item.kind == IGNIS__CHAT_STRING && !c->fault ? ignis__chat_do_case(c, &call) : item;
+    return fold && item.kind == IGNIS__CHAT_STRING && !chat->fault ? ignis__chat_do_case(chat, &call) : item;
 }
 
 /*  Runs the filter join (0), which converts items to strings, and the method join (1), where self is the
     separator. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *chat, ignis__chat_call *call)
 {
     bool method = call->how == 1;
     ignis__chat_value between = method || call->value[0].kind
-                                    ? ignis__chat_text(c, method ? call->self : call->value[0])
+                                    ? ignis__chat_text(chat, method ? call->self : call->value[0])
                                     : ignis__chat_words(""),
                       item;
     ignis__chat_items items;
     ignis__chat_writer out = IGNIS__ZERO;
     int64_t i;
     if (method && between.of)
-        return ignis__chat_lacks(c, "the method join of a text behind |safe");
-    if (!ignis__chat_each(c, method ? call->value[0] : call->self, &items))
+        return ignis__chat_fail_unsupported(chat, "the method join of a text behind |safe");
+    if (!ignis__chat_iterate(chat, method ? call->value[0] : call->self, &items))
         return between;
-    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
-        item = method ? items.item[i] : ignis__chat_path(c, items.item[i], call->value[1], call->value[5], false);
-        if (method && !ignis__chat_want_text(c, item))
+    for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
+        item = method ? items.item[i] : ignis__chat_path(chat, items.item[i], call->value[1], call->value[5], false);
+        if (method && !ignis__chat_want_text(chat, item))
             break;
         if (i > items.at)
-            ignis__chat_write_string(c, &out, between);
-        ignis__chat_write_value(c, &out, item, NULL, false, 0);
+            ignis__chat_write_string(chat, &out, between);
+        ignis__chat_write_value(chat, &out, item, NULL, false, 0);
     }
-    return ignis__chat_written(&out);
+    return ignis__chat_writer_value(&out);
 }
 
 /*  models/chat/filter_list.c - filters and methods of lists and dicts
@@ -13633,30 +13671,30 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat
     The number `how` of a row of the table selects one of several related functions.
     May use: filter_argument.c, value.c. Locks: none. */
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self;
     int64_t count = 0;
     if (v.kind == IGNIS__CHAT_STRING)
-        count = ignis__chat_characters(c, v);
+        count = ignis__chat_characters(chat, v);
     else if (v.kind == IGNIS__CHAT_LOOP)
-        count = ignis__chat_loop_length(c, v.u.loop);
+        count = ignis__chat_loop_length(chat, v.u.loop);
     else if (v.kind == IGNIS__CHAT_DICT || (ignis__chat_has_items(v) && v.kind != IGNIS__CHAT_GENERATOR))
         count = v.u.items->count / (v.kind == IGNIS__CHAT_DICT ? 2 : 1);
     else if (v.kind != IGNIS__CHAT_UNDEFINED)
-        return ignis__chat_fail(c, "%s has no length", ignis__chat_kinds[v.kind]);
+        return ignis__chat_fail(chat, "%s has no length", ignis__chat_kinds[v.kind]);
     return ignis__chat_make(IGNIS__CHAT_INT, count);
 }
 
 /*  Returns the first item (0) or the last item (1). */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
     bool generator = call->self.kind == IGNIS__CHAT_GENERATOR;
     ignis__chat_items items;
     if (call->how && generator)
-        return ignis__chat_fail(c, "what can be walked once has no last item; |list makes a list of it");
-    if (!ignis__chat_each(c, call->self, &items) || items.at == items.count)
+        return ignis__chat_fail(chat, "what can be walked once has no last item; |list makes a list of it");
+    if (!ignis__chat_iterate(chat, call->self, &items) || items.at == items.count)
         return ignis__chat_undefined(absent, absent);
     if (generator)
         call->self.u.items->at = items.at + 1;
@@ -13664,19 +13702,19 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_
 }
 
 /*  Returns the least item (0) or the greatest (1). The first one wins if several are equal. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), best = ignis__chat_undefined(absent, absent),
                       best_key = best, key;
     bool fold = !ignis__chat_true(call->value[0]);
     ignis__chat_items items;
     int64_t i;
-    if (!ignis__chat_each(c, call->self, &items))
+    if (!ignis__chat_iterate(chat, call->self, &items))
         return best;
-    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
-        key = ignis__chat_path(c, items.item[i], call->value[1], absent, fold);
+    for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
+        key = ignis__chat_path(chat, items.item[i], call->value[1], absent, fold);
         if (i > items.at &&
-            !(call->how ? ignis__chat_less(c, best_key, key, false) : ignis__chat_less(c, key, best_key, false)))
+            !(call->how ? ignis__chat_less(chat, best_key, key, false) : ignis__chat_less(chat, key, best_key, false)))
             continue;
         best = items.item[i];
         best_key = key;
@@ -13685,57 +13723,58 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__c
 }
 
 /*  Makes a list of items (0), or reverses them (1). */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value like = call->self;
     bool reverse = call->how == 1, text = like.kind == IGNIS__CHAT_STRING;
     ignis__chat_items items, out = IGNIS__ZERO;
     int64_t i;
-    if (!ignis__chat_each(c, like, &items))
+    if (!ignis__chat_iterate(chat, like, &items))
         return like;
-    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++)
-        ignis__chat_add(c, &out, items.item[reverse ? items.count - 1 - (i - items.at) : i]);
+    for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++)
+        ignis__chat_add(chat, &out, items.item[reverse ? items.count - 1 - (i - items.at) : i]);
     if (!reverse || !text)
         like.kind = !reverse || like.kind == IGNIS__CHAT_GENERATOR ? IGNIS__CHAT_LIST : IGNIS__CHAT_GENERATOR;
     like.of = 0;
-    return ignis__chat_like(c, like, &out);
+    return ignis__chat_join_like(chat, like, &out);
 }
 
 /*  Returns keys, values or items of a dict; also runs the filter items. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_pairs(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)call->how), pair;
+    ignis__chat_value out = ignis__chat_new(chat, (ignis__chat_kind)call->how), pair;
     const ignis__chat_items *dict = call->self.u.items;
     int64_t i;
-    if (c->fault || call->self.kind == IGNIS__CHAT_UNDEFINED)
+    if (chat->fault || call->self.kind == IGNIS__CHAT_UNDEFINED)
         return out;
     if (call->self.kind != IGNIS__CHAT_DICT)
-        return ignis__chat_fail_kind(c, "items are of a dict", call->self);
+        return ignis__chat_fail_kind(chat, "items are of a dict", call->self);
     out.mark = call->self.mark;
-    for (i = 0; i < dict->count && ignis__chat_work(c, 1); i += 2) {
+    for (i = 0; i < dict->count && ignis__chat_work(chat, 1); i += 2) {
         pair = dict->item[i + (call->how == IGNIS__CHAT_VALUES)];
         if (call->how != IGNIS__CHAT_KEYS && call->how != IGNIS__CHAT_VALUES) {
-            pair = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
+            pair = ignis__chat_new(chat, IGNIS__CHAT_TUPLE);
             pair.mark = out.mark;
-            ignis__chat_add(c, pair.u.items, dict->item[i]);
-            ignis__chat_add(c, pair.u.items, dict->item[i + 1]);
+            ignis__chat_add(chat, pair.u.items, dict->item[i]);
+            ignis__chat_add(chat, pair.u.items, dict->item[i + 1]);
         }
-        ignis__chat_add(c, out.u.items, pair);
+        ignis__chat_add(chat, out.u.items, pair);
     }
     return out;
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_get(ignis__chat *chat, ignis__chat_call *call)
 {
-    int64_t at = ignis__chat_hashable(c, call->value[0]) ? ignis__chat_find(c, call->self.u.items, call->value[0]) : -1;
+    int64_t at =
+        ignis__chat_hashable(chat, call->value[0]) ? ignis__chat_find(chat, call->self.u.items, call->value[0]) : -1;
     if (at >= 0)
         return call->self.u.items->item[at + 1];
     return call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_NONE, 0);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_default(ignis__chat *chat, ignis__chat_call *call)
 {
-    (void)c;
+    (void)chat;
     if (call->self.kind == IGNIS__CHAT_UNDEFINED || (ignis__chat_true(call->value[1]) && !ignis__chat_true(call->self)))
         return call->value[0].kind ? call->value[0] : ignis__chat_words("");
     return call->self;
@@ -13747,30 +13786,30 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__c
     May use: filter_argument.c, repr.c. Locks: none. */
 
 /*  Runs string (0) and safe (1). */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value s = ignis__chat_text(c, call->self);
+    ignis__chat_value s = ignis__chat_text(chat, call->self);
     s.of |= (unsigned char)call->how;
     return s;
 }
 
 /*  Runs int (0) and float (1). */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, otherwise = call->value[0], out = ignis__chat_make(IGNIS__CHAT_INT, v.number);
     bool is_float = call->how == 1, known = ignis__chat_is_number(v);
     double real = known ? ignis__chat_as_real(v) : 0;
     if (v.kind == IGNIS__CHAT_UNDEFINED)
-        return ignis__chat_fail_kind(c, "", v);
-    if (!is_float && ignis__chat_given(call->value[1]) && call->value[1].number != 10)
-        return ignis__chat_lacks(c, "int of another base");
+        return ignis__chat_fail_kind(chat, "", v);
+    if (!is_float && ignis__chat_is_given(call->value[1]) && call->value[1].number != 10)
+        return ignis__chat_fail_unsupported(chat, "int of another base");
     if (!otherwise.kind)
         otherwise = is_float ? ignis__chat_real(0) : ignis__chat_make(IGNIS__CHAT_INT, 0);
     if (v.kind == IGNIS__CHAT_STRING) {
         call->value[0] = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
         call->how = 3;
-        v = ignis__chat_do_strip(c, call);
-        if (!is_float && ignis__chat_read_int(c, v.u.text, (size_t)v.number, &out.number))
+        v = ignis__chat_do_strip(chat, call);
+        if (!is_float && ignis__chat_read_int(chat, v.u.text, (size_t)v.number, &out.number))
             v.kind = IGNIS__CHAT_INT;
         known = v.kind == IGNIS__CHAT_INT || ignis__chat_read_real(v.u.text, (size_t)v.number, &real);
     }
@@ -13779,11 +13818,11 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__ch
     if (is_float)
         out = ignis__chat_real(real);
     else if (!ignis__chat_is_whole(v) && (real >= 9.2e18 || real <= -9.2e18))
-        return real - real != 0 ? ignis__chat_fail(c, "int of an infinite number")
-                                : ignis__chat_lacks(c, "a whole number of more than 64 bits");
+        return real - real != 0 ? ignis__chat_fail(chat, "int of an infinite number")
+                                : ignis__chat_fail_unsupported(chat, "a whole number of more than 64 bits");
     else if (!ignis__chat_is_whole(v))
         out.number = (int64_t)real;
-    out.mark = ignis__chat_marked(call->self);
+    out.mark = ignis__chat_is_marked(call->self);
     return out;
 }
 
@@ -13795,8 +13834,8 @@ typedef struct ignis__chat_spec {
 } ignis__chat_spec;
 
 /*  Writes a number as a conversion does, without its width, to `out` of `size` bytes. */
-static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out,
-                                       size_t room)
+static bool ignis__chat_convert_number(ignis__chat *chat, const ignis__chat_spec *spec, ignis__chat_value v, char *out,
+                                       size_t capacity)
 {
     bool real = strchr("eEfFgG", spec->letter) != NULL,
          negative = v.kind == IGNIS__CHAT_FLOAT ? copysign(1, v.u.real) < 0 : v.number < 0;
@@ -13807,18 +13846,18 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
     double value = ignis__chat_as_real(v);
     if (!ignis__chat_is_number(v) || (!real && v.kind == IGNIS__CHAT_FLOAT && strchr("xXo", spec->letter))) {
         ignis__chat_fail_kind(
-            c, strchr("xXo", spec->letter) ? "%x and %o write whole numbers" : "a conversion writes a number", v);
+            chat, strchr("xXo", spec->letter) ? "%x and %o write whole numbers" : "a conversion writes a number", v);
         return false;
     }
     if (!real && v.kind == IGNIS__CHAT_FLOAT && !(value > -9.2e18 && value < 9.2e18)) {
-        ignis__chat_lacks(c, "a whole number of more than 64 bits");
+        ignis__chat_fail_unsupported(chat, "a whole number of more than 64 bits");
         return false;
     }
     if (precision > 100) {
-        ignis__chat_lacks(c, "a precision above 100");
+        ignis__chat_fail_unsupported(chat, "a precision above 100");
         return false;
     }
-    ignis__chat_work(c, 16);
+    ignis__chat_work(chat, 16);
     if (real) {
         value = negative ? -value : value;
         snprintf(format, sizeof format, "%%%s.%d%c", spec->other ? "#" : "", precision < 0 ? 6 : (int)precision,
@@ -13845,34 +13884,34 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
                  : spec->letter == 'o' ? "0o"
                                        : "";
     }
-    snprintf(out, room, "%s%s%s", negative ? "-" : spec->plus ? "+" : spec->space ? " " : "", prefix, digits);
+    snprintf(out, capacity, "%s%s%s", negative ? "-" : spec->plus ? "+" : spec->space ? " " : "", prefix, digits);
     return true;
 }
 
 /*  Returns a value as a conversion writes it, without its width. */
-static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v)
+static ignis__chat_value ignis__chat_convert(ignis__chat *chat, const ignis__chat_spec *spec, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     char text[700];
     if (spec->letter == 's' || spec->letter == 'r') {
-        ignis__chat_write_value(c, &out, v, NULL, spec->letter == 'r', 0);
-        v = ignis__chat_written(&out);
-        return spec->precision < 0 ? v : ignis__chat_part(v, 0, ignis__chat_offset(c, v, spec->precision));
+        ignis__chat_write_value(chat, &out, v, NULL, spec->letter == 'r', 0);
+        v = ignis__chat_writer_value(&out);
+        return spec->precision < 0 ? v : ignis__chat_part(v, 0, ignis__chat_offset(chat, v, spec->precision));
     }
     if (spec->letter == 'c') {
-        if (v.kind == IGNIS__CHAT_STRING && ignis__chat_characters(c, v) == 1)
+        if (v.kind == IGNIS__CHAT_STRING && ignis__chat_characters(chat, v) == 1)
             return v;
         if (!ignis__chat_is_whole(v) || v.number < 0 || v.number > 0x10FFFF ||
             (v.number >= 0xD800 && v.number < 0xE000))
-            return ignis__chat_fail(c, "%%c writes one character, or the number of one");
+            return ignis__chat_fail(chat, "%%c writes one character, or the number of one");
         text[ignis__utf8_write(text, (uint32_t)v.number)] = 0;
-        ignis__chat_write(c, &out, text, v.number ? strlen(text) : 1, NULL, v.mark);
-        return ignis__chat_written(&out);
+        ignis__chat_write(chat, &out, text, v.number ? strlen(text) : 1, NULL, v.mark);
+        return ignis__chat_writer_value(&out);
     }
-    if (!ignis__chat_convert_number(c, spec, v, text, sizeof text))
+    if (!ignis__chat_convert_number(chat, spec, v, text, sizeof text))
         return ignis__chat_words("");
-    ignis__chat_write_words(c, &out, text, v.mark);
-    return ignis__chat_written(&out);
+    ignis__chat_write_words(chat, &out, text, v.mark);
+    return ignis__chat_writer_value(&out);
 }
 
 /*  Reads the digits of a format as a number. Too many digits give a number above every limit. */
@@ -13885,7 +13924,8 @@ static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
 }
 
 /*  Evaluates format % values as Python does. Values are a tuple, or a dict for conversions with keys. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *chat, ignis__chat_value format,
+                                                    ignis__chat_value values)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value spaces = ignis__chat_words(" "), zeros = ignis__chat_words("0"), v;
@@ -13895,32 +13935,32 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_
     size_t at, from = 0, size = (size_t)format.number, begin, head;
     int64_t next = 0, count = tuple ? values.u.items->count : 1, pad;
     if (format.of)
-        return ignis__chat_lacks(c, "a text behind |safe %% values");
-    for (at = 0; at < size && ignis__chat_work(c, 1); from = at) {
+        return ignis__chat_fail_unsupported(chat, "a text behind |safe %% values");
+    for (at = 0; at < size && ignis__chat_work(chat, 1); from = at) {
         const char *found = (const char *)memchr(format.u.text + at, '%', size - at);
         ignis__chat_spec spec;
         memset(&spec, 0, sizeof spec);
         spec.precision = -1;
         at = found ? (size_t)(found - format.u.text) : size;
-        ignis__chat_write_string(c, &out, ignis__chat_part(format, from, at));
+        ignis__chat_write_string(chat, &out, ignis__chat_part(format, from, at));
         if (at == size)
             break;
         v = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
         if (++at < size && format.u.text[at] == '%') {
-            ignis__chat_write_string(c, &out, ignis__chat_part(format, at, at + 1));
+            ignis__chat_write_string(chat, &out, ignis__chat_part(format, at, at + 1));
             at++;
             continue;
         }
         if (at < size && format.u.text[at] == '(') {
             const char *end = (const char *)memchr(format.u.text + at, ')', size - at);
             if (!end || memchr(format.u.text + at + 1, '(', (size_t)(end - format.u.text) - at - 1))
-                return ignis__chat_fail(c, "a format has a key without an end, or with another in it");
+                return ignis__chat_fail(chat, "a format has a key without an end, or with another in it");
             if (!dict)
-                return ignis__chat_fail(c, "a format with keys needs a dict");
+                return ignis__chat_fail(chat, "a format with keys needs a dict");
             v = ignis__chat_part(format, at + 1, (size_t)(end - format.u.text));
             at = (size_t)(end - format.u.text) + 1;
-            if (!ignis__chat_item(c, values, v, &v))
-                return ignis__chat_fail_kind(c, "", v);
+            if (!ignis__chat_item(chat, values, v, &v))
+                return ignis__chat_fail_kind(chat, "", v);
             next = count; /* no conversion without a key may follow */
         }
         for (; at < size && strchr("-+ #0", format.u.text[at]) && format.u.text[at]; at++)
@@ -13930,27 +13970,27 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_
               : format.u.text[at] == '#' ? &spec.other
                                          : &spec.zero) = true;
         if (at < size && format.u.text[at] == '*')
-            return ignis__chat_lacks(c, "a format with *");
+            return ignis__chat_fail_unsupported(chat, "a format with *");
         spec.width = ignis__chat_format_number(format, &at);
         if (at < size && format.u.text[at] == '.') {
             at++;
             if (at < size && format.u.text[at] == '*')
-                return ignis__chat_lacks(c, "a format with *");
+                return ignis__chat_fail_unsupported(chat, "a format with *");
             spec.precision = ignis__chat_format_number(format, &at);
         }
         at += at < size && format.u.text[at] && strchr("hlL", format.u.text[at]);
         spec.letter = (char)(at < size ? format.u.text[at] : 0);
         if (!spec.letter || !strchr("diuoxXeEfFgGcrs", spec.letter))
-            return ignis__chat_fail(c, "a format has a %% without one of d i u o x X e E f F g G c r s");
+            return ignis__chat_fail(chat, "a format has a %% without one of d i u o x X e E f F g G c r s");
         at++;
         if (!v.kind && next == count)
-            return ignis__chat_fail(c, "a format has more conversions than there are values");
+            return ignis__chat_fail(chat, "a format has more conversions than there are values");
         if (!v.kind)
             v = tuple ? values.u.items->item[next] : values, next++;
-        v = ignis__chat_convert(c, &spec, v);
-        if (c->fault)
+        v = ignis__chat_convert(chat, &spec, v);
+        if (chat->fault)
             break;
-        pad = spec.width - ignis__chat_characters(c, v);
+        pad = spec.width - ignis__chat_characters(chat, v);
         numeric = strchr("crs", spec.letter) == NULL;
         head = numeric && v.number > 0 && strchr("+- ", v.u.text[0]) ? 1 : 0;
         head += numeric && spec.other && strchr("xXo", spec.letter) ? 2 : 0;
@@ -13960,53 +14000,53 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_
         spaces.marks = zeros.marks = NULL;
         begin = out.size;
         if (numeric)
-            ignis__chat_write_string(c, &out, ignis__chat_part(v, 0, head));
+            ignis__chat_write_string(chat, &out, ignis__chat_part(v, 0, head));
         if (!spec.left)
-            ignis__chat_write_string(c, &out, ignis__chat_repeat(c, numeric ? zeros : spaces, pad));
-        ignis__chat_write_string(c, &out, ignis__chat_part(v, numeric ? head : 0, (size_t)v.number));
+            ignis__chat_write_string(chat, &out, ignis__chat_repeat(chat, numeric ? zeros : spaces, pad));
+        ignis__chat_write_string(chat, &out, ignis__chat_part(v, numeric ? head : 0, (size_t)v.number));
         if (spec.left)
-            ignis__chat_write_string(c, &out, ignis__chat_repeat(c, spaces, pad));
-        if (!c->fault && pad > 0 && ignis__chat_marked(v))
+            ignis__chat_write_string(chat, &out, ignis__chat_repeat(chat, spaces, pad));
+        if (!chat->fault && pad > 0 && ignis__chat_is_marked(v))
             memset(out.marks + begin, 1, out.size - begin);
     }
-    if (!c->fault && !rest && next < count)
-        return ignis__chat_fail(c, "a format has fewer conversions than there are values");
-    return ignis__chat_written(&out);
+    if (!chat->fault && !rest && next < count)
+        return ignis__chat_fail(chat, "a format has fewer conversions than there are values");
+    return ignis__chat_writer_value(&out);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_format(ignis__chat *chat, ignis__chat_call *call)
 {
     bool named = call->named.count > 0;
-    ignis__chat_value values = ignis__chat_new(c, named ? IGNIS__CHAT_DICT : IGNIS__CHAT_TUPLE);
+    ignis__chat_value values = ignis__chat_new(chat, named ? IGNIS__CHAT_DICT : IGNIS__CHAT_TUPLE);
     if (named && call->given.count)
-        return ignis__chat_fail(c, "format takes values with names, or values without");
-    if (!c->fault)
+        return ignis__chat_fail(chat, "format takes values with names, or values without");
+    if (!chat->fault)
         *values.u.items = named ? call->named : call->given;
-    return ignis__chat_format(c, ignis__chat_text(c, call->self), values);
+    return ignis__chat_format(chat, ignis__chat_text(chat, call->self), values);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_indent(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value width = call->value[0], s = call->self, by;
     bool first = ignis__chat_true(call->value[1]), blank = ignis__chat_true(call->value[2]);
     ignis__chat_writer text = IGNIS__ZERO;
     const ignis__chat_items *lines;
     int64_t i;
-    if (!ignis__chat_want_text(c, s))
+    if (!ignis__chat_want_text(chat, s))
         return width;
     by = width.kind == IGNIS__CHAT_STRING
              ? width
-             : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, width, 4));
-    call->self = ignis__chat_join_two(c, s, ignis__chat_words("\n"));
+             : ignis__chat_repeat(chat, ignis__chat_words(" "), ignis__chat_want_int(chat, width, 4));
+    call->self = ignis__chat_join_two(chat, s, ignis__chat_words("\n"));
     call->value[0] = ignis__chat_bool(false);
-    lines = ignis__chat_do_lines(c, call).u.items;
-    for (i = 0; !c->fault && i < lines->count; i++) {
-        ignis__chat_write_words(c, &text, i ? "\n" : "", false);
+    lines = ignis__chat_do_lines(chat, call).u.items;
+    for (i = 0; !chat->fault && i < lines->count; i++) {
+        ignis__chat_write_words(chat, &text, i ? "\n" : "", false);
         if (i ? blank || lines->item[i].number : first)
-            ignis__chat_write_string(c, &text, by);
-        ignis__chat_write_string(c, &text, lines->item[i]);
+            ignis__chat_write_string(chat, &text, by);
+        ignis__chat_write_string(chat, &text, lines->item[i]);
     }
-    by = ignis__chat_written(&text);
+    by = ignis__chat_writer_value(&text);
     by.of = s.of;
     return by;
 }
@@ -14018,43 +14058,43 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__ch
 
 /*  Runs map (0): applies a filter to each item, or takes an attribute of it. Runs select (1), reject (2),
     selectattr (3) and rejectattr (4): keeps the items that pass a test. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0),
-                      otherwise = path;
-    int64_t attribute = ignis__chat_find(c, &call->named, ignis__chat_words("attribute")), i, from = call->how >= 3;
+    ignis__chat_value out = ignis__chat_new(chat, IGNIS__CHAT_GENERATOR),
+                      path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), otherwise = path;
+    int64_t attribute = ignis__chat_find(chat, &call->named, ignis__chat_words("attribute")), i, from = call->how >= 3;
     bool map = call->how == 0, by_name = map && call->given.count == 0 && attribute >= 0;
     ignis__chat_items items;
-    if (!ignis__chat_true(call->self) || !ignis__chat_each(c, call->self, &items))
+    if (!ignis__chat_true(call->self) || !ignis__chat_iterate(chat, call->self, &items))
         return out;
-    i = ignis__chat_find(c, &call->named, ignis__chat_words("default"));
+    i = ignis__chat_find(chat, &call->named, ignis__chat_words("default"));
     if (by_name ? call->named.count > (i >= 0 ? 4 : 2) : call->given.count < (map || from))
-        return ignis__chat_fail(c, "map, selectattr and rejectattr need the name of an attribute, filter or test");
+        return ignis__chat_fail(chat, "map, selectattr and rejectattr need the name of an attribute, filter or test");
     if (by_name) {
         path = call->named.item[attribute + 1];
         otherwise = i >= 0 ? call->named.item[i + 1] : otherwise;
     } else if (from) {
         path = call->given.item[0];
     }
-    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+    for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
         ignis__chat_call inner = *call;
-        inner.self = ignis__chat_path(c, items.item[i], path, otherwise, false);
-        if (call->given.count > from && !c->fault) {
+        inner.self = ignis__chat_path(chat, items.item[i], path, otherwise, false);
+        if (call->given.count > from && !chat->fault) {
             inner.given.item += from + 1;
             inner.given.count -= from + 1;
-            if (!ignis__chat_deeper(c, c->here))
+            if (!ignis__chat_enter_node(chat, chat->here))
                 break;
-            inner.self = ignis__chat_apply(c, map ? 'f' : 't', call->given.item[from], &inner);
-            c->depth--;
+            inner.self = ignis__chat_apply(chat, map ? 'f' : 't', call->given.item[from], &inner);
+            chat->depth--;
         }
         if (map || ignis__chat_true(inner.self) == (call->how % 2 == 1))
-            ignis__chat_add(c, out.u.items, map ? inner.self : items.item[i]);
+            ignis__chat_add(chat, out.u.items, map ? inner.self : items.item[i]);
     }
     return out;
 }
 
 /*  Runs sort (0) and dictsort (1). Letters are compared in lower case unless case_sensitive is set. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *chat, ignis__chat_call *call)
 {
     bool dict = call->how == 1, fold = !ignis__chat_true(call->value[!dict]),
          reverse = ignis__chat_true(call->value[dict ? 2 : 0]);
@@ -14063,48 +14103,49 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat
     int64_t i;
     if (dict) {
         if (call->self.kind != IGNIS__CHAT_DICT)
-            return ignis__chat_fail_kind(c, "dictsort is of a dict", call->self);
+            return ignis__chat_fail_kind(chat, "dictsort is of a dict", call->self);
         by = ignis__chat_make(IGNIS__CHAT_INT, by.kind == IGNIS__CHAT_STRING && ignis__chat_is(by, "value"));
         call->how = IGNIS__CHAT_ITEMS;
-        call->self = ignis__chat_do_pairs(c, call);
+        call->self = ignis__chat_do_pairs(chat, call);
     }
-    if (c->fault || !ignis__chat_each(c, call->self, &items))
+    if (chat->fault || !ignis__chat_iterate(chat, call->self, &items))
         return absent;
     if (by.kind == IGNIS__CHAT_STRING && by.number && memchr(by.u.text, ',', (size_t)by.number))
-        return ignis__chat_lacks(c, "sort by several attributes");
-    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
-        key = ignis__chat_path(c, items.item[i], by, absent, fold);
+        return ignis__chat_fail_unsupported(chat, "sort by several attributes");
+    for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
+        key = ignis__chat_path(chat, items.item[i], by, absent, fold);
         if (!dict) { /* keys are in tuples: undefined and none have no order, but may be equal */
-            tuple = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
-            ignis__chat_add(c, tuple.u.items, key);
+            tuple = ignis__chat_new(chat, IGNIS__CHAT_TUPLE);
+            ignis__chat_add(chat, tuple.u.items, key);
             key = tuple;
         }
-        ignis__chat_add(c, &keys, key);
+        ignis__chat_add(chat, &keys, key);
     }
-    return c->fault ? absent : ignis__chat_sorted(c, &items, &keys, reverse);
+    return chat->fault ? absent : ignis__chat_sorted(chat, &items, &keys, reverse);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value indent = call->value[1], separators = call->value[2], spaces = ignis__chat_words(" ");
     ignis__chat_json how;
     ignis__chat_writer out = IGNIS__ZERO;
     how.ascii = ignis__chat_true(call->value[0]);
     how.sort = ignis__chat_true(call->value[3]);
-    how.pretty = ignis__chat_given(indent);
-    how.indent =
-        indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, spaces, ignis__chat_want_int(c, indent, 0));
+    how.pretty = ignis__chat_is_given(indent);
+    how.indent = indent.kind == IGNIS__CHAT_STRING
+                     ? indent
+                     : ignis__chat_repeat(chat, spaces, ignis__chat_want_int(chat, indent, 0));
     how.separators[0] = ignis__chat_words(how.pretty ? "," : ", ");
     how.separators[1] = ignis__chat_words(": ");
-    if (ignis__chat_given(separators)) {
+    if (ignis__chat_is_given(separators)) {
         if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) ||
-            separators.u.items->count != 2 || !ignis__chat_want_text(c, separators.u.items->item[0]) ||
-            !ignis__chat_want_text(c, separators.u.items->item[1]))
-            return ignis__chat_fail(c, "separators are two texts");
+            separators.u.items->count != 2 || !ignis__chat_want_text(chat, separators.u.items->item[0]) ||
+            !ignis__chat_want_text(chat, separators.u.items->item[1]))
+            return ignis__chat_fail(chat, "separators are two texts");
         memcpy(how.separators, separators.u.items->item, sizeof how.separators);
     }
-    ignis__chat_write_value(c, &out, call->self, &how, true, 0);
-    return ignis__chat_written(&out);
+    ignis__chat_write_value(chat, &out, call->self, &how, true, 0);
+    return ignis__chat_writer_value(&out);
 }
 
 /*  models/chat/filter_table.c - the table of filters, tests, methods and functions; tests, range, dict, strftime
@@ -14113,7 +14154,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__ch
     May use: the other parts of filters. Locks: none. */
 
 /*  Tests the kind of a value. A letter names the test. */
-static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *call)
+static ignis__chat_value ignis__chat_do_test(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, by = call->value[0];
     bool yes = false, sequence = v.kind == IGNIS__CHAT_STRING || v.kind == IGNIS__CHAT_DICT ||
@@ -14133,42 +14174,42 @@ static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *c
     case 'E': yes = v.of == 1 && v.kind == IGNIS__CHAT_STRING; break;
     case 'X':
         if (v.kind == by.kind && v.kind >= IGNIS__CHAT_FLOAT && v.kind <= IGNIS__CHAT_STRING)
-            return ignis__chat_lacks(c, "sameas of texts and numbers with a point");
+            return ignis__chat_fail_unsupported(chat, "sameas of texts and numbers with a point");
         yes = v.kind == by.kind && (v.kind <= IGNIS__CHAT_INT ? v.number == by.number : v.u.items == by.u.items);
         break;
     case 'o':
     case 'e':
     case 'd':
-        v = ignis__chat_binary_of(c, '%', v, call->how == 'd' ? by : ignis__chat_make(IGNIS__CHAT_INT, 2));
+        v = ignis__chat_binary_of(chat, '%', v, call->how == 'd' ? by : ignis__chat_make(IGNIS__CHAT_INT, 2));
         yes = ignis__chat_as_real(v) == (call->how == 'o');
         break;
     default:
-        yes = call->how < IGNIS__CHAT_KINDS ? v.kind == call->how : ignis__chat_compares(c, (char)call->how, v, by);
+        yes = call->how < IGNIS__CHAT_KINDS ? v.kind == call->how : ignis__chat_compares(chat, (char)call->how, v, by);
     }
     return ignis__chat_bool(yes);
 }
 
-static ignis__chat_value ignis__chat_do_range(ignis__chat *c, ignis__chat_call *call)
+static ignis__chat_value ignis__chat_do_range(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_RANGE_OF);
+    ignis__chat_value out = ignis__chat_new(chat, IGNIS__CHAT_RANGE_OF);
     int64_t range[3] = {0, 0, 1}, at, i;
-    if (c->fault)
+    if (chat->fault)
         return out;
     if (call->named.count)
-        return ignis__chat_fail(c, "the arguments of range have no names");
+        return ignis__chat_fail(chat, "the arguments of range have no names");
     for (i = 0; i < call->given.count; i++) {
         if (!ignis__chat_is_whole(call->value[i]))
-            return ignis__chat_fail_kind(c, "range is of whole numbers", call->value[i]);
+            return ignis__chat_fail_kind(chat, "range is of whole numbers", call->value[i]);
         range[i] = call->value[i].number;
     }
     if (call->given.count == 1)
         range[1] = range[0], range[0] = 0;
     if (range[2] == 0)
-        return ignis__chat_fail(c, "the step of a range is 0");
-    for (at = range[0]; (range[2] > 0 ? at < range[1] : at > range[1]) && ignis__chat_work(c, 1); at += range[2]) {
+        return ignis__chat_fail(chat, "the step of a range is 0");
+    for (at = range[0]; (range[2] > 0 ? at < range[1] : at > range[1]) && ignis__chat_work(chat, 1); at += range[2]) {
         if (out.u.items->count == IGNIS__CHAT_RANGE)
-            return ignis__chat_fail(c, "a range has more than %d numbers", IGNIS__CHAT_RANGE);
-        ignis__chat_add(c, out.u.items, ignis__chat_make(IGNIS__CHAT_INT, at));
+            return ignis__chat_fail(chat, "a range has more than %d numbers", IGNIS__CHAT_RANGE);
+        ignis__chat_add(chat, out.u.items, ignis__chat_make(IGNIS__CHAT_INT, at));
         if (range[2] > 0 ? at > INT64_MAX - range[2] : at < INT64_MIN - range[2])
             break;
     }
@@ -14176,32 +14217,32 @@ static ignis__chat_value ignis__chat_do_range(ignis__chat *c, ignis__chat_call *
 }
 
 /*  Makes a dict or a namespace from another dict and from keyword arguments. */
-static ignis__chat_value ignis__chat_do_dict(ignis__chat *c, ignis__chat_call *call)
+static ignis__chat_value ignis__chat_do_dict(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)call->how);
+    ignis__chat_value out = ignis__chat_new(chat, (ignis__chat_kind)call->how);
     if (call->given.count > 1)
-        return ignis__chat_fail(c, "dict and namespace take one dict, and arguments with names");
+        return ignis__chat_fail(chat, "dict and namespace take one dict, and arguments with names");
     if (call->given.count && call->given.item[0].kind != IGNIS__CHAT_DICT)
-        return ignis__chat_lacks(c, "a dict made of a %s", ignis__chat_kinds[call->given.item[0].kind]);
+        return ignis__chat_fail_unsupported(chat, "a dict made of a %s", ignis__chat_kinds[call->given.item[0].kind]);
     if (call->given.count)
-        ignis__chat_put_all(c, out.u.items, call->given.item[0].u.items);
-    ignis__chat_put_all(c, out.u.items, &call->named);
+        ignis__chat_put_all(chat, out.u.items, call->given.item[0].u.items);
+    ignis__chat_put_all(chat, out.u.items, &call->named);
     return out;
 }
 
-static ignis__chat_value ignis__chat_do_raise(ignis__chat *c, ignis__chat_call *call)
+static ignis__chat_value ignis__chat_do_raise(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value text = ignis__chat_text(c, call->value[0]);
+    ignis__chat_value text = ignis__chat_text(chat, call->value[0]);
     size_t size = text.number < 500 ? (size_t)text.number : 500;
-    if (c->fault)
+    if (chat->fault)
         return text;
     if (size < (size_t)text.number)
         size = ignis__chat_before(text.u.text, size + 1);
-    return ignis__chat_fault(c, IGNIS_DIAG_CHAT_REFUSED, c->here, "%.*s%s", (int)size, text.u.text,
+    return ignis__chat_fault(chat, IGNIS_DIAG_CHAT_REFUSED, chat->here, "%.*s%s", (int)size, text.u.text,
                              size < (size_t)text.number ? "..." : "");
 }
 
-static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_call *call)
+static ignis__chat_value ignis__chat_do_strftime(ignis__chat *chat, ignis__chat_call *call)
 {
     static const char known[] = "aAbBcdDeFhHIjmMpRSTuUwWxXyY%nt";
     ignis__chat_value format = call->value[0];
@@ -14209,35 +14250,36 @@ static ignis__chat_value ignis__chat_do_strftime(ignis__chat *c, ignis__chat_cal
     struct tm now;
     int64_t i;
 #ifdef _WIN32
-    __time64_t seconds = c->now ? c->now : (__time64_t)time(NULL);
+    __time64_t seconds = chat->now ? chat->now : (__time64_t)time(NULL);
     bool ok = _localtime64_s(&now, &seconds) == 0;
 #else
-    time_t seconds = c->now ? (time_t)c->now : time(NULL);
+    time_t seconds = chat->now ? (time_t)chat->now : time(NULL);
     bool ok = localtime_r(&seconds, &now) != NULL;
 #endif
-    if (!ignis__chat_want_text(c, format) || !ok)
-        return ignis__chat_fail(c, "the time cannot be told");
-    for (i = 0; i < format.number && !c->fault; i++) {
+    if (!ignis__chat_want_text(chat, format) || !ok)
+        return ignis__chat_fail(chat, "the time cannot be told");
+    for (i = 0; i < format.number && !chat->fault; i++) {
         char one[4] = "%?", text[128], *from = text;
         bool short_one = false;
         if (format.u.text[i] != '%') {
-            ignis__chat_write_string(c, &out, ignis__chat_part(format, (size_t)i, (size_t)i + 1));
+            ignis__chat_write_string(chat, &out, ignis__chat_part(format, (size_t)i, (size_t)i + 1));
             continue;
         }
         i++;
         if (i + 1 < format.number && format.u.text[i] == '-')
             short_one = true, i++;
-        ignis__chat_work(c, 8);
+        ignis__chat_work(chat, 8);
         one[1] = i < format.number ? format.u.text[i] : 0;
         if (!one[1] || !strchr(known, one[1]) || (short_one && !strchr("dHIjmMSyUW", one[1])))
-            return ignis__chat_lacks(c, "strftime_now with '%%%c'", one[1] > ' ' && one[1] < 127 ? one[1] : '?');
+            return ignis__chat_fail_unsupported(chat, "strftime_now with '%%%c'",
+                                                one[1] > ' ' && one[1] < 127 ? one[1] : '?');
         if (strftime(text, sizeof text, one, &now) == 0)
             *text = 0;
         while (short_one && *from == '0' && from[1])
             from++;
-        ignis__chat_write_words(c, &out, from, false);
+        ignis__chat_write_words(chat, &out, from, false);
     }
-    return ignis__chat_written(&out);
+    return ignis__chat_writer_value(&out);
 }
 
 /* clang-format off */
@@ -14274,14 +14316,14 @@ static const ignis__chat_row ignis__chat_rows[] = {
     {"t", "odd", "", ignis__chat_do_test, 'o'},                             {"t", "sameas", "!other", ignis__chat_do_test, 'X'},
     {"t", "sequence", "", ignis__chat_do_test, 'Q'},                        {"t", "string", "", ignis__chat_do_test, IGNIS__CHAT_STRING},
     {"t", "true", "", ignis__chat_do_test, 'T'},                            {"t", "undefined", "", ignis__chat_do_test, IGNIS__CHAT_UNDEFINED},
-    {"s", "count", "!sub", ignis__chat_do_find, 4},                         {"s", "endswith", "!suffix", ignis__chat_do_begins, 2},
+    {"s", "count", "!sub", ignis__chat_do_find, 4},                         {"s", "endswith", "!suffix", ignis__chat_do_affix, 2},
     {"s", "find", "!sub", ignis__chat_do_find, 1},                          {"s", "index", "!sub", ignis__chat_do_find, 3},
     {"s", "join", "!iterable", ignis__chat_do_join, 1},                     {"s", "lstrip", "chars", ignis__chat_do_strip, 1},
-    {"s", "removeprefix", "!prefix", ignis__chat_do_begins, 3},             {"s", "removesuffix", "!suffix", ignis__chat_do_begins, 4},
+    {"s", "removeprefix", "!prefix", ignis__chat_do_affix, 3},             {"s", "removesuffix", "!suffix", ignis__chat_do_affix, 4},
     {"s", "replace", "!old !new count", ignis__chat_do_replace, 0},         {"s", "rfind", "!sub", ignis__chat_do_find, 2},
     {"s", "rsplit", "sep maxsplit", ignis__chat_do_split, 1},               {"s", "rstrip", "chars", ignis__chat_do_strip, 2},
     {"s", "split", "sep maxsplit", ignis__chat_do_split, 0},                {"s", "splitlines", "keepends", ignis__chat_do_lines, 0},
-    {"s", "startswith", "!prefix", ignis__chat_do_begins, 1},               {"s", "strip", "chars", ignis__chat_do_strip, 3},
+    {"s", "startswith", "!prefix", ignis__chat_do_affix, 1},               {"s", "strip", "chars", ignis__chat_do_strip, 3},
     {"s", "title", "", ignis__chat_do_case, 4},
     {"d", "get", "!key default", ignis__chat_do_get, 0},                    {"d", "items", "", ignis__chat_do_pairs, IGNIS__CHAT_ITEMS},
     {"d", "keys", "", ignis__chat_do_pairs, IGNIS__CHAT_KEYS},              {"d", "values", "", ignis__chat_do_pairs, IGNIS__CHAT_VALUES},
@@ -14292,10 +14334,10 @@ static const ignis__chat_row ignis__chat_rows[] = {
 };
 /* clang-format on */
 
-IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
+IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *chat, char of, ignis__chat_value name)
 {
     int i;
-    ignis__chat_work(c, 8); /* counted for a search of the whole table */
+    ignis__chat_work(chat, 8); /* counted for a search of the whole table */
     for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
         if (strchr(ignis__chat_rows[i].of, of) &&
             ignis__chat_in_words(ignis__chat_rows[i].names, name.u.text, name.number))
@@ -14312,28 +14354,28 @@ IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &
     May use: all parts of chat, the tokenizer. Locks: none; the tokenizer is held during a call. */
 
 /*  Makes a string of the caller's text, all of it marked. Bytes that are not UTF-8 become U+FFFD. */
-static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
+static ignis__chat_value ignis__chat_mark_content(ignis__chat *chat, const char *text)
 {
     size_t left = text ? strlen(text) : 0, size, length;
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_NONE, 0);
     none.mark = true;
-    while (left > 0 && !c->fault) {
+    while (left > 0 && !chat->fault) {
         for (size = 0; size < left && (length = (size_t)ignis__utf8_length(text + size, left - size)) > 0;)
             size += length;
-        ignis__chat_write(c, &out, text, size, NULL, true);
+        ignis__chat_write(chat, &out, text, size, NULL, true);
         text += size, left -= size;
         if (left)
-            ignis__chat_write(c, &out, "\xEF\xBF\xBD", 3, NULL, true), text++, left--;
+            ignis__chat_write(chat, &out, "\xEF\xBF\xBD", 3, NULL, true), text++, left--;
     }
-    return text ? ignis__chat_written(&out) : none;
+    return text ? ignis__chat_writer_value(&out) : none;
 }
 
-static ignis__chat_value ignis__chat_json_text(ignis__chat *c, ignis__json *json, bool mark)
+static ignis__chat_value ignis__chat_json_text(ignis__chat *chat, ignis__json *json, bool mark)
 {
     size_t size = 0;
     const char *text = ignis__json_string(json, &size);
-    char *marks = mark ? (char *)ignis__chat_alloc(c, size + 1) : NULL;
+    char *marks = mark ? (char *)ignis__chat_alloc(chat, size + 1) : NULL;
     if (marks)
         memset(marks, 1, size);
     return ignis__chat_string(text, size, marks);
@@ -14341,7 +14383,7 @@ static ignis__chat_value ignis__chat_json_text(ignis__chat *c, ignis__json *json
 
 /*  Reads a value of a JSON text. At the outermost level, variables whose name ends in _token are unmarked,
     and the others are marked. */
-static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json, bool mark, int depth)
+static ignis__chat_value ignis__chat_read_json(ignis__chat *chat, ignis__json *json, bool mark, int depth)
 {
     char kind = ignis__json_peek(json);
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_NONE, 0), key = value;
@@ -14350,26 +14392,26 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
     size_t size;
     if (depth > IGNIS__JSON_DEPTH)
         ignis__json_fail(json, "values are nested deeper than %d", IGNIS__JSON_DEPTH);
-    if (json->fault[0] || c->fault)
+    if (json->fault[0] || chat->fault)
         return value;
     if (kind == '"')
-        return ignis__chat_json_text(c, json, mark);
+        return ignis__chat_json_text(chat, json, mark);
     if (dict || kind == '[') {
-        value = ignis__chat_new(c, dict ? IGNIS__CHAT_DICT : IGNIS__CHAT_LIST);
+        value = ignis__chat_new(chat, dict ? IGNIS__CHAT_DICT : IGNIS__CHAT_LIST);
         json->at++;
-        while (!c->fault && ignis__json_more(json, dict ? '}' : ']', &first)) {
+        while (!chat->fault && ignis__json_more(json, dict ? '}' : ']', &first)) {
             bool own = mark;
             if (dict) {
-                key = ignis__chat_json_text(c, json, mark && depth);
+                key = ignis__chat_json_text(chat, json, mark && depth);
                 own = mark && (depth || key.number < 6 || memcmp(key.u.text + key.number - 6, "_token", 6) != 0);
                 ignis__json_expect(json, ':');
             }
             if (json->fault[0])
                 break;
             if (dict)
-                ignis__chat_put(c, value.u.items, key, ignis__chat_read_json(c, json, own, depth + 1));
+                ignis__chat_put(chat, value.u.items, key, ignis__chat_read_json(chat, json, own, depth + 1));
             else
-                ignis__chat_add(c, value.u.items, ignis__chat_read_json(c, json, own, depth + 1));
+                ignis__chat_add(chat, value.u.items, ignis__chat_read_json(chat, json, own, depth + 1));
         }
     } else {
         ignis__json_skip_scalar(json);
@@ -14379,7 +14421,7 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
         if (!json->fault[0] && !strchr("nft", kind)) {
             whole = !memchr(from, '.', size) && !memchr(from, 'e', size) && !memchr(from, 'E', size);
             value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
-            ok = whole ? ignis__chat_read_int(c, from, size, &value.number)
+            ok = whole ? ignis__chat_read_int(chat, from, size, &value.number)
                        : ignis__chat_read_real(from, size, &value.u.real);
             if (!ok)
                 ignis__json_fail(json, "a number is too long");
@@ -14390,42 +14432,42 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
 }
 
 /*  Reads the variables of desc.json. */
-static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_items *names)
+static void ignis__chat_read_variables(ignis__chat *chat, const char *text, ignis__chat_items *names)
 {
     ignis__json json;
     size_t size = strlen(text);
     ignis__chat_value all;
     memset(&json, 0, sizeof json);
     json.what = "desc.json";
-    json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
-    if (c->fault)
+    json.start = json.at = (char *)ignis__chat_alloc(chat, size + 1);
+    if (chat->fault)
         return;
     memcpy(json.start, text, size);
     json.end = json.start + size;
     if (ignis__json_peek(&json) != '{')
         (void)ignis__json_expect(&json, '{');
-    all = ignis__chat_read_json(c, &json, true, 0);
+    all = ignis__chat_read_json(chat, &json, true, 0);
     if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
         ignis__json_fail(&json, "something follows the object");
     if (json.fault[0])
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "%s", json.fault);
-    else if (!c->fault)
-        ignis__chat_put_all(c, names, all.u.items);
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "%s", json.fault);
+    else if (!chat->fault)
+        ignis__chat_put_all(chat, names, all.u.items);
 }
 
 /*  Prepares messages for the template. A role that is a word is not marked, as control tokens may be put
     together around it. Reasoning has three names: each fills reasoning_content, and thinking if that is
     missing, as in transformers. */
-static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
+static void ignis__chat_prepare_messages(ignis__chat *chat, ignis__chat_value messages)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     int64_t i, k;
-    for (i = 0; messages.kind == IGNIS__CHAT_LIST && i < messages.u.items->count && ignis__chat_work(c, 1); i++) {
+    for (i = 0; messages.kind == IGNIS__CHAT_LIST && i < messages.u.items->count && ignis__chat_work(chat, 1); i++) {
         ignis__chat_value message = messages.u.items->item[i], thought = ignis__chat_make(IGNIS__CHAT_NONE, 0);
         ignis__chat_items *items = message.u.items, with = IGNIS__ZERO;
         if (message.kind != IGNIS__CHAT_DICT)
             continue;
-        k = ignis__chat_find(c, items, ignis__chat_words("role"));
+        k = ignis__chat_find(chat, items, ignis__chat_words("role"));
         if (k >= 0 && items->item[k + 1].kind == IGNIS__CHAT_STRING) {
             ignis__chat_value *role = &items->item[k + 1];
             int64_t at = 0;
@@ -14436,23 +14478,23 @@ static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
                 role->marks = NULL;
         }
         for (k = 0; k < 3 && thought.kind == IGNIS__CHAT_NONE; k++) {
-            int64_t at = ignis__chat_find(c, items, ignis__chat_words(names[k]));
+            int64_t at = ignis__chat_find(chat, items, ignis__chat_words(names[k]));
             thought = at >= 0 ? items->item[at + 1] : thought;
         }
         if (thought.kind == IGNIS__CHAT_NONE)
             continue;
-        ignis__chat_put(c, &with, ignis__chat_words(names[1]), thought);
-        ignis__chat_put_all(c, &with, items);
-        ignis__chat_put(c, &with, ignis__chat_words(names[0]), thought);
+        ignis__chat_put(chat, &with, ignis__chat_words(names[1]), thought);
+        ignis__chat_put_all(chat, &with, items);
+        ignis__chat_put(chat, &with, ignis__chat_words(names[0]), thought);
         *items = with;
     }
 }
 
 /*  Copies the template's text with \n as line ends, without the last one. */
-static void ignis__chat_open(ignis__chat *c, const char *text)
+static void ignis__chat_copy_template(ignis__chat *chat, const char *text)
 {
     size_t size = strlen(text), i, out = 0;
-    char *copy = (char *)ignis__chat_alloc(c, size + 1);
+    char *copy = (char *)ignis__chat_alloc(chat, size + 1);
     if (!copy)
         return;
     for (i = 0; i < size; i++)
@@ -14461,112 +14503,116 @@ static void ignis__chat_open(ignis__chat *c, const char *text)
     if (out && copy[out - 1] == '\n')
         out--;
     copy[out] = 0;
-    c->text = copy;
-    c->size = out;
-    c->line_start = true;
-    for (i = 0; i < out && !c->fault; i += (size_t)ignis__utf8_length(copy + i, out - i))
+    chat->text = copy;
+    chat->size = out;
+    chat->line_start = true;
+    for (i = 0; i < out && !chat->fault; i += (size_t)ignis__utf8_length(copy + i, out - i))
         if (ignis__utf8_length(copy + i, out - i) == 0)
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
+            ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
 }
 
-IGNIS__PRIVATE void ignis__chat_close(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_close(ignis__chat *chat)
 {
-    while (c->chunk) {
-        ignis__chat_chunk *next = c->chunk->next;
-        ignis__free(c->chunk);
-        c->chunk = next;
+    while (chat->chunk) {
+        ignis__chat_chunk *next = chat->chunk->next;
+        ignis__free(chat->chunk);
+        chat->chunk = next;
     }
 }
 
 /*  Reports the fault of a chat, with its place in the template. */
-IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *call)
+IGNIS__COLD static void ignis__chat_report(const ignis__chat *chat, const char *call)
 {
-    const char *lack = c->fault == IGNIS_DIAG_UNSUPPORTED ? " is not supported" : "";
+    const char *lack = chat->fault == IGNIS_DIAG_UNSUPPORTED ? " is not supported" : "";
     int line, column;
-    ignis__text_place(c->text, c->text + (c->fault_at < c->size ? c->fault_at : c->size), &line, &column);
-    if (c->fault_at == SIZE_MAX || c->fault == IGNIS_DIAG_HOST_MEMORY)
-        ignis__fail(c->fault, call, "%s%s", c->message, lack);
+    ignis__text_place(chat->text, chat->text + (chat->fault_at < chat->size ? chat->fault_at : chat->size), &line,
+                      &column);
+    if (chat->fault_at == SIZE_MAX || chat->fault == IGNIS_DIAG_HOST_MEMORY)
+        ignis__fail(chat->fault, call, "%s%s", chat->message, lack);
     else
-        ignis__fail(c->fault, call, "%s%s (line %d, column %d of the template)", c->message, lack, line, column);
+        ignis__fail(chat->fault, call, "%s%s (line %d, column %d of the template)", chat->message, lack, line, column);
 }
 
 /*  Adds the texts of the tokenizer's tokens that templates know. */
-static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, ignis__chat_items *names)
+static void ignis__chat_add_tokens(ignis__chat *chat, ignis__tokenizer *tokenizer, ignis__chat_items *names)
 {
     static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
     int32_t ids[4];
     int i;
     ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown,
     ids[3] = tokenizer->info.padding;
-    for (i = 0; i < 4 && !c->fault; i++) {
+    for (i = 0; i < 4 && !chat->fault; i++) {
         ignis__bytes bytes = IGNIS__ZERO;
         ignis__chat_writer text;
         memset(&text, 0, sizeof text);
         if (ids[i] < 0)
             continue;
         if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested",
+            ignis__chat_fault(chat, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested",
                               (long long)bytes.size);
-        ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
-        ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
+        ignis__chat_write(chat, &text, bytes.data, bytes.size, NULL, false);
+        ignis__chat_put(chat, names, ignis__chat_words(token_names[i]), ignis__chat_writer_value(&text));
         ignis__free(bytes.data);
     }
 }
 
 /*  Renders. The output is in the arena, which the caller frees with ignis__chat_close, also after a failure.
     `tokenizer` may be NULL. */
-IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const char *text,
+IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *chat, const char *call, const char *text,
                                        const ignis_message *messages, int count, const ignis_chat_desc *desc,
                                        ignis__tokenizer *tokenizer, ignis__chat_writer *out)
 {
     ignis__chat_value list, message;
     ignis__chat_node *root;
     int i;
-    memset(c, 0, sizeof *c);
+    memset(chat, 0, sizeof *chat);
     memset(out, 0, sizeof *out);
-    c->now = desc->now;
-    c->out = out;
-    ignis__chat_open(c, text);
-    root = ignis__chat_body(c, "");
-    ignis__chat_enter(c, NULL);
-    list = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    chat->now = desc->now;
+    chat->out = out;
+    ignis__chat_copy_template(chat, text);
+    root = ignis__chat_body(chat, "");
+    ignis__chat_enter(chat, NULL);
+    list = ignis__chat_new(chat, IGNIS__CHAT_LIST);
     list.mark = true;
-    for (i = 0; i < count && !c->fault; i++) {
-        message = ignis__chat_new(c, IGNIS__CHAT_DICT);
-        if (c->fault)
+    for (i = 0; i < count && !chat->fault; i++) {
+        message = ignis__chat_new(chat, IGNIS__CHAT_DICT);
+        if (chat->fault)
             break;
         message.mark = true;
-        ignis__chat_put(c, message.u.items, ignis__chat_words("role"), ignis__chat_content(c, messages[i].role));
-        ignis__chat_put(c, message.u.items, ignis__chat_words("content"), ignis__chat_content(c, messages[i].content));
-        ignis__chat_add(c, list.u.items, message);
+        ignis__chat_put(chat, message.u.items, ignis__chat_words("role"),
+                        ignis__chat_mark_content(chat, messages[i].role));
+        ignis__chat_put(chat, message.u.items, ignis__chat_words("content"),
+                        ignis__chat_mark_content(chat, messages[i].content));
+        ignis__chat_add(chat, list.u.items, message);
     }
-    if (!c->fault) {
-        ignis__chat_items *names = &c->scope->names;
-        c->here = SIZE_MAX; /* faults from here on have no place in the template */
-        ignis__chat_put(c, names, ignis__chat_words("messages"), list);
-        ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
-        ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
-        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"),
+    if (!chat->fault) {
+        ignis__chat_items *names = &chat->scope->names;
+        chat->here = SIZE_MAX; /* faults from here on have no place in the template */
+        ignis__chat_put(chat, names, ignis__chat_words("messages"), list);
+        ignis__chat_put(chat, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(chat, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(chat, names, ignis__chat_words("add_generation_prompt"),
                         ignis__chat_bool(desc->add_generation_prompt));
         if (tokenizer)
-            ignis__chat_tokens(c, tokenizer, names);
+            ignis__chat_add_tokens(chat, tokenizer, names);
         if (desc->json)
-            ignis__chat_variables(c, desc->json, names);
-        if (!c->fault)
-            ignis__chat_messages(c, names->item[ignis__chat_find(c, names, ignis__chat_words("messages")) + 1]);
+            ignis__chat_read_variables(chat, desc->json, names);
+        if (!chat->fault)
+            ignis__chat_prepare_messages(chat,
+                                         names->item[ignis__chat_find(chat, names, ignis__chat_words("messages")) + 1]);
     }
-    if (!c->fault)
-        ignis__chat_run(c, root);
-    if (c->fault)
-        ignis__chat_report(c, call);
-    return !c->fault;
+    if (!chat->fault)
+        ignis__chat_run(chat, root);
+    if (chat->fault)
+        ignis__chat_report(chat, call);
+    return !chat->fault;
 }
 
 /*  Checks the arguments of both calls and renders to *out. *held is the tokenizer, which the caller drops, or
     NULL. On failure nothing is held. */
-static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
-                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat,
-                              ignis__tokenizer **held, ignis__chat_writer *out)
+static bool ignis__chat_start_call(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages,
+                                   int count, const ignis_chat_desc *desc, bool no_out, int64_t capacity,
+                                   ignis__chat *chat, ignis__tokenizer **held, ignis__chat_writer *out)
 {
     ignis_chat_desc defaults;
     const char *text;
@@ -14608,7 +14654,7 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
     ignis__tokenizer *held;
     ignis__chat chat;
     ignis__chat_writer text;
-    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
+    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
         return -1;
     if (text.size && capacity > 0)
         memcpy(out, text.text, (int64_t)text.size < capacity ? text.size : (size_t)capacity);
@@ -14630,7 +14676,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     size_t at, begin;
     int result = -1;
     bool ok = true;
-    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
+    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
         return -1;
     spans.size = sizeof(ignis__plain_span);
     for (at = 0; at < text.size && ok;) {
@@ -14669,15 +14715,15 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     remember the next state for each class of bytes, as in a lazy automaton. So a byte that came before costs
     one table lookup. */
 enum {
-    IGNIS__GRAMMAR_PARTS = 1 << 18,   /* of a grammar, at most */
-    IGNIS__GRAMMAR_RANGES = 256,      /* of a class of characters */
-    IGNIS__GRAMMAR_NESTED = 100,      /* groups within groups */
-    IGNIS__GRAMMAR_DEPTH = 500,       /* nested rules of a text */
-    IGNIS__GRAMMAR_REACHED = 1 << 14, /* positions of a text at once */
-    IGNIS__GRAMMAR_LOOKED = 1 << 26,  /* compared names of rules, while a grammar is read */
-    IGNIS__GRAMMAR_STEPS = 1 << 24,   /* positions that one mask visits */
-    IGNIS__GRAMMAR_STATES = 4096,     /* kept from one mask to the next, */
-    IGNIS__GRAMMAR_MASKS = 256,       /* as are masks */
+    IGNIS__GRAMMAR_PARTS = 1 << 18,     /* of a grammar, at most */
+    IGNIS__GRAMMAR_RANGES = 256,        /* of a class of characters */
+    IGNIS__GRAMMAR_NESTED = 100,        /* groups within groups */
+    IGNIS__GRAMMAR_DEPTH = 500,         /* nested rules of a text */
+    IGNIS__GRAMMAR_POSITIONS = 1 << 14, /* positions of a text at once */
+    IGNIS__GRAMMAR_COMPARED = 1 << 26,  /* compared names of rules, while a grammar is read */
+    IGNIS__GRAMMAR_STEPS = 1 << 24,     /* positions that one mask visits */
+    IGNIS__GRAMMAR_STATES = 4096,       /* kept from one mask to the next, */
+    IGNIS__GRAMMAR_MASKS = 256,         /* as are masks */
     IGNIS__GRAMMAR_BUCKETS = 4096,
     IGNIS__GRAMMAR_BYTE = -1, /* a part that is a range of bytes */
     IGNIS__GRAMMAR_END = -2
@@ -14734,13 +14780,14 @@ typedef struct ignis__grammar {
     struct {
         ignis__grammar_place place;
         int32_t slot;
-    } reached[IGNIS__GRAMMAR_REACHED];
-    int32_t reached_count, buckets[2 * IGNIS__GRAMMAR_REACHED];
+    } reached[IGNIS__GRAMMAR_POSITIONS];
+    int32_t reached_count, buckets[2 * IGNIS__GRAMMAR_POSITIONS];
     ignis_diagnostic diagnostic; /* NONE: no fault */
     char fault[320];
 } ignis__grammar;
 
-#define IGNIS__GRAMMAR_AT(g, kind, list, number) ((ignis__grammar_##kind *)(void *)(g)->list.items + (number))
+#define IGNIS__GRAMMAR_AT(grammar, kind, list, number) \
+    ((ignis__grammar_##kind *)(void *)(grammar)->list.items + (number))
 typedef struct ignis__vocabulary_token {
     size_t begin, size;
     const char *text;
@@ -14767,20 +14814,20 @@ typedef struct ignis__vocabulary {
    =============================================================================================================== */
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic diagnostic, const char *at,
-                                                    const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *grammar, ignis_diagnostic diagnostic,
+                                                    const char *at, const char *format, ...)
 {
     ignis__string_writer text;
     int line, column;
     va_list args;
-    if (g->diagnostic != IGNIS_DIAG_NONE)
+    if (grammar->diagnostic != IGNIS_DIAG_NONE)
         return false;
-    g->diagnostic = diagnostic;
-    ignis__string_begin(&text, g->fault, sizeof g->fault);
+    grammar->diagnostic = diagnostic;
+    ignis__string_begin(&text, grammar->fault, sizeof grammar->fault);
     if (at) {
-        ignis__text_place(g->text, at, &line, &column);
-        ignis__string_add(&text, "%sline %d, column %d: ", g->text == g->source ? "" : "of the grammar of the schema, ",
-                          line, column);
+        ignis__text_place(grammar->text, at, &line, &column);
+        ignis__string_add(&text, "%sline %d, column %d: ",
+                          grammar->text == grammar->source ? "" : "of the grammar of the schema, ", line, column);
     }
     va_start(args, format);
     ignis__string_addv(&text, format, args);
@@ -14788,13 +14835,13 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *g, ignis_dia
     return false;
 }
 
-IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *g, ignis__list *list)
+IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *grammar, ignis__list *list)
 {
     void *item = ignis__list_add(list);
     if (item)
         memset(item, 0, list->size);
     else
-        ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
     return item;
 }
 
@@ -14805,50 +14852,52 @@ IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *g, ignis__li
     May use: grammar.c. Locks: none. */
 
 typedef struct ignis__grammar_reader {
-    ignis__grammar *g;
+    ignis__grammar *grammar;
     const char *at, *end;
-    ignis__list row; /* parts of the alternatives that are being read, the innermost last */
-    int64_t looked;  /* names that were compared */
+    ignis__list row;  /* parts of the alternatives that are being read, the innermost last */
+    int64_t compared; /* names that were compared */
 } ignis__grammar_reader;
 
-#define ignis__grammar_wrong(r, ...) ignis__grammar_fail((r)->g, IGNIS_DIAG_GRAMMAR, (r)->at, __VA_ARGS__)
+#define ignis__grammar_fail_here(reader, ...) \
+    ignis__grammar_fail((reader)->grammar, IGNIS_DIAG_GRAMMAR, (reader)->at, __VA_ARGS__)
 
-static void ignis__grammar_blank(ignis__grammar_reader *r, bool lines)
+static void ignis__grammar_blank(ignis__grammar_reader *reader, bool lines)
 {
-    for (;; r->at++) {
-        if (r->at < r->end && *r->at == '#')
-            while (r->at < r->end && *r->at != '\n')
-                r->at++;
-        if (r->at == r->end || !(*r->at == ' ' || *r->at == '\t' || *r->at == '\r' || (lines && *r->at == '\n')))
+    for (;; reader->at++) {
+        if (reader->at < reader->end && *reader->at == '#')
+            while (reader->at < reader->end && *reader->at != '\n')
+                reader->at++;
+        if (reader->at == reader->end ||
+            !(*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\r' || (lines && *reader->at == '\n')))
             return;
     }
 }
 
-static bool ignis__grammar_take(ignis__grammar_reader *r, char c)
+static bool ignis__grammar_take(ignis__grammar_reader *reader, char c)
 {
-    bool is = !r->g->diagnostic && r->at < r->end && *r->at == c;
-    r->at += is;
+    bool is = !reader->grammar->diagnostic && reader->at < reader->end && *reader->at == c;
+    reader->at += is;
     return is;
 }
 
 /*  Makes an anonymous rule. -1 without memory. */
-static int32_t ignis__grammar_rule_new(ignis__grammar *g)
+static int32_t ignis__grammar_rule_new(ignis__grammar *grammar)
 {
-    ignis__grammar_rule *rule = (ignis__grammar_rule *)ignis__grammar_add(g, &g->rules);
+    ignis__grammar_rule *rule = (ignis__grammar_rule *)ignis__grammar_add(grammar, &grammar->rules);
     if (!rule)
         return -1;
     rule->alternatives = rule->calls = rule->named = -1;
-    return (int32_t)g->rules.count - 1;
+    return (int32_t)grammar->rules.count - 1;
 }
 
-static void ignis__grammar_push(ignis__grammar_reader *r, int32_t rule, int low, int high)
+static void ignis__grammar_push(ignis__grammar_reader *reader, int32_t rule, int low, int high)
 {
     ignis__grammar_part *part = NULL;
-    if (r->row.count + r->g->parts.count >= IGNIS__GRAMMAR_PARTS)
-        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at, "with this the grammar has more than %d parts",
-                            (int)IGNIS__GRAMMAR_PARTS);
-    else if (!r->g->diagnostic)
-        part = (ignis__grammar_part *)ignis__grammar_add(r->g, &r->row);
+    if (reader->row.count + reader->grammar->parts.count >= IGNIS__GRAMMAR_PARTS)
+        ignis__grammar_fail(reader->grammar, IGNIS_DIAG_UNSUPPORTED, reader->at,
+                            "with this the grammar has more than %d parts", (int)IGNIS__GRAMMAR_PARTS);
+    else if (!reader->grammar->diagnostic)
+        part = (ignis__grammar_part *)ignis__grammar_add(reader->grammar, &reader->row);
     if (!part)
         return;
     part->rule = rule;
@@ -14857,76 +14906,79 @@ static void ignis__grammar_push(ignis__grammar_reader *r, int32_t rule, int low,
 }
 
 /*  Makes the parts from `from` on another alternative of a rule. */
-static void ignis__grammar_close(ignis__grammar_reader *r, int32_t rule, int64_t from)
+static void ignis__grammar_end_alternative(ignis__grammar_reader *reader, int32_t rule, int64_t from)
 {
-    ignis__grammar *g = r->g;
+    ignis__grammar *grammar = reader->grammar;
     ignis__grammar_alternative *to = NULL;
     ignis__grammar_part *part;
     int64_t i;
-    ignis__grammar_push(r, IGNIS__GRAMMAR_END, 0, 0);
-    if (!g->diagnostic)
-        to = (ignis__grammar_alternative *)ignis__grammar_add(g, &g->alternatives);
+    ignis__grammar_push(reader, IGNIS__GRAMMAR_END, 0, 0);
+    if (!grammar->diagnostic)
+        to = (ignis__grammar_alternative *)ignis__grammar_add(grammar, &grammar->alternatives);
     if (to) {
         to->rule = rule;
-        to->first = (int32_t)g->parts.count;
-        to->next = IGNIS__GRAMMAR_AT(g, rule, rules, rule)->alternatives;
-        IGNIS__GRAMMAR_AT(g, rule, rules, rule)->alternatives = (int32_t)g->alternatives.count - 1;
+        to->first = (int32_t)grammar->parts.count;
+        to->next = IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->alternatives;
+        IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->alternatives = (int32_t)grammar->alternatives.count - 1;
     }
-    for (i = from; to && i < r->row.count && (part = (ignis__grammar_part *)ignis__grammar_add(g, &g->parts)) != NULL;
+    for (i = from; to && i < reader->row.count &&
+                   (part = (ignis__grammar_part *)ignis__grammar_add(grammar, &grammar->parts)) != NULL;
          i++) {
-        *part = ((ignis__grammar_part *)(void *)r->row.items)[i];
-        part->alternative = (int32_t)g->alternatives.count - 1;
+        *part = ((ignis__grammar_part *)(void *)reader->row.items)[i];
+        part->alternative = (int32_t)grammar->alternatives.count - 1;
         if (part->rule >= 0) {
             to->open++;
-            part->other = IGNIS__GRAMMAR_AT(g, rule, rules, part->rule)->calls;
-            IGNIS__GRAMMAR_AT(g, rule, rules, part->rule)->calls = (int32_t)g->parts.count - 1;
+            part->other = IGNIS__GRAMMAR_AT(grammar, rule, rules, part->rule)->calls;
+            IGNIS__GRAMMAR_AT(grammar, rule, rules, part->rule)->calls = (int32_t)grammar->parts.count - 1;
         }
     }
-    r->row.count = from;
+    reader->row.count = from;
 }
 
 /*  Reads a character of a literal or a class. -1 after a fault. */
-static int64_t ignis__grammar_character(ignis__grammar_reader *r)
+static int64_t ignis__grammar_character(ignis__grammar_reader *reader)
 {
     static const char names[] = "nrt\\\"[]xuU", values[] = "\n\r\t\\\"[]";
-    const char *known, *begin = r->at;
-    int length = ignis__utf8_length(r->at, (size_t)(r->end - r->at));
+    const char *known, *begin = reader->at;
+    int length = ignis__utf8_length(reader->at, (size_t)(reader->end - reader->at));
     int64_t code;
     if (length == 0) {
-        ignis__grammar_wrong(r, r->at == r->end ? "the text ends within quotes or brackets" : "this is not UTF-8");
+        ignis__grammar_fail_here(reader, reader->at == reader->end ? "the text ends within quotes or brackets"
+                                                                   : "this is not UTF-8");
         return -1;
     }
-    code = ignis__utf8_code(r->at, &length);
-    r->at += length;
+    code = ignis__utf8_code(reader->at, &length);
+    reader->at += length;
     if (code != '\\')
         return code;
-    known = r->at < r->end ? strchr(names, *r->at) : NULL;
+    known = reader->at < reader->end ? strchr(names, *reader->at) : NULL;
     if (!known) {
-        r->at = begin;
-        ignis__grammar_wrong(r, "a backslash is followed by an unknown escape");
+        reader->at = begin;
+        ignis__grammar_fail_here(reader, "a backslash is followed by an unknown escape");
         return -1;
     }
-    r->at++;
+    reader->at++;
     if (known - names < 7)
         return values[known - names];
     code = 0;
     for (length = 2 << (known - names - 7);
-         length > 0 && r->at < r->end && *r->at && strchr("0123456789abcdefABCDEF", *r->at); length--, r->at++)
-        code = code * 16 + (*r->at <= '9' ? *r->at - '0' : (*r->at | 32) - 'a' + 10);
+         length > 0 && reader->at < reader->end && *reader->at && strchr("0123456789abcdefABCDEF", *reader->at);
+         length--, reader->at++)
+        code = code * 16 + (*reader->at <= '9' ? *reader->at - '0' : (*reader->at | 32) - 'a' + 10);
     if (length == 0 && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF))
         return code;
-    r->at = begin;
-    ignis__grammar_wrong(r, length ? "an escape has too few digits" : "there is no such character");
+    reader->at = begin;
+    ignis__grammar_fail_here(reader, length ? "an escape has too few digits" : "there is no such character");
     return -1;
 }
 
 /*  Adds the characters of a range as alternatives of a rule. Ranges are split until either the first bytes
     are equal or all following bytes are allowed. */
-static void ignis__grammar_range(ignis__grammar_reader *r, int32_t rule, uint32_t low, uint32_t high)
+static void ignis__grammar_range(ignis__grammar_reader *reader, int32_t rule, uint32_t low, uint32_t high)
 {
     static const uint32_t borders[] = {0x7F, 0x7FF, 0xD7FF, 0xDFFF,
                                        0xFFFF}; /* borders of the UTF-8 lengths, and the surrogates */
-    int64_t from = r->row.count;
+    int64_t from = reader->row.count;
     char first[4], last[4];
     uint32_t cut = 0, bits;
     int i, length;
@@ -14936,8 +14988,8 @@ static void ignis__grammar_range(ignis__grammar_reader *r, int32_t rule, uint32_
         if ((low & ~bits) != (high & ~bits))
             cut = low & bits ? (low | bits) + 1 : (high & bits) != bits ? high & ~bits : 0;
     if (cut) {
-        ignis__grammar_range(r, rule, low, cut - 1);
-        ignis__grammar_range(r, rule, cut, high);
+        ignis__grammar_range(reader, rule, low, cut - 1);
+        ignis__grammar_range(reader, rule, cut, high);
         return;
     }
     if (low >= 0xD800 && high <= 0xDFFF)
@@ -14945,121 +14997,121 @@ static void ignis__grammar_range(ignis__grammar_reader *r, int32_t rule, uint32_
     length = ignis__utf8_write(first, low);
     (void)ignis__utf8_write(last, high);
     for (i = 0; i < length; i++)
-        ignis__grammar_push(r, IGNIS__GRAMMAR_BYTE, (unsigned char)first[i], (unsigned char)last[i]);
-    ignis__grammar_close(r, rule, from);
+        ignis__grammar_push(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)first[i], (unsigned char)last[i]);
+    ignis__grammar_end_alternative(reader, rule, from);
 }
 
 /*  Reads a class after its bracket. any: the dot, which is any character. */
-static void ignis__grammar_class(ignis__grammar_reader *r, bool any)
+static void ignis__grammar_class(ignis__grammar_reader *reader, bool any)
 {
     uint64_t ranges[IGNIS__GRAMMAR_RANGES];
     int64_t low, high;
     uint32_t next = 0;
-    int32_t rule = ignis__grammar_rule_new(r->g);
+    int32_t rule = ignis__grammar_rule_new(reader->grammar);
     int count = 0, i;
-    bool others = any || ignis__grammar_take(r, '^');
-    while (!any && !r->g->diagnostic && !ignis__grammar_take(r, ']')) {
-        low = high = ignis__grammar_character(r);
-        if (r->end - r->at > 1 && r->at[0] == '-' && r->at[1] != ']') {
-            r->at++;
-            high = ignis__grammar_character(r);
+    bool others = any || ignis__grammar_take(reader, '^');
+    while (!any && !reader->grammar->diagnostic && !ignis__grammar_take(reader, ']')) {
+        low = high = ignis__grammar_character(reader);
+        if (reader->end - reader->at > 1 && reader->at[0] == '-' && reader->at[1] != ']') {
+            reader->at++;
+            high = ignis__grammar_character(reader);
         }
         if (low > high)
-            ignis__grammar_wrong(r, "a range ends before it begins");
+            ignis__grammar_fail_here(reader, "a range ends before it begins");
         else if (count == IGNIS__GRAMMAR_RANGES)
-            ignis__grammar_wrong(r, "a class has more than %d ranges", (int)IGNIS__GRAMMAR_RANGES);
+            ignis__grammar_fail_here(reader, "a class has more than %d ranges", (int)IGNIS__GRAMMAR_RANGES);
         else
             ranges[count++] = (uint64_t)low << 32 | (uint64_t)high;
     }
-    if (r->g->diagnostic)
+    if (reader->grammar->diagnostic)
         return;
     qsort(ranges, (size_t)count, sizeof *ranges, ignis__u64_order);
     for (i = 0; i < count; i++) {
         uint32_t begin = (uint32_t)(ranges[i] >> 32), end = (uint32_t)ranges[i];
         if (!others)
-            ignis__grammar_range(r, rule, begin, end);
+            ignis__grammar_range(reader, rule, begin, end);
         else if (begin > next)
-            ignis__grammar_range(r, rule, next, begin - 1);
+            ignis__grammar_range(reader, rule, next, begin - 1);
         next = end >= next ? end + 1 : next;
     }
     if (others && next <= 0x10FFFF)
-        ignis__grammar_range(r, rule, next, 0x10FFFF);
-    ignis__grammar_push(r, rule, 0, 0);
+        ignis__grammar_range(reader, rule, next, 0x10FFFF);
+    ignis__grammar_push(reader, rule, 0, 0);
 }
 
 /*  Reads a count of a repetition. */
-static int ignis__grammar_number(ignis__grammar_reader *r)
+static int ignis__grammar_number(ignis__grammar_reader *reader)
 {
-    const char *begin = r->at;
+    const char *begin = reader->at;
     int number = 0;
-    for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++)
-        number = number < IGNIS__GRAMMAR_PARTS ? number * 10 + (*r->at - '0') : number;
-    if (r->at == begin)
-        ignis__grammar_wrong(r, "a number is missing");
+    for (; reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9'; reader->at++)
+        number = number < IGNIS__GRAMMAR_PARTS ? number * 10 + (*reader->at - '0') : number;
+    if (reader->at == begin)
+        ignis__grammar_fail_here(reader, "a number is missing");
     return number;
 }
 
 /*  Repeats the parts after `from` from `least` to `most` times; without a limit if most is below 0. */
-static void ignis__grammar_repeat(ignis__grammar_reader *r, int64_t from, int least, int most)
+static void ignis__grammar_repeat(ignis__grammar_reader *reader, int64_t from, int least, int most)
 {
     ignis__grammar_part part;
     int32_t rule, rest = -1;
     int64_t top;
     int i;
-    if (r->row.count - from != 1) {
-        rule = ignis__grammar_rule_new(r->g);
-        ignis__grammar_close(r, rule, from);
-        ignis__grammar_push(r, rule, 0, 0);
+    if (reader->row.count - from != 1) {
+        rule = ignis__grammar_rule_new(reader->grammar);
+        ignis__grammar_end_alternative(reader, rule, from);
+        ignis__grammar_push(reader, rule, 0, 0);
     }
-    if (r->g->diagnostic)
+    if (reader->grammar->diagnostic)
         return;
-    part = ((ignis__grammar_part *)(void *)r->row.items)[--r->row.count];
-    for (i = 0; i < least && !r->g->diagnostic; i++)
-        ignis__grammar_push(r, part.rule, part.low, part.high);
-    for (i = most < 0 ? -1 : least; (i < most || (most < 0 && rest < 0)) && !r->g->diagnostic; i++) {
-        top = r->row.count; /* rest: once more and the rest after it, or nothing */
-        if ((rule = ignis__grammar_rule_new(r->g)) < 0)
+    part = ((ignis__grammar_part *)(void *)reader->row.items)[--reader->row.count];
+    for (i = 0; i < least && !reader->grammar->diagnostic; i++)
+        ignis__grammar_push(reader, part.rule, part.low, part.high);
+    for (i = most < 0 ? -1 : least; (i < most || (most < 0 && rest < 0)) && !reader->grammar->diagnostic; i++) {
+        top = reader->row.count; /* rest: once more and the rest after it, or nothing */
+        if ((rule = ignis__grammar_rule_new(reader->grammar)) < 0)
             return;
-        ignis__grammar_close(r, rule, top);
-        ignis__grammar_push(r, part.rule, part.low, part.high);
+        ignis__grammar_end_alternative(reader, rule, top);
+        ignis__grammar_push(reader, part.rule, part.low, part.high);
         if (most < 0 || rest >= 0)
-            ignis__grammar_push(r, most < 0 ? rule : rest, 0, 0);
-        ignis__grammar_close(r, rule, top);
+            ignis__grammar_push(reader, most < 0 ? rule : rest, 0, 0);
+        ignis__grammar_end_alternative(reader, rule, top);
         rest = rule;
     }
     if (rest >= 0)
-        ignis__grammar_push(r, rest, 0, 0);
+        ignis__grammar_push(reader, rest, 0, 0);
 }
 
 static const char ignis__grammar_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /*  Returns the rule of a name, and makes it if it is new. -1 after a fault. */
-static int32_t ignis__grammar_name(ignis__grammar_reader *r)
+static int32_t ignis__grammar_name(ignis__grammar_reader *reader)
 {
-    const char *name = r->at;
+    const char *name = reader->at;
     ignis__grammar_rule *rule;
     int32_t *bucket, i;
     size_t size = strspn(name, ignis__grammar_letters);
     if (size == 0) {
-        ignis__grammar_wrong(r, "the name of a rule is missing");
+        ignis__grammar_fail_here(reader, "the name of a rule is missing");
         return -1;
     }
-    r->at += size;
-    bucket = &r->g->rule_of[ignis__token_hash(name, size) % 256];
-    if (r->looked > IGNIS__GRAMMAR_LOOKED) {
-        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at,
-                            "the grammar has too many names: %lld had to be looked at", (long long)r->looked);
+    reader->at += size;
+    bucket = &reader->grammar->rule_of[ignis__token_hash(name, size) % 256];
+    if (reader->compared > IGNIS__GRAMMAR_COMPARED) {
+        ignis__grammar_fail(reader->grammar, IGNIS_DIAG_UNSUPPORTED, reader->at,
+                            "the grammar has too many names: %lld had to be looked at", (long long)reader->compared);
         return -1;
     }
     for (i = *bucket; i >= 0; i = rule->named) {
-        rule = IGNIS__GRAMMAR_AT(r->g, rule, rules, i);
-        r->looked += 1 + ((size_t)rule->size == size ? (int64_t)size / 64 : 0);
+        rule = IGNIS__GRAMMAR_AT(reader->grammar, rule, rules, i);
+        reader->compared += 1 + ((size_t)rule->size == size ? (int64_t)size / 64 : 0);
         if ((size_t)rule->size == size && memcmp(rule->name, name, size) == 0)
             return i;
     }
-    if ((i = ignis__grammar_rule_new(r->g)) < 0)
+    if ((i = ignis__grammar_rule_new(reader->grammar)) < 0)
         return -1;
-    rule = IGNIS__GRAMMAR_AT(r->g, rule, rules, i);
+    rule = IGNIS__GRAMMAR_AT(reader->grammar, rule, rules, i);
     rule->name = name;
     rule->size = (int32_t)size;
     rule->named = *bucket;
@@ -15068,80 +15120,81 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *r)
 
 /*  Reads the alternatives of a rule. nested: the depth of groups, inside which a line end does not end a
     rule. */
-static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, int nested)
+static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t rule, int nested)
 {
-    int64_t from = r->row.count, last = -1;
+    int64_t from = reader->row.count, last = -1;
     int64_t code;
     int32_t group;
     int least, most;
     char bytes[4];
     if (nested > IGNIS__GRAMMAR_NESTED)
-        ignis__grammar_wrong(r, "groups are nested deeper than %d", (int)IGNIS__GRAMMAR_NESTED);
-    while (!r->g->diagnostic) {
-        ignis__grammar_blank(r, nested > 0);
-        if (ignis__grammar_take(r, '|')) {
-            ignis__grammar_close(r, rule, from);
-            ignis__grammar_blank(r, true);
+        ignis__grammar_fail_here(reader, "groups are nested deeper than %d", (int)IGNIS__GRAMMAR_NESTED);
+    while (!reader->grammar->diagnostic) {
+        ignis__grammar_blank(reader, nested > 0);
+        if (ignis__grammar_take(reader, '|')) {
+            ignis__grammar_end_alternative(reader, rule, from);
+            ignis__grammar_blank(reader, true);
             last = -1;
-        } else if (r->at < r->end && strchr("*+?{", *r->at) && *r->at) {
+        } else if (reader->at < reader->end && strchr("*+?{", *reader->at) && *reader->at) {
             if (last < 0)
-                ignis__grammar_wrong(r, "there is nothing to repeat");
-            least = *r->at == '+';
-            most = *r->at == '?' ? 1 : -1;
-            if (*r->at++ == '{') {
-                ignis__grammar_blank(r, nested > 0);
-                least = most = ignis__grammar_number(r);
-                ignis__grammar_blank(r, nested > 0);
-                if (ignis__grammar_take(r, ',')) {
-                    ignis__grammar_blank(r, nested > 0);
-                    most = r->at < r->end && *r->at == '}' ? -1 : ignis__grammar_number(r);
-                    ignis__grammar_blank(r, nested > 0);
+                ignis__grammar_fail_here(reader, "there is nothing to repeat");
+            least = *reader->at == '+';
+            most = *reader->at == '?' ? 1 : -1;
+            if (*reader->at++ == '{') {
+                ignis__grammar_blank(reader, nested > 0);
+                least = most = ignis__grammar_number(reader);
+                ignis__grammar_blank(reader, nested > 0);
+                if (ignis__grammar_take(reader, ',')) {
+                    ignis__grammar_blank(reader, nested > 0);
+                    most = reader->at < reader->end && *reader->at == '}' ? -1 : ignis__grammar_number(reader);
+                    ignis__grammar_blank(reader, nested > 0);
                 }
-                if (!ignis__grammar_take(r, '}') || (most >= 0 && most < least))
-                    ignis__grammar_wrong(r, most >= 0 && most < least ? "the second number is below the first"
-                                                                      : "a } is missing");
+                if (!ignis__grammar_take(reader, '}') || (most >= 0 && most < least))
+                    ignis__grammar_fail_here(reader, most >= 0 && most < least ? "the second number is below the first"
+                                                                               : "a } is missing");
             }
-            if (!r->g->diagnostic)
-                ignis__grammar_repeat(r, last, least, most);
+            if (!reader->grammar->diagnostic)
+                ignis__grammar_repeat(reader, last, least, most);
         } else {
-            int64_t begin = r->row.count;
-            if (ignis__grammar_take(r, '"')) {
-                while (!r->g->diagnostic && !ignis__grammar_take(r, '"'))
-                    if ((code = ignis__grammar_character(r)) >= 0)
+            int64_t begin = reader->row.count;
+            if (ignis__grammar_take(reader, '"')) {
+                while (!reader->grammar->diagnostic && !ignis__grammar_take(reader, '"'))
+                    if ((code = ignis__grammar_character(reader)) >= 0)
                         for (most = ignis__utf8_write(bytes, (uint32_t)code), least = 0; least < most; least++)
-                            ignis__grammar_push(r, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least],
+                            ignis__grammar_push(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least],
                                                 (unsigned char)bytes[least]);
-            } else if (ignis__grammar_take(r, '[')) {
-                ignis__grammar_class(r, false);
-            } else if (ignis__grammar_take(r, '.')) {
-                ignis__grammar_class(r, true);
-            } else if (ignis__grammar_take(r, '(')) {
-                if ((group = ignis__grammar_rule_new(r->g)) >= 0)
-                    ignis__grammar_alternatives(r, group, nested + 1);
-                if (!ignis__grammar_take(r, ')'))
-                    ignis__grammar_wrong(r, r->at == r->end ? "a ) is missing"
-                                                            : "this begins nothing that a group may have");
-                ignis__grammar_push(r, group, 0, 0);
-            } else if (r->at < r->end && *r->at && strchr(ignis__grammar_letters, *r->at)) {
-                ignis__grammar_push(r, ignis__grammar_name(r), 0, 0);
+            } else if (ignis__grammar_take(reader, '[')) {
+                ignis__grammar_class(reader, false);
+            } else if (ignis__grammar_take(reader, '.')) {
+                ignis__grammar_class(reader, true);
+            } else if (ignis__grammar_take(reader, '(')) {
+                if ((group = ignis__grammar_rule_new(reader->grammar)) >= 0)
+                    ignis__grammar_alternatives(reader, group, nested + 1);
+                if (!ignis__grammar_take(reader, ')'))
+                    ignis__grammar_fail_here(reader, reader->at == reader->end
+                                                         ? "a ) is missing"
+                                                         : "this begins nothing that a group may have");
+                ignis__grammar_push(reader, group, 0, 0);
+            } else if (reader->at < reader->end && *reader->at && strchr(ignis__grammar_letters, *reader->at)) {
+                ignis__grammar_push(reader, ignis__grammar_name(reader), 0, 0);
             } else {
                 break;
             }
             last = begin;
         }
     }
-    ignis__grammar_close(r, rule, from);
+    ignis__grammar_end_alternative(reader, rule, from);
 }
 
 /*  Refuses left recursion: a rule that calls itself before any byte would never end. A rule that ends with
     itself is allowed. Finds also which rules match the empty text. */
-static bool ignis__grammar_begins(ignis__grammar *g)
+static bool ignis__grammar_check_left_recursion(ignis__grammar *grammar)
 {
-    ignis__grammar_rule *rules = IGNIS__GRAMMAR_AT(g, rule, rules, 0), *rule, *to;
-    const ignis__grammar_alternative *alternatives = IGNIS__GRAMMAR_AT(g, alternative, alternatives, 0);
-    const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(g, part, parts, 0), *part;
+    ignis__grammar_rule *rules = IGNIS__GRAMMAR_AT(grammar, rule, rules, 0), *rule, *to;
+    const ignis__grammar_alternative *alternatives = IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, 0);
+    const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(grammar, part, parts, 0), *part;
     int32_t i, now;
-    for (i = 0; i < g->rules.count; i++)
+    for (i = 0; i < grammar->rules.count; i++)
         for (now = rules[i].seen ? -1 : i; now >= 0;) {
             rule = &rules[now];
             if (!rule->seen) {
@@ -15165,7 +15218,7 @@ static bool ignis__grammar_begins(ignis__grammar *g)
             if (to && to->seen == 1 && !(to == rule && part[1].rule == IGNIS__GRAMMAR_END)) {
                 while (!to->name && to->caller >= 0)
                     to = &rules[to->caller];
-                return ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, to->name,
+                return ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, to->name,
                                            "the rule '%.*s' begins with itself, by left recursion",
                                            to->size > 60 ? 60 : (int)to->size, to->name ? to->name : "");
             }
@@ -15181,13 +15234,13 @@ static bool ignis__grammar_begins(ignis__grammar *g)
 }
 
 /*  Removes alternatives that no text completes, so a text that the matcher allows can always be completed. */
-static bool ignis__grammar_ends(ignis__grammar *g)
+static bool ignis__grammar_remove_endless(ignis__grammar *grammar)
 {
-    ignis__grammar_rule *rules = IGNIS__GRAMMAR_AT(g, rule, rules, 0);
-    ignis__grammar_alternative *alternatives = IGNIS__GRAMMAR_AT(g, alternative, alternatives, 0);
-    const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(g, part, parts, 0);
+    ignis__grammar_rule *rules = IGNIS__GRAMMAR_AT(grammar, rule, rules, 0);
+    ignis__grammar_alternative *alternatives = IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, 0);
+    const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(grammar, part, parts, 0);
     int32_t i, part, last = -1, *link;
-    for (i = 0; i < g->alternatives.count; i++) {
+    for (i = 0; i < grammar->alternatives.count; i++) {
         int32_t rule = alternatives[i].rule;
         if (alternatives[i].open || rules[rule].ends)
             continue;
@@ -15206,68 +15259,69 @@ static bool ignis__grammar_ends(ignis__grammar *g)
             }
         }
     }
-    for (i = 0; i < g->rules.count; i++)
+    for (i = 0; i < grammar->rules.count; i++)
         for (link = &rules[i].alternatives; *link >= 0;)
             if (alternatives[*link].open)
                 *link = alternatives[*link].next;
             else
                 link = &alternatives[*link].next;
-    return rules[g->root].ends ||
-           ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, rules[g->root].name, "no text of the rule 'root' ever ends");
+    return rules[grammar->root].ends || ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, rules[grammar->root].name,
+                                                            "no text of the rule 'root' ever ends");
 }
 
 /*  Parses the GBNF in g->text into rules. */
-IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
+IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar)
 {
-    ignis__grammar_reader r = IGNIS__ZERO;
+    ignis__grammar_reader reader = IGNIS__ZERO;
     ignis__grammar_part *part;
     bool edge[257] = {false};
     int32_t i, rule;
-    r.g = g;
-    r.at = g->text;
-    r.end = r.at + strlen(r.at);
-    r.row.size = sizeof(ignis__grammar_part);
-    memset(g->rule_of, 0xFF, sizeof g->rule_of);
-    for (ignis__grammar_blank(&r, true); r.at < r.end && !g->diagnostic; ignis__grammar_blank(&r, true)) {
-        const char *name = r.at;
-        rule = ignis__grammar_name(&r);
-        ignis__grammar_blank(&r, false);
-        if (!g->diagnostic && strncmp(r.at, "::=", 3) != 0)
-            ignis__grammar_wrong(&r, "::= is missing behind the name of a rule");
-        if (g->diagnostic)
+    reader.grammar = grammar;
+    reader.at = grammar->text;
+    reader.end = reader.at + strlen(reader.at);
+    reader.row.size = sizeof(ignis__grammar_part);
+    memset(grammar->rule_of, 0xFF, sizeof grammar->rule_of);
+    for (ignis__grammar_blank(&reader, true); reader.at < reader.end && !grammar->diagnostic;
+         ignis__grammar_blank(&reader, true)) {
+        const char *name = reader.at;
+        rule = ignis__grammar_name(&reader);
+        ignis__grammar_blank(&reader, false);
+        if (!grammar->diagnostic && strncmp(reader.at, "::=", 3) != 0)
+            ignis__grammar_fail_here(&reader, "::= is missing behind the name of a rule");
+        if (grammar->diagnostic)
             break;
-        if (IGNIS__GRAMMAR_AT(g, rule, rules, rule)->defined) {
-            r.at = name;
-            ignis__grammar_wrong(&r, "this rule was there before");
+        if (IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined) {
+            reader.at = name;
+            ignis__grammar_fail_here(&reader, "this rule was there before");
         }
-        IGNIS__GRAMMAR_AT(g, rule, rules, rule)->defined = true;
-        r.at += g->diagnostic ? 0 : 3;
-        ignis__grammar_blank(&r, true);
-        ignis__grammar_alternatives(&r, rule, 0);
-        if (r.at < r.end && *r.at != '\n')
-            ignis__grammar_wrong(&r, "this begins nothing that a rule may have");
+        IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined = true;
+        reader.at += grammar->diagnostic ? 0 : 3;
+        ignis__grammar_blank(&reader, true);
+        ignis__grammar_alternatives(&reader, rule, 0);
+        if (reader.at < reader.end && *reader.at != '\n')
+            ignis__grammar_fail_here(&reader, "this begins nothing that a rule may have");
     }
-    ignis__free(r.row.items);
-    for (i = 0, g->root = -1; i < g->rules.count && !g->diagnostic; i++) {
-        const ignis__grammar_rule *known = IGNIS__GRAMMAR_AT(g, rule, rules, i);
+    ignis__free(reader.row.items);
+    for (i = 0, grammar->root = -1; i < grammar->rules.count && !grammar->diagnostic; i++) {
+        const ignis__grammar_rule *known = IGNIS__GRAMMAR_AT(grammar, rule, rules, i);
         if (known->name && !known->defined)
-            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, known->name, "there is no rule '%.*s'",
+            ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, known->name, "there is no rule '%.*s'",
                                 known->size > 60 ? 60 : (int)known->size, known->name);
         if (known->size == 4 && memcmp(known->name, "root", 4) == 0)
-            g->root = i;
+            grammar->root = i;
     }
-    if (!g->diagnostic && g->root < 0)
-        ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL, "there is no rule 'root', which the text would be");
-    if (g->diagnostic || !ignis__grammar_begins(g) || !ignis__grammar_ends(g))
+    if (!grammar->diagnostic && grammar->root < 0)
+        ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "there is no rule 'root', which the text would be");
+    if (grammar->diagnostic || !ignis__grammar_check_left_recursion(grammar) || !ignis__grammar_remove_endless(grammar))
         return false;
-    for (i = 0; i < g->parts.count; i++) { /* bytes that no part distinguishes share a class */
-        part = IGNIS__GRAMMAR_AT(g, part, parts, i);
+    for (i = 0; i < grammar->parts.count; i++) { /* bytes that no part distinguishes share a class */
+        part = IGNIS__GRAMMAR_AT(grammar, part, parts, i);
         if (part->rule == IGNIS__GRAMMAR_BYTE)
             edge[part->low] = edge[part->high + 1] = true;
     }
-    for (i = 0, g->classes = 1; i < 256; i++) {
-        g->classes += i > 0 && edge[i];
-        g->class_of[i] = (unsigned char)(g->classes - 1);
+    for (i = 0, grammar->classes = 1; i < 256; i++) {
+        grammar->classes += i > 0 && edge[i];
+        grammar->class_of[i] = (unsigned char)(grammar->classes - 1);
     }
     return true;
 }
@@ -15278,49 +15332,50 @@ IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
     May use: grammar.c, tokenizer/room.h (lists). Locks: none; callers let one thread at a time use a grammar. */
 
 /*  Adds a place to those that are reached. */
-static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
+static void ignis__grammar_add_position(ignis__grammar *grammar, int32_t part, int32_t stack)
 {
-    uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1,
+    uint32_t mask = 2 * IGNIS__GRAMMAR_POSITIONS - 1,
              slot = ((uint32_t)part * 0x9E3779B1u ^ (uint32_t)stack * 0x85EBCA77u) >> 8;
-    for (slot &= mask; g->buckets[slot] > 0; slot = (slot + 1) & mask, g->steps++) {
-        const ignis__grammar_place *place = &g->reached[g->buckets[slot] - 1].place;
+    for (slot &= mask; grammar->buckets[slot] > 0; slot = (slot + 1) & mask, grammar->steps++) {
+        const ignis__grammar_place *place = &grammar->reached[grammar->buckets[slot] - 1].place;
         if (place->part == part && place->stack == stack)
             return;
     }
-    if (g->reached_count == IGNIS__GRAMMAR_REACHED || ++g->steps > IGNIS__GRAMMAR_STEPS) {
-        ignis__grammar_fail(g, IGNIS_DIAG_UNSUPPORTED, NULL,
+    if (grammar->reached_count == IGNIS__GRAMMAR_POSITIONS || ++grammar->steps > IGNIS__GRAMMAR_STEPS) {
+        ignis__grammar_fail(grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
                             "the grammar is too ambiguous, or too wide: a text is at %d places of it at once, and %lld "
                             "had to be looked at for a token",
-                            g->reached_count, (long long)g->steps);
+                            grammar->reached_count, (long long)grammar->steps);
         return;
     }
-    g->reached[g->reached_count].place.part = part;
-    g->reached[g->reached_count].place.stack = stack;
-    g->reached[g->reached_count].slot = (int32_t)slot;
-    g->buckets[slot] = ++g->reached_count;
+    grammar->reached[grammar->reached_count].place.part = part;
+    grammar->reached[grammar->reached_count].place.stack = stack;
+    grammar->reached[grammar->reached_count].slot = (int32_t)slot;
+    grammar->buckets[slot] = ++grammar->reached_count;
 }
 
 /*  Pushes the place where a calling rule continues. -1, and a fault, if there are too many, or without
     memory. */
-static int32_t ignis__grammar_stacked(ignis__grammar *g, int32_t part, int32_t below)
+static int32_t ignis__grammar_push_stack(ignis__grammar *grammar, int32_t part, int32_t below)
 {
-    int32_t *bucket = &g->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 &
-                                   (IGNIS__GRAMMAR_BUCKETS - 1)],
+    int32_t *bucket = &grammar->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 &
+                                         (IGNIS__GRAMMAR_BUCKETS - 1)],
             i;
-    int32_t depth = IGNIS__GRAMMAR_AT(g, stack, stacks, below)->depth + 1;
+    int32_t depth = IGNIS__GRAMMAR_AT(grammar, stack, stacks, below)->depth + 1;
     ignis__grammar_stack *stack;
-    for (i = *bucket; i >= 0; i = stack->link, g->steps++) {
-        stack = IGNIS__GRAMMAR_AT(g, stack, stacks, i);
+    for (i = *bucket; i >= 0; i = stack->link, grammar->steps++) {
+        stack = IGNIS__GRAMMAR_AT(grammar, stack, stacks, i);
         if (stack->place.part == part && stack->place.stack == below)
             return i;
     }
-    if (depth > IGNIS__GRAMMAR_DEPTH || (stack = (ignis__grammar_stack *)ignis__grammar_add(g, &g->stacks)) == NULL)
+    if (depth > IGNIS__GRAMMAR_DEPTH ||
+        (stack = (ignis__grammar_stack *)ignis__grammar_add(grammar, &grammar->stacks)) == NULL)
         return -1;
     stack->place.part = part;
     stack->place.stack = below;
     stack->depth = depth;
     stack->link = *bucket;
-    return *bucket = (int32_t)g->stacks.count - 1;
+    return *bucket = (int32_t)grammar->stacks.count - 1;
 }
 
 static int ignis__grammar_order(const void *a, const void *b)
@@ -15332,116 +15387,121 @@ static int ignis__grammar_order(const void *a, const void *b)
 }
 
 /*  Returns the state of all reached places and those reachable from them without a byte. -1 after a fault. */
-static int32_t ignis__grammar_state_of(ignis__grammar *g)
+static int32_t ignis__grammar_state_of(ignis__grammar *grammar)
 {
-    const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(g, part, parts, 0);
-    int64_t first = g->places.count, count;
+    const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(grammar, part, parts, 0);
+    int64_t first = grammar->places.count, count;
     uint32_t hash = 2166136261u;
     ignis__grammar_place *place;
     ignis__grammar_state *state;
     int32_t i, next, *bucket, *row;
     bool ends = false;
-    for (i = 0; i < g->reached_count && !g->diagnostic; i++) {
-        ignis__grammar_place now = g->reached[i].place;
+    for (i = 0; i < grammar->reached_count && !grammar->diagnostic; i++) {
+        ignis__grammar_place now = grammar->reached[i].place;
         const ignis__grammar_part *part = &parts[now.part];
         if (part->rule == IGNIS__GRAMMAR_BYTE) {
-            place = (ignis__grammar_place *)ignis__grammar_add(g, &g->places);
+            place = (ignis__grammar_place *)ignis__grammar_add(grammar, &grammar->places);
             if (place)
                 *place = now;
         } else if (part->rule == IGNIS__GRAMMAR_END) {
-            place = &IGNIS__GRAMMAR_AT(g, stack, stacks, now.stack)->place;
+            place = &IGNIS__GRAMMAR_AT(grammar, stack, stacks, now.stack)->place;
             ends = ends || now.stack == 0;
             if (now.stack > 0)
-                ignis__grammar_reach(g, place->part, place->stack);
+                ignis__grammar_add_position(grammar, place->part, place->stack);
         } else {
-            next = part[1].rule == IGNIS__GRAMMAR_END ? now.stack : ignis__grammar_stacked(g, now.part + 1, now.stack);
-            for (part = NULL, now.part = IGNIS__GRAMMAR_AT(g, rule, rules, parts[now.part].rule)->alternatives;
-                 now.part >= 0 && next >= 0; now.part = IGNIS__GRAMMAR_AT(g, alternative, alternatives, now.part)->next)
-                ignis__grammar_reach(g, IGNIS__GRAMMAR_AT(g, alternative, alternatives, now.part)->first, next);
+            next = part[1].rule == IGNIS__GRAMMAR_END ? now.stack
+                                                      : ignis__grammar_push_stack(grammar, now.part + 1, now.stack);
+            for (part = NULL, now.part = IGNIS__GRAMMAR_AT(grammar, rule, rules, parts[now.part].rule)->alternatives;
+                 now.part >= 0 && next >= 0;
+                 now.part = IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, now.part)->next)
+                ignis__grammar_add_position(
+                    grammar, IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, now.part)->first, next);
         }
     }
-    while (g->reached_count > 0)
-        g->buckets[g->reached[--g->reached_count].slot] = 0;
-    place = IGNIS__GRAMMAR_AT(g, place, places, first);
-    count = g->places.count - first;
+    while (grammar->reached_count > 0)
+        grammar->buckets[grammar->reached[--grammar->reached_count].slot] = 0;
+    place = IGNIS__GRAMMAR_AT(grammar, place, places, first);
+    count = grammar->places.count - first;
     if (count > 1)
         qsort(place, (size_t)count, sizeof *place, ignis__grammar_order);
     for (i = 0; i < count; i++)
         hash = ((hash ^ (uint32_t)place[i].part) * 16777619u ^ (uint32_t)place[i].stack) * 16777619u;
-    bucket = &g->state_of[(hash ^ hash >> 16) % IGNIS__GRAMMAR_BUCKETS];
-    for (i = *bucket; i >= 0 && !g->diagnostic; i = state->link) {
-        state = IGNIS__GRAMMAR_AT(g, state, states, i);
-        g->steps += 1 + (state->count == count ? (int32_t)count / 8 : 0);
+    bucket = &grammar->state_of[(hash ^ hash >> 16) % IGNIS__GRAMMAR_BUCKETS];
+    for (i = *bucket; i >= 0 && !grammar->diagnostic; i = state->link) {
+        state = IGNIS__GRAMMAR_AT(grammar, state, states, i);
+        grammar->steps += 1 + (state->count == count ? (int32_t)count / 8 : 0);
         if (state->count == count && state->ends == ends &&
-            (count == 0 ||
-             memcmp(IGNIS__GRAMMAR_AT(g, place, places, state->first), place, sizeof *place * (size_t)count) == 0)) {
-            g->places.count = first;
+            (count == 0 || memcmp(IGNIS__GRAMMAR_AT(grammar, place, places, state->first), place,
+                                  sizeof *place * (size_t)count) == 0)) {
+            grammar->places.count = first;
             return i;
         }
     }
-    state = g->diagnostic ? NULL : (ignis__grammar_state *)ignis__grammar_add(g, &g->states);
-    row = state ? (int32_t *)ignis__grammar_add(g, &g->rows) : NULL;
+    state = grammar->diagnostic ? NULL : (ignis__grammar_state *)ignis__grammar_add(grammar, &grammar->states);
+    row = state ? (int32_t *)ignis__grammar_add(grammar, &grammar->rows) : NULL;
     if (!row)
         return -1;
-    memset(row, 0xFF, g->rows.size);
-    g->steps += 4 * g->classes;
+    memset(row, 0xFF, grammar->rows.size);
+    grammar->steps += 4 * grammar->classes;
     state->first = (int32_t)first;
     state->count = (int32_t)count;
     state->ends = ends;
     state->link = *bucket;
-    return *bucket = (int32_t)g->states.count - 1;
+    return *bucket = (int32_t)grammar->states.count - 1;
 }
 
 /*  Discards all states, except the first one and number 0, which allows no byte. */
-IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g)
+IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *grammar)
 {
     int32_t i;
-    for (i = 0; i < g->states.count; i++)
-        ignis__free(IGNIS__GRAMMAR_AT(g, state, states, i)->mask);
-    g->states.count = g->rows.count = g->places.count = g->stacks.count = g->steps = g->masks = 0;
-    memset(g->state_of, 0xFF, sizeof g->state_of);
-    memset(g->stack_of, 0xFF, sizeof g->stack_of);
-    g->epoch++;
-    g->start = -1;
-    if (!ignis__grammar_add(g, &g->stacks) || ignis__grammar_state_of(g) < 0)
+    for (i = 0; i < grammar->states.count; i++)
+        ignis__free(IGNIS__GRAMMAR_AT(grammar, state, states, i)->mask);
+    grammar->states.count = grammar->rows.count = grammar->places.count = grammar->stacks.count = grammar->steps =
+        grammar->masks = 0;
+    memset(grammar->state_of, 0xFF, sizeof grammar->state_of);
+    memset(grammar->stack_of, 0xFF, sizeof grammar->stack_of);
+    grammar->epoch++;
+    grammar->start = -1;
+    if (!ignis__grammar_add(grammar, &grammar->stacks) || ignis__grammar_state_of(grammar) < 0)
         return false;
-    for (i = IGNIS__GRAMMAR_AT(g, rule, rules, g->root)->alternatives; i >= 0;
-         i = IGNIS__GRAMMAR_AT(g, alternative, alternatives, i)->next)
-        ignis__grammar_reach(g, IGNIS__GRAMMAR_AT(g, alternative, alternatives, i)->first, 0);
-    return (g->start = ignis__grammar_state_of(g)) >= 0;
+    for (i = IGNIS__GRAMMAR_AT(grammar, rule, rules, grammar->root)->alternatives; i >= 0;
+         i = IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, i)->next)
+        ignis__grammar_add_position(grammar, IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, i)->first, 0);
+    return (grammar->start = ignis__grammar_state_of(grammar)) >= 0;
 }
 
 /*  Returns the state after a byte; 0 if the byte is not allowed, -1 after a fault. */
-IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte)
+IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *grammar, int32_t from, unsigned char byte)
 {
-    const ignis__grammar_state *state = IGNIS__GRAMMAR_AT(g, state, states, from);
-    int32_t *to = (int32_t *)(void *)g->rows.items + (int64_t)from * g->classes + g->class_of[byte], i, found;
+    const ignis__grammar_state *state = IGNIS__GRAMMAR_AT(grammar, state, states, from);
+    int32_t *to = (int32_t *)(void *)grammar->rows.items + (int64_t)from * grammar->classes + grammar->class_of[byte],
+            i, found;
     if (*to >= 0)
         return *to;
-    g->steps += state->count / 8;
+    grammar->steps += state->count / 8;
     for (i = state->first; i < state->first + state->count; i++) {
-        const ignis__grammar_place *place = IGNIS__GRAMMAR_AT(g, place, places, i);
-        const ignis__grammar_part *part = IGNIS__GRAMMAR_AT(g, part, parts, place->part);
+        const ignis__grammar_place *place = IGNIS__GRAMMAR_AT(grammar, place, places, i);
+        const ignis__grammar_part *part = IGNIS__GRAMMAR_AT(grammar, part, parts, place->part);
         if (byte >= part->low && byte <= part->high)
-            ignis__grammar_reach(g, place->part + 1, place->stack);
+            ignis__grammar_add_position(grammar, place->part + 1, place->stack);
     }
-    found = ignis__grammar_state_of(g);
-    ((int32_t *)(void *)g->rows.items)[(int64_t)from * g->classes + g->class_of[byte]] = found;
+    found = ignis__grammar_state_of(grammar);
+    ((int32_t *)(void *)grammar->rows.items)[(int64_t)from * grammar->classes + grammar->class_of[byte]] = found;
     return found;
 }
 
-IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *g)
+IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *grammar)
 {
     int32_t i;
-    for (i = 0; i < g->states.count; i++)
-        ignis__free(IGNIS__GRAMMAR_AT(g, state, states, i)->mask);
-    ignis__free(g->rules.items), ignis__free(g->alternatives.items), ignis__free(g->parts.items),
-        ignis__free(g->states.items);
-    ignis__free(g->rows.items), ignis__free(g->places.items), ignis__free(g->stacks.items);
-    if (g->text != g->source)
-        ignis__free(g->text);
-    ignis__free(g->source);
-    ignis__free(g);
+    for (i = 0; i < grammar->states.count; i++)
+        ignis__free(IGNIS__GRAMMAR_AT(grammar, state, states, i)->mask);
+    ignis__free(grammar->rules.items), ignis__free(grammar->alternatives.items), ignis__free(grammar->parts.items),
+        ignis__free(grammar->states.items);
+    ignis__free(grammar->rows.items), ignis__free(grammar->places.items), ignis__free(grammar->stacks.items);
+    if (grammar->text != grammar->source)
+        ignis__free(grammar->text);
+    ignis__free(grammar->source);
+    ignis__free(grammar);
 }
 
 /*  models/grammar/token_mask.c - the vocabulary as a tree of bytes, and masks of allowed tokens
@@ -15457,11 +15517,11 @@ typedef struct ignis__vocabulary_node {
     int32_t byte;
 } ignis__vocabulary_node;
 
-IGNIS__PRIVATE void ignis__vocabulary_free(ignis__vocabulary *v)
+IGNIS__PRIVATE void ignis__vocabulary_free(ignis__vocabulary *vocabulary)
 {
-    ignis__free(v->text.data), ignis__free(v->tokens.items), ignis__free(v->place), ignis__free(v->path),
-        ignis__free(v->nodes.items);
-    ignis__free(v);
+    ignis__free(vocabulary->text.data), ignis__free(vocabulary->tokens.items), ignis__free(vocabulary->place),
+        ignis__free(vocabulary->path), ignis__free(vocabulary->nodes.items);
+    ignis__free(vocabulary);
 }
 
 static int ignis__vocabulary_order(const void *a, const void *b)
@@ -15476,129 +15536,133 @@ static int ignis__vocabulary_order(const void *a, const void *b)
 IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
                                                                      const int32_t *ends, int end_count)
 {
-    ignis__vocabulary *v = (ignis__vocabulary *)ignis__alloc(sizeof *v);
+    ignis__vocabulary *vocabulary = (ignis__vocabulary *)ignis__alloc(sizeof *vocabulary);
     ignis__vocabulary_token *token = NULL;
     ignis__vocabulary_node *node;
     int32_t open, i, k;
     size_t longest = 0;
-    bool ok = v != NULL;
+    bool ok = vocabulary != NULL;
     if (!ok)
         return NULL;
-    v->tokens.size = sizeof *token;
-    v->nodes.size = sizeof *node;
-    v->count = count;
-    v->words = (count + 31) / 32;
+    vocabulary->tokens.size = sizeof *token;
+    vocabulary->nodes.size = sizeof *node;
+    vocabulary->count = count;
+    vocabulary->words = (count + 31) / 32;
     if (tokenizer->info.eos >= 0 && tokenizer->info.eos < count)
-        v->ends[v->end_count++] = tokenizer->info.eos;
-    for (i = 0; i < end_count && v->end_count < IGNIS__COUNT(v->ends); i++)
+        vocabulary->ends[vocabulary->end_count++] = tokenizer->info.eos;
+    for (i = 0; i < end_count && vocabulary->end_count < IGNIS__COUNT(vocabulary->ends); i++)
         if (ends[i] < count)
-            v->ends[v->end_count++] = ends[i];
+            vocabulary->ends[vocabulary->end_count++] = ends[i];
     for (i = 0; i < count && i < tokenizer->info.tokens && ok; i++) {
-        size_t begin = v->text.size;
-        for (k = 0; k < v->end_count && v->ends[k] != i;)
+        size_t begin = vocabulary->text.size;
+        for (k = 0; k < vocabulary->end_count && vocabulary->ends[k] != i;)
             k++;
-        if (k < v->end_count ||
+        if (k < vocabulary->end_count ||
             (tokenizer->flags[i] & (IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL)) != IGNIS__TOKEN_THERE)
             continue;
-        ok = ignis__token_add(tokenizer, i, false, &v->text);
-        token = ok && v->text.size > begin ? (ignis__vocabulary_token *)ignis__list_add(&v->tokens) : NULL;
-        ok = ok && (token || v->text.size == begin);
+        ok = ignis__token_add(tokenizer, i, false, &vocabulary->text);
+        token = ok && vocabulary->text.size > begin ? (ignis__vocabulary_token *)ignis__list_add(&vocabulary->tokens)
+                                                    : NULL;
+        ok = ok && (token || vocabulary->text.size == begin);
         if (token) {
             token->begin = begin;
-            token->size = v->text.size - begin;
+            token->size = vocabulary->text.size - begin;
             token->id = i;
             longest = token->size > longest ? token->size : longest;
         }
     }
-    v->place = (int32_t *)ignis__alloc(sizeof *v->place * ((size_t)count + 1));
-    v->path = (int32_t *)ignis__alloc(sizeof *v->path * (longest + 2));
-    ok = ok && v->place && v->path;
-    token = (ignis__vocabulary_token *)(void *)v->tokens.items;
-    for (i = 0; ok && i < v->tokens.count; i++)
-        token[i].text = v->text.data + token[i].begin;
-    if (ok && v->tokens.count)
-        qsort(token, (size_t)v->tokens.count, sizeof *token, ignis__vocabulary_order);
+    vocabulary->place = (int32_t *)ignis__alloc(sizeof *vocabulary->place * ((size_t)count + 1));
+    vocabulary->path = (int32_t *)ignis__alloc(sizeof *vocabulary->path * (longest + 2));
+    ok = ok && vocabulary->place && vocabulary->path;
+    token = (ignis__vocabulary_token *)(void *)vocabulary->tokens.items;
+    for (i = 0; ok && i < vocabulary->tokens.count; i++)
+        token[i].text = vocabulary->text.data + token[i].begin;
+    if (ok && vocabulary->tokens.count)
+        qsort(token, (size_t)vocabulary->tokens.count, sizeof *token, ignis__vocabulary_order);
     for (i = 0; ok && i < count; i++)
-        v->place[i] = -1;
-    for (i = 0; ok && i <= v->tokens.count; i++) {
-        size_t common = 0, size = i < v->tokens.count ? token[i].size : 0;
+        vocabulary->place[i] = -1;
+    for (i = 0; ok && i <= vocabulary->tokens.count; i++) {
+        size_t common = 0, size = i < vocabulary->tokens.count ? token[i].size : 0;
         while (i > 0 && common < size && common < token[i - 1].size &&
                token[i].text[common] == token[i - 1].text[common])
             common++;
         for (open = i > 0 ? (int32_t)token[i - 1].size - 1 : -1; open >= (int32_t)common;
              open--) /* states of the path to the node before */
-            ((ignis__vocabulary_node *)(void *)v->nodes.items)[v->path[open]].end = (int32_t)v->nodes.count;
-        for (; ok && common < size + (i == v->tokens.count); common++) {
-            ok = (node = (ignis__vocabulary_node *)ignis__list_add(&v->nodes)) != NULL;
+            ((ignis__vocabulary_node *)(void *)vocabulary->nodes.items)[vocabulary->path[open]].end =
+                (int32_t)vocabulary->nodes.count;
+        for (; ok && common < size + (i == vocabulary->tokens.count); common++) {
+            ok = (node = (ignis__vocabulary_node *)ignis__list_add(&vocabulary->nodes)) != NULL;
             if (!ok)
                 break;
-            v->path[common] = (int32_t)v->nodes.count - 1;
+            vocabulary->path[common] = (int32_t)vocabulary->nodes.count - 1;
             node->token = i;
             node->depth = (int32_t)common;
-            node->byte = i < v->tokens.count ? (unsigned char)token[i].text[common] : 0;
+            node->byte = i < vocabulary->tokens.count ? (unsigned char)token[i].text[common] : 0;
         }
-        if (i < v->tokens.count)
-            v->place[token[i].id] = i;
+        if (i < vocabulary->tokens.count)
+            vocabulary->place[token[i].id] = i;
     }
     if (ok)
-        return v;
-    ignis__vocabulary_free(v);
+        return vocabulary;
+    ignis__vocabulary_free(vocabulary);
     return NULL;
 }
 
 /*  Returns a mask with a bit for each token that may follow in a state. NULL after a fault. */
-IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state)
+IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
+                                                   int32_t state)
 {
-    const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)v->nodes.items,
-                                 *last = node + v->nodes.count - 1;
-    const ignis__vocabulary_token *tokens = (const ignis__vocabulary_token *)(const void *)v->tokens.items;
-    uint32_t *mask = IGNIS__GRAMMAR_AT(g, state, states, state)->mask;
-    const int32_t *rows = (const int32_t *)(void *)g->rows.items;
+    const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)vocabulary->nodes.items,
+                                 *last = node + vocabulary->nodes.count - 1;
+    const ignis__vocabulary_token *tokens = (const ignis__vocabulary_token *)(const void *)vocabulary->tokens.items;
+    uint32_t *mask = IGNIS__GRAMMAR_AT(grammar, state, states, state)->mask;
+    const int32_t *rows = (const int32_t *)(void *)grammar->rows.items;
     int32_t to, i;
     bool any = false;
     if (mask)
         return mask;
-    mask = (uint32_t *)ignis__alloc(sizeof *mask * (size_t)v->words);
+    mask = (uint32_t *)ignis__alloc(sizeof *mask * (size_t)vocabulary->words);
     if (!mask)
-        ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-    g->steps = 0;
-    v->path[0] = state;
+        ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    grammar->steps = 0;
+    vocabulary->path[0] = state;
     while (mask && node < last) {
-        to = rows[(int64_t)v->path[node->depth] * g->classes + g->class_of[node->byte]];
+        to = rows[(int64_t)vocabulary->path[node->depth] * grammar->classes + grammar->class_of[node->byte]];
         if (to < 0) {
-            to = ignis__grammar_step(g, v->path[node->depth], (unsigned char)node->byte);
-            rows = (const int32_t *)(void *)g->rows.items;
+            to = ignis__grammar_step(grammar, vocabulary->path[node->depth], (unsigned char)node->byte);
+            rows = (const int32_t *)(void *)grammar->rows.items;
         }
         if (to < 0)
             break;
         if (to == 0) {
-            node = (const ignis__vocabulary_node *)(const void *)v->nodes.items + node->end;
+            node = (const ignis__vocabulary_node *)(const void *)vocabulary->nodes.items + node->end;
             continue;
         }
-        v->path[node->depth + 1] = to;
+        vocabulary->path[node->depth + 1] = to;
         for (i = node->token; i < node[1].token; i++, any = true)
             mask[tokens[i].id / 32] |= (uint32_t)1 << tokens[i].id % 32;
         node++;
     }
-    if (g->diagnostic) {
+    if (grammar->diagnostic) {
         ignis__free(mask);
         return NULL;
     }
-    IGNIS__GRAMMAR_AT(g, state, states, state)->any = any;
-    g->masks++;
-    return IGNIS__GRAMMAR_AT(g, state, states, state)->mask = mask;
+    IGNIS__GRAMMAR_AT(grammar, state, states, state)->any = any;
+    grammar->masks++;
+    return IGNIS__GRAMMAR_AT(grammar, state, states, state)->mask = mask;
 }
 
 /*  Returns the state after a token; 0 if the token is not allowed, -1 after a fault. */
-IGNIS__PRIVATE int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id)
+IGNIS__PRIVATE int32_t ignis__grammar_step_token(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
+                                                 int32_t state, int32_t id)
 {
     const ignis__vocabulary_token *token =
-        (const ignis__vocabulary_token *)(const void *)v->tokens.items + v->place[id];
+        (const ignis__vocabulary_token *)(const void *)vocabulary->tokens.items + vocabulary->place[id];
     size_t i;
-    if (v->place[id] < 0)
+    if (vocabulary->place[id] < 0)
         return 0;
-    for (i = 0, g->steps = 0; i < token->size && state > 0; i++)
-        state = ignis__grammar_step(g, state, (unsigned char)token->text[i]);
+    for (i = 0, grammar->steps = 0; i < token->size && state > 0; i++)
+        state = ignis__grammar_step(grammar, state, (unsigned char)token->text[i]);
     return state;
 }
 
@@ -15660,18 +15724,18 @@ static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object",  
                                                                      "integer", "boolean", "null"};
 
 typedef struct ignis__schema {
-    ignis__grammar *g;
-    const char *text;        /* valid JSON; the schema at byte n becomes the rule vn */
-    ignis__bytes out, later; /* later: written after the line that is being written */
-    bool *there;             /* by byte: its rule is written or pending */
-    ignis__list coming;      /* offsets of pending schemas */
-    ignis__bytes names[2];   /* names whose escapes were replaced */
-    int64_t work;            /* bytes that were read */
+    ignis__grammar *grammar;
+    const char *text;           /* valid JSON; the schema at byte n becomes the rule vn */
+    ignis__bytes out, deferred; /* later: written after the line that is being written */
+    bool *has_rule;             /* by byte: its rule is written or pending */
+    ignis__list pending;        /* offsets of pending schemas */
+    ignis__bytes names[2];      /* names whose escapes were replaced */
+    int64_t work;               /* bytes that were read */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic diagnostic, const char *at,
+IGNIS__COLD static void ignis__schema_fail(ignis__schema *schema, ignis_diagnostic diagnostic, const char *at,
                                            const char *format, ...)
 {
     char text[200];
@@ -15679,13 +15743,14 @@ IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic di
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    ignis__grammar_fail(s->g, diagnostic, NULL, "at byte %lld of the schema, %s", (long long)(at - s->text), text);
+    ignis__grammar_fail(schema->grammar, diagnostic, NULL, "at byte %lld of the schema, %s",
+                        (long long)(at - schema->text), text);
 }
-#define ignis__schema_lacks(s, ...) ignis__schema_fail(s, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
-#define ignis__schema_wrong(s, ...) ignis__schema_fail(s, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
+#define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
+#define ignis__schema_fail_malformed(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static void ignis__schema_write(ignis__schema *s, ignis__bytes *to, const char *format, ...)
+IGNIS__COLD static void ignis__schema_write(ignis__schema *schema, ignis__bytes *to, const char *format, ...)
 {
     char text[320];
     va_list args;
@@ -15693,14 +15758,14 @@ IGNIS__COLD static void ignis__schema_write(ignis__schema *s, ignis__bytes *to, 
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (!ignis__bytes_add(to, text, strlen(text)))
-        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
 }
 
 /*  Read valid JSON. Return the next character after white space; the place after a value; the first element
     of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
 static const char *ignis__schema_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 
-static const char *ignis__schema_behind(const char *at)
+static const char *ignis__schema_value_end(const char *at)
 {
     int depth = 0;
     do {
@@ -15721,40 +15786,40 @@ static const char *ignis__schema_first(const char *at)
 }
 
 /*  Counts the bytes that a search in the schema has read. A fault if there are too many. */
-static void ignis__schema_looked(ignis__schema *s, const char *from, const char *to)
+static void ignis__schema_count_work(ignis__schema *schema, const char *from, const char *to)
 {
-    s->work += to - from;
-    if (s->work > IGNIS__SCHEMA_WORK)
-        ignis__grammar_fail(s->g, IGNIS_DIAG_UNSUPPORTED, NULL,
+    schema->work += to - from;
+    if (schema->work > IGNIS__SCHEMA_WORK)
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
                             "the schema is too large: its names are looked for in more than %lld bytes",
                             (long long)IGNIS__SCHEMA_WORK);
 }
 
-static const char *ignis__schema_next(ignis__schema *s, const char *value)
+static const char *ignis__schema_next(ignis__schema *schema, const char *value)
 {
-    const char *behind = ignis__schema_blank(ignis__schema_behind(value));
-    ignis__schema_looked(s, value, behind);
-    return *behind == ',' && !s->g->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
+    const char *behind = ignis__schema_blank(ignis__schema_value_end(value));
+    ignis__schema_count_work(schema, value, behind);
+    return *behind == ',' && !schema->grammar->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
 }
 
 static const char *ignis__schema_value(const char *key)
 {
-    return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1);
+    return ignis__schema_blank(ignis__schema_blank(ignis__schema_value_end(key)) + 1);
 }
 
 /*  Returns the bytes of a string. Escapes are replaced in one of two buffers. */
-static const char *ignis__schema_string(ignis__schema *s, const char *at, int place, size_t *size)
+static const char *ignis__schema_string(ignis__schema *schema, const char *at, int place, size_t *size)
 {
-    const char *end = ignis__schema_behind(at);
-    ignis__bytes *copy = &s->names[place];
+    const char *end = ignis__schema_value_end(at);
+    ignis__bytes *copy = &schema->names[place];
     ignis__json json = IGNIS__ZERO;
-    ignis__schema_looked(s, at, end);
+    ignis__schema_count_work(schema, at, end);
     *size = (size_t)(end - at) - 2;
     if (*at != '"' || !memchr(at, '\\', (size_t)(end - at)))
         return at + 1;
     copy->size = 0;
     if (!ignis__bytes_add(copy, at, (size_t)(end - at))) {
-        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         return at + 1;
     }
     json.start = json.at = copy->data;
@@ -15763,31 +15828,31 @@ static const char *ignis__schema_string(ignis__schema *s, const char *at, int pl
 }
 
 /*  Tells whether a string, such as a key, has these bytes. */
-static bool ignis__schema_is(ignis__schema *s, const char *at, const char *name, size_t size)
+static bool ignis__schema_is(ignis__schema *schema, const char *at, const char *name, size_t size)
 {
     size_t length;
-    const char *text = ignis__schema_string(s, at, 0, &length);
+    const char *text = ignis__schema_string(schema, at, 0, &length);
     return *at == '"' && length == size && memcmp(text, name, size) == 0;
 }
 
-static bool ignis__schema_same(ignis__schema *s, const char *a, const char *b)
+static bool ignis__schema_same(ignis__schema *schema, const char *a, const char *b)
 {
     size_t size;
-    const char *name = ignis__schema_string(s, b, 1, &size);
-    return *b == '"' && ignis__schema_is(s, a, name, size);
+    const char *name = ignis__schema_string(schema, b, 1, &size);
+    return *b == '"' && ignis__schema_is(schema, a, name, size);
 }
 
 /*  Returns the value of a key with these bytes; NULL if it is missing. */
-static const char *ignis__schema_member(ignis__schema *s, const char *object, const char *name, size_t size)
+static const char *ignis__schema_member(ignis__schema *schema, const char *object, const char *name, size_t size)
 {
     const char *key = ignis__schema_first(object);
-    while (key && !ignis__schema_is(s, key, name, size))
-        key = ignis__schema_next(s, ignis__schema_value(key));
+    while (key && !ignis__schema_is(schema, key, name, size))
+        key = ignis__schema_next(schema, ignis__schema_value(key));
     return key ? ignis__schema_value(key) : NULL;
 }
 
 /*  Returns the element of an array whose number has these bytes; NULL if it is missing. */
-static const char *ignis__schema_element(ignis__schema *s, const char *array, const char *number, size_t size)
+static const char *ignis__schema_element(ignis__schema *schema, const char *array, const char *number, size_t size)
 {
     const char *value = ignis__schema_first(array);
     int64_t left = 0;
@@ -15797,60 +15862,61 @@ static const char *ignis__schema_element(ignis__schema *s, const char *array, co
     if (size == 0 || i < size || (size > 1 && *number == '0'))
         return NULL;
     while (value && left-- > 0)
-        value = ignis__schema_next(s, value);
+        value = ignis__schema_next(schema, value);
     return value;
 }
 
 /*  Writes the name of the rule of a schema. The rule is made pending if it is new. */
-static void ignis__schema_name(ignis__schema *s, ignis__bytes *to, const char *at)
+static void ignis__schema_name(ignis__schema *schema, ignis__bytes *to, const char *at)
 {
-    int64_t *coming = s->there[at - s->text] ? NULL : (int64_t *)ignis__grammar_add(s->g, &s->coming);
-    if (coming)
-        *coming = at - s->text;
-    s->there[at - s->text] = true;
-    ignis__schema_write(s, to, "v%lld", (long long)(at - s->text));
+    int64_t *pending =
+        schema->has_rule[at - schema->text] ? NULL : (int64_t *)ignis__grammar_add(schema->grammar, &schema->pending);
+    if (pending)
+        *pending = at - schema->text;
+    schema->has_rule[at - schema->text] = true;
+    ignis__schema_write(schema, to, "v%lld", (long long)(at - schema->text));
 }
 
 /*  Writes a value as a literal: strings with the fewest escapes, without white space. */
-static void ignis__schema_literal(ignis__schema *s, ignis__bytes *to, const char *value)
+static void ignis__schema_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
 {
-    const char *end = ignis__schema_behind(value), *text;
+    const char *end = ignis__schema_value_end(value), *text;
     ignis__bytes copy = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
     size_t size = 0, i;
-    ignis__schema_write(s, to, "\"");
-    for (; value < end && !s->g->diagnostic; value++) {
+    ignis__schema_write(schema, to, "\"");
+    for (; value < end && !schema->grammar->diagnostic; value++) {
         if (*value == '"') { /* a string: its escapes are replaced and written again */
-            text = ignis__schema_behind(value);
+            text = ignis__schema_value_end(value);
             copy.size = 0;
             if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
-                ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+                ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
                 break;
             }
             json.start = json.at = copy.data;
             json.end = copy.data + copy.size;
             value = text - 1;
             text = ignis__json_string(&json, &size);
-            ignis__schema_write(s, to, "\\\"");
+            ignis__schema_write(schema, to, "\\\"");
             for (i = 0; i < size; i++)
                 if (text[i] == '"' || text[i] == '\\')
-                    ignis__schema_write(s, to, "\\\\\\%c", text[i]);
+                    ignis__schema_write(schema, to, "\\\\\\%c", text[i]);
                 else if (text[i] == '\n')
-                    ignis__schema_write(s, to, "\\\\n");
+                    ignis__schema_write(schema, to, "\\\\n");
                 else if ((unsigned char)text[i] < ' ')
-                    ignis__schema_write(s, to, "\\\\u%04x", (unsigned)text[i]);
+                    ignis__schema_write(schema, to, "\\\\u%04x", (unsigned)text[i]);
                 else
-                    ignis__schema_write(s, to, "%c", text[i]);
-            ignis__schema_write(s, to, "\\\"");
+                    ignis__schema_write(schema, to, "%c", text[i]);
+            ignis__schema_write(schema, to, "\\\"");
         } else if (!strchr(" \t\r\n", *value)) {
-            ignis__schema_write(s, to, "%c", *value);
+            ignis__schema_write(schema, to, "%c", *value);
         }
     }
     ignis__free(copy.data);
-    ignis__schema_write(s, to, "\"");
+    ignis__schema_write(schema, to, "\"");
 }
 
-static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
+static int ignis__schema_count(ignis__schema *schema, const char *at, int otherwise)
 {
     ignis__json json = IGNIS__ZERO;
     int64_t count;
@@ -15860,121 +15926,123 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
     json.end = json.at + strspn(at, "-+.eE0123456789");
     count = ignis__json_count(&json);
     if (json.fault[0] || count > IGNIS__GRAMMAR_PARTS)
-        ignis__schema_wrong(s, at, "this has to be a whole number from 0 to %d", (int)IGNIS__GRAMMAR_PARTS);
+        ignis__schema_fail_malformed(schema, at, "this has to be a whole number from 0 to %d",
+                                     (int)IGNIS__GRAMMAR_PARTS);
     return (int)count;
 }
 
 /*  Reads the least and the most count from the two keywords at `word`. A fault if least is above most. most
     is below 0 if there is no limit. */
-static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least,
-                                 int *most)
+static bool ignis__schema_read_counts(ignis__schema *schema, const char *at, const char *const *has, int word,
+                                      int *least, int *most)
 {
-    *least = ignis__schema_count(s, has[word], 0);
-    *most = ignis__schema_count(s, has[word + 1], -1);
+    *least = ignis__schema_count(schema, has[word], 0);
+    *most = ignis__schema_count(schema, has[word + 1], -1);
     if (*most >= 0 && *least > *most)
-        ignis__schema_wrong(s, schema, "no text fits: %s is %d, and %s %d", ignis__schema_words[word], *least,
-                            ignis__schema_words[word + 1], *most);
-    return !s->g->diagnostic;
+        ignis__schema_fail_malformed(schema, at, "no text fits: %s is %d, and %s %d", ignis__schema_words[word], *least,
+                                     ignis__schema_words[word + 1], *most);
+    return !schema->grammar->diagnostic;
 }
 
 /*  Writes {least,most}, a repetition of the item before it. */
-static void ignis__schema_times(ignis__schema *s, int least, int most)
+static void ignis__schema_write_times(ignis__schema *schema, int least, int most)
 {
     if (most >= 0)
-        ignis__schema_write(s, &s->out, "{%d,%d}", least, most);
+        ignis__schema_write(schema, &schema->out, "{%d,%d}", least, most);
     else
-        ignis__schema_write(s, &s->out, "{%d,}", least);
+        ignis__schema_write(schema, &schema->out, "{%d,}", least);
 }
 
 /*  Writes the rules of an object. Properties keep their order. Rule vN-i is what may follow from property i
     on; its form with r follows another property. */
-static void ignis__schema_object(ignis__schema *s, const char *schema, const char *const *has)
+static void ignis__schema_object(ignis__schema *schema, const char *at, const char *const *has)
 {
     const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
                *other;
     const char *more = has[IGNIS__SCHEMA_ADDITIONAL];
-    long long number = schema - s->text;
+    long long number = at - schema->text;
     int i = 0, behind;
     if ((has[IGNIS__SCHEMA_PROPERTIES] && *has[IGNIS__SCHEMA_PROPERTIES] != '{') ||
         (has[IGNIS__SCHEMA_REQUIRED] && *has[IGNIS__SCHEMA_REQUIRED] != '[')) {
-        ignis__schema_wrong(s, schema, "properties has to be an object, and required an array");
+        ignis__schema_fail_malformed(schema, at, "properties has to be an object, and required an array");
         return;
     }
     for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL; name;
-         name = ignis__schema_next(s, name)) {
-        for (other = key; other && !ignis__schema_same(s, name, other);)
-            other = ignis__schema_next(s, ignis__schema_value(other));
+         name = ignis__schema_next(schema, name)) {
+        for (other = key; other && !ignis__schema_same(schema, name, other);)
+            other = ignis__schema_next(schema, ignis__schema_value(other));
         if (!other)
-            ignis__schema_lacks(s, name, "what is required is none of the properties");
+            ignis__schema_fail_unsupported(schema, name, "what is required is none of the properties");
     }
     if (key && more && *more != 'f')
-        ignis__schema_lacks(s, more, "additionalProperties beside properties is not supported, but for false");
+        ignis__schema_fail_unsupported(schema, more,
+                                       "additionalProperties beside properties is not supported, but for false");
     if (!key && (!more || *more == 't')) {
-        ignis__schema_write(s, &s->out, "object");
+        ignis__schema_write(schema, &schema->out, "object");
     } else if (!key && *more == 'f') {
-        ignis__schema_write(s, &s->out, "\"{\" ws \"}\"");
+        ignis__schema_write(schema, &schema->out, "\"{\" ws \"}\"");
     } else if (!key) {
-        ignis__schema_write(s, &s->out, "\"{\" ws (string \":\" ws ");
-        ignis__schema_name(s, &s->out, more);
-        ignis__schema_write(s, &s->out, " (\",\" ws string \":\" ws ");
-        ignis__schema_name(s, &s->out, more);
-        ignis__schema_write(s, &s->out, ")* ws)? \"}\"");
+        ignis__schema_write(schema, &schema->out, "\"{\" ws (string \":\" ws ");
+        ignis__schema_name(schema, &schema->out, more);
+        ignis__schema_write(schema, &schema->out, " (\",\" ws string \":\" ws ");
+        ignis__schema_name(schema, &schema->out, more);
+        ignis__schema_write(schema, &schema->out, ")* ws)? \"}\"");
     } else {
-        ignis__schema_write(s, &s->out, "\"{\" ws v%lld-0 \"}\"", number);
-        for (; key && !s->g->diagnostic; key = ignis__schema_next(s, ignis__schema_value(key)), i++)
+        ignis__schema_write(schema, &schema->out, "\"{\" ws v%lld-0 \"}\"", number);
+        for (; key && !schema->grammar->diagnostic; key = ignis__schema_next(schema, ignis__schema_value(key)), i++)
             for (behind = 0; behind < 2; behind++) {
                 for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
-                     name && !ignis__schema_same(s, name, key);)
-                    name = ignis__schema_next(s, name);
-                ignis__schema_write(s, &s->later, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
+                     name && !ignis__schema_same(schema, name, key);)
+                    name = ignis__schema_next(schema, name);
+                ignis__schema_write(schema, &schema->deferred, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
                                     behind ? "\",\" ws " : "");
-                ignis__schema_literal(s, &s->later, key);
-                ignis__schema_write(s, &s->later, " \":\" ws ");
-                ignis__schema_name(s, &s->later, ignis__schema_value(key));
-                ignis__schema_write(s, &s->later, " v%lld-%dr", number, i + 1);
+                ignis__schema_literal(schema, &schema->deferred, key);
+                ignis__schema_write(schema, &schema->deferred, " \":\" ws ");
+                ignis__schema_name(schema, &schema->deferred, ignis__schema_value(key));
+                ignis__schema_write(schema, &schema->deferred, " v%lld-%dr", number, i + 1);
                 if (!name)
-                    ignis__schema_write(s, &s->later, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
-                ignis__schema_write(s, &s->later, "\n");
+                    ignis__schema_write(schema, &schema->deferred, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
+                ignis__schema_write(schema, &schema->deferred, "\n");
             }
-        ignis__schema_write(s, &s->later, "v%lld-%d ::= \"\"\nv%lld-%dr ::= ws\n", number, i, number, i);
+        ignis__schema_write(schema, &schema->deferred, "v%lld-%d ::= \"\"\nv%lld-%dr ::= ws\n", number, i, number, i);
     }
 }
 
-static void ignis__schema_array(ignis__schema *s, const char *schema, const char *const *has)
+static void ignis__schema_array(ignis__schema *schema, const char *at, const char *const *has)
 {
     const char *items = has[IGNIS__SCHEMA_ITEMS];
     int least, most, i;
-    if (!ignis__schema_counts(s, schema, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
+    if (!ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
         return;
     if (items && *items == 'f') { /* a schema that nothing matches */
         if (least > 0)
-            ignis__schema_wrong(s, schema, "no text fits: minItems is %d, and items false", least);
+            ignis__schema_fail_malformed(schema, at, "no text fits: minItems is %d, and items false", least);
         most = 0;
     }
-    ignis__schema_write(s, &s->out, "\"[\" ws");
+    ignis__schema_write(schema, &schema->out, "\"[\" ws");
     for (i = 0; i < 2 && most != 0; i++) {
-        ignis__schema_write(s, &s->out, i ? " (\",\" ws " : " (");
+        ignis__schema_write(schema, &schema->out, i ? " (\",\" ws " : " (");
         if (items)
-            ignis__schema_name(s, &s->out, items);
+            ignis__schema_name(schema, &schema->out, items);
         else
-            ignis__schema_write(s, &s->out, "value");
+            ignis__schema_write(schema, &schema->out, "value");
         if (i)
-            ignis__schema_write(s, &s->out, ")");
+            ignis__schema_write(schema, &schema->out, ")");
     }
     if (most != 0) {
-        ignis__schema_times(s, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
-        ignis__schema_write(s, &s->out, least > 0 ? " ws)" : " ws)?");
+        ignis__schema_write_times(schema, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
+        ignis__schema_write(schema, &schema->out, least > 0 ? " ws)" : " ws)?");
     }
-    ignis__schema_write(s, &s->out, " \"]\"");
+    ignis__schema_write(schema, &schema->out, " \"]\"");
 }
 
 /*  Writes the values of `enum`, or the value of `const`, that have one of the types. */
-static void ignis__schema_values(ignis__schema *s, const char *value, bool many, unsigned types)
+static void ignis__schema_values(ignis__schema *schema, const char *value, bool many, unsigned types)
 {
     const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
     if (many && (*value != '[' || !at))
-        ignis__schema_wrong(s, value, "enum has to be an array of at least one value");
-    for (; at && !s->g->diagnostic; at = many ? ignis__schema_next(s, at) : NULL, bar = " | ") {
+        ignis__schema_fail_malformed(schema, value, "enum has to be an array of at least one value");
+    for (; at && !schema->grammar->diagnostic; at = many ? ignis__schema_next(schema, at) : NULL, bar = " | ") {
         size_t digits = strspn(at, "-0123456789");
         unsigned type = *at == '{'                 ? 1u
                         : *at == '['               ? 2u
@@ -15985,28 +16053,29 @@ static void ignis__schema_values(ignis__schema *s, const char *value, bool many,
         if (type == 8 && !strchr(".eE", at[digits]))
             type |= 16;
         if (!(types & type))
-            ignis__schema_wrong(s, at, "this value is none of the schema's type");
-        ignis__schema_write(s, &s->out, "%s", bar);
-        ignis__schema_literal(s, &s->out, at);
+            ignis__schema_fail_malformed(schema, at, "this value is none of the schema's type");
+        ignis__schema_write(schema, &schema->out, "%s", bar);
+        ignis__schema_literal(schema, &schema->out, at);
     }
 }
 
 /*  Resolves a JSON pointer in a fragment, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1
     a slash, ~0 a tilde. */
-static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
+static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
 {
-    const char *at = ignis__schema_blank(s->text), *text, *known;
+    const char *at = ignis__schema_blank(schema->text), *text, *known;
     static const char digits[] = "0123456789abcdefABCDEF";
     char *name;
     size_t size, from, to = 0, end;
     ignis__bytes copy = IGNIS__ZERO;
-    text = ignis__schema_string(s, ref, 1, &size);
+    text = ignis__schema_string(schema, ref, 1, &size);
     if (*ref != '"' || size == 0 || text[0] != '#' || (size > 1 && text[1] != '/')) {
-        ignis__schema_lacks(s, ref, "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
+        ignis__schema_fail_unsupported(schema, ref,
+                                       "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
         return NULL;
     }
     if (!ignis__bytes_add(&copy, text, size)) {
-        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         return NULL;
     }
     for (name = copy.data, from = 1; from < size && at; from++) {
@@ -16030,37 +16099,38 @@ static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
             to++;
         }
         at = !at          ? NULL
-             : *at == '{' ? ignis__schema_member(s, at, name + from, to - from)
-             : *at == '[' ? ignis__schema_element(s, at, name + from, to - from)
+             : *at == '{' ? ignis__schema_member(schema, at, name + from, to - from)
+             : *at == '[' ? ignis__schema_element(schema, at, name + from, to - from)
                           : NULL;
     }
     ignis__free(copy.data);
     if (!at)
-        ignis__schema_wrong(s, ref, "there is nothing that $ref refers to");
-    return s->g->diagnostic ? NULL : at;
+        ignis__schema_fail_malformed(schema, ref, "there is nothing that $ref refers to");
+    return schema->grammar->diagnostic ? NULL : at;
 }
 
 /*  Writes the rule of a schema. */
-static void ignis__schema_rule(ignis__schema *s, const char *at)
+static void ignis__schema_rule(ignis__schema *schema, const char *at)
 {
     const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
     unsigned types = 0;
     int word, constraints = 0, i;
-    ignis__schema_write(s, &s->out, "v%lld ::= ", (long long)(at - s->text));
+    ignis__schema_write(schema, &schema->out, "v%lld ::= ", (long long)(at - schema->text));
     if (*at != '{') {
         if (*at != 't')
-            ignis__schema_wrong(s, at,
-                                *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
-        ignis__schema_write(s, &s->out, "value\n");
+            ignis__schema_fail_malformed(
+                schema, at, *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
+        ignis__schema_write(schema, &schema->out, "value\n");
         return;
     }
-    for (key = ignis__schema_first(at); key; key = ignis__schema_next(s, ignis__schema_value(key))) {
-        size_t size = (size_t)(ignis__schema_behind(key) - key) - 2;
+    for (key = ignis__schema_first(at); key; key = ignis__schema_next(schema, ignis__schema_value(key))) {
+        size_t size = (size_t)(ignis__schema_value_end(key) - key) - 2;
         for (word = 0; word < IGNIS__SCHEMA_WORDS; word++)
             if (strlen(ignis__schema_words[word]) == size && memcmp(key + 1, ignis__schema_words[word], size) == 0)
                 break;
         if (word == IGNIS__SCHEMA_WORDS) {
-            ignis__schema_lacks(s, key, "the keyword '%.*s' is not supported", size > 60 ? 60 : (int)size, key + 1);
+            ignis__schema_fail_unsupported(schema, key, "the keyword '%.*s' is not supported",
+                                           size > 60 ? 60 : (int)size, key + 1);
             return;
         }
         constraints += word < IGNIS__SCHEMA_DESCRIPTION;
@@ -16068,151 +16138,153 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
     }
     if ((value = has[IGNIS__SCHEMA_TYPE]) != NULL)
         for (key = *value == '[' ? ignis__schema_first(value) : value; key;
-             key = *value == '[' ? ignis__schema_next(s, key) : NULL) {
+             key = *value == '[' ? ignis__schema_next(schema, key) : NULL) {
             for (i = 0; i < IGNIS__SCHEMA_TYPES; i++)
                 if (strncmp(key + (*key == '"'), ignis__schema_types[i], strlen(ignis__schema_types[i])) == 0 &&
-                    (size_t)(ignis__schema_behind(key) - key) == strlen(ignis__schema_types[i]) + 2)
+                    (size_t)(ignis__schema_value_end(key) - key) == strlen(ignis__schema_types[i]) + 2)
                     break;
             if (i == IGNIS__SCHEMA_TYPES)
-                ignis__schema_wrong(s, key, "this is no type");
+                ignis__schema_fail_malformed(schema, key, "this is no type");
             types |= 1u << i;
         }
     if (value && !types)
-        ignis__schema_wrong(s, value, "this is no type");
+        ignis__schema_fail_malformed(schema, value, "this is no type");
     for (word = IGNIS__SCHEMA_ENUM; word <= IGNIS__SCHEMA_ONE_OF; word++) {
         if (!has[word])
             continue;
         if (constraints > 1 + (word <= IGNIS__SCHEMA_CONST && has[IGNIS__SCHEMA_TYPE])) {
-            ignis__schema_lacks(s, at, "%s beside other keywords is not supported", ignis__schema_words[word]);
+            ignis__schema_fail_unsupported(schema, at, "%s beside other keywords is not supported",
+                                           ignis__schema_words[word]);
         } else if (word <= IGNIS__SCHEMA_CONST) {
-            ignis__schema_values(s, has[word], word == IGNIS__SCHEMA_ENUM, has[IGNIS__SCHEMA_TYPE] ? types : 127u);
+            ignis__schema_values(schema, has[word], word == IGNIS__SCHEMA_ENUM, has[IGNIS__SCHEMA_TYPE] ? types : 127u);
         } else if (word == IGNIS__SCHEMA_REF) {
-            if ((value = ignis__schema_refer(s, has[word])) != NULL)
-                ignis__schema_name(s, &s->out, value);
+            if ((value = ignis__schema_resolve(schema, has[word])) != NULL)
+                ignis__schema_name(schema, &schema->out, value);
         } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
-            ignis__schema_wrong(s, has[word], "%s has to be an array of at least one schema",
-                                ignis__schema_words[word]);
+            ignis__schema_fail_malformed(schema, has[word], "%s has to be an array of at least one schema",
+                                         ignis__schema_words[word]);
         } else {
-            for (value = ignis__schema_first(has[word]); value; value = ignis__schema_next(s, value), bar = " | ") {
-                ignis__schema_write(s, &s->out, "%s", bar);
-                ignis__schema_name(s, &s->out, value);
+            for (value = ignis__schema_first(has[word]); value;
+                 value = ignis__schema_next(schema, value), bar = " | ") {
+                ignis__schema_write(schema, &schema->out, "%s", bar);
+                ignis__schema_name(schema, &schema->out, value);
             }
         }
-        ignis__schema_write(s, &s->out, "\n");
+        ignis__schema_write(schema, &schema->out, "\n");
         return;
     }
     for (word = IGNIS__SCHEMA_PROPERTIES; !has[IGNIS__SCHEMA_TYPE] && word < IGNIS__SCHEMA_DESCRIPTION; word++)
         if (has[word])
             types |= word <= IGNIS__SCHEMA_ADDITIONAL ? 1u : word <= IGNIS__SCHEMA_MAX_ITEMS ? 2u : 4u;
     if (types == 0)
-        ignis__schema_write(s, &s->out, "value");
+        ignis__schema_write(schema, &schema->out, "value");
     for (i = 0; i < IGNIS__SCHEMA_TYPES; i++) {
         if (!(types >> i & 1))
             continue;
-        ignis__schema_write(s, &s->out, "%s", bar);
+        ignis__schema_write(schema, &schema->out, "%s", bar);
         bar = " | ";
         if (i == IGNIS__SCHEMA_OBJECT) {
-            ignis__schema_object(s, at, has);
+            ignis__schema_object(schema, at, has);
         } else if (i == IGNIS__SCHEMA_ARRAY) {
-            ignis__schema_array(s, at, has);
+            ignis__schema_array(schema, at, has);
         } else if (i == IGNIS__SCHEMA_STRING && (has[IGNIS__SCHEMA_MIN_LENGTH] || has[IGNIS__SCHEMA_MAX_LENGTH])) {
             int least, most;
-            (void)ignis__schema_counts(s, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
-            ignis__schema_write(s, &s->out, "\"\\\"\" char");
-            ignis__schema_times(s, least, most);
-            ignis__schema_write(s, &s->out, " \"\\\"\"");
+            (void)ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
+            ignis__schema_write(schema, &schema->out, "\"\\\"\" char");
+            ignis__schema_write_times(schema, least, most);
+            ignis__schema_write(schema, &schema->out, " \"\\\"\"");
         } else {
-            ignis__schema_write(s, &s->out, "%s", ignis__schema_types[i]);
+            ignis__schema_write(schema, &schema->out, "%s", ignis__schema_types[i]);
         }
     }
-    ignis__schema_write(s, &s->out, "\n");
-    if (s->later.size && !ignis__bytes_add(&s->out, s->later.data, s->later.size))
-        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-    s->later.size = 0;
+    ignis__schema_write(schema, &schema->out, "\n");
+    if (schema->deferred.size && !ignis__bytes_add(&schema->out, schema->deferred.data, schema->deferred.size))
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    schema->deferred.size = 0;
 }
 
 /*  Translates the schema in g->source to g->text. */
-static void ignis__schema_read(ignis__grammar *g)
+static void ignis__schema_read(ignis__grammar *grammar)
 {
-    ignis__schema s = IGNIS__ZERO;
+    ignis__schema schema = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
-    size_t size = strlen(g->source);
+    size_t size = strlen(grammar->source);
     int64_t i;
-    char *copy = ignis__copy_string(g->source); /* parsing modifies it */
-    s.g = g;
-    s.text = g->source;
-    s.coming.size = sizeof(int64_t);
-    s.there = (bool *)ignis__alloc(size + 1);
-    if (!copy || !s.there)
-        ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    char *copy = ignis__copy_string(grammar->source); /* parsing modifies it */
+    schema.grammar = grammar;
+    schema.text = grammar->source;
+    schema.pending.size = sizeof(int64_t);
+    schema.has_rule = (bool *)ignis__alloc(size + 1);
+    if (!copy || !schema.has_rule)
+        ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
     json.what = "the schema";
     json.start = json.at = copy;
     json.end = copy ? copy + size : NULL;
-    if (!g->diagnostic)
+    if (!grammar->diagnostic)
         ignis__json_skip(&json);
-    if (!g->diagnostic && !json.fault[0] && ignis__json_peek(&json))
+    if (!grammar->diagnostic && !json.fault[0] && ignis__json_peek(&json))
         ignis__json_fail(&json, "something follows its end");
     if (json.fault[0])
-        ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
-    if (!g->diagnostic) {
-        ignis__schema_write(&s, &s.out, "root ::= ");
-        ignis__schema_name(&s, &s.out, ignis__schema_blank(s.text));
-        ignis__schema_write(&s, &s.out, "\n");
-        for (i = 0; i < s.coming.count && !g->diagnostic; i++)
-            ignis__schema_rule(&s, s.text + ((const int64_t *)(void *)s.coming.items)[i]);
+        ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
+    if (!grammar->diagnostic) {
+        ignis__schema_write(&schema, &schema.out, "root ::= ");
+        ignis__schema_name(&schema, &schema.out, ignis__schema_blank(schema.text));
+        ignis__schema_write(&schema, &schema.out, "\n");
+        for (i = 0; i < schema.pending.count && !grammar->diagnostic; i++)
+            ignis__schema_rule(&schema, schema.text + ((const int64_t *)(void *)schema.pending.items)[i]);
         for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
-            ignis__schema_write(&s, &s.out, "%s", ignis__schema_rules[i]);
-        if (!g->diagnostic && ignis__bytes_add(&s.out, "", 1)) {
-            g->text = s.out.data;
-            s.out.data = NULL;
+            ignis__schema_write(&schema, &schema.out, "%s", ignis__schema_rules[i]);
+        if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
+            grammar->text = schema.out.data;
+            schema.out.data = NULL;
         } else {
-            ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+            ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         }
     }
-    ignis__free(copy), ignis__free(s.there), ignis__free(s.coming.items), ignis__free(s.out.data),
-        ignis__free(s.later.data);
-    ignis__free(s.names[0].data), ignis__free(s.names[1].data);
+    ignis__free(copy), ignis__free(schema.has_rule), ignis__free(schema.pending.items), ignis__free(schema.out.data),
+        ignis__free(schema.deferred.data);
+    ignis__free(schema.names[0].data), ignis__free(schema.names[1].data);
 }
 
 /*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {
-    ignis__grammar *g = (ignis__grammar *)ignis__alloc(sizeof *g);
-    if (!g || (g->text = g->source = ignis__copy_string(source)) == NULL) {
-        ignis__free(g);
-        ignis__fail_host_memory(call, sizeof *g);
+    ignis__grammar *grammar = (ignis__grammar *)ignis__alloc(sizeof *grammar);
+    if (!grammar || (grammar->text = grammar->source = ignis__copy_string(source)) == NULL) {
+        ignis__free(grammar);
+        ignis__fail_host_memory(call, sizeof *grammar);
         return NULL;
     }
-    g->rules.size = sizeof(ignis__grammar_rule);
-    g->alternatives.size = sizeof(ignis__grammar_alternative);
-    g->parts.size = sizeof(ignis__grammar_part);
-    g->states.size = sizeof(ignis__grammar_state);
-    g->places.size = sizeof(ignis__grammar_place);
-    g->stacks.size = sizeof(ignis__grammar_stack);
+    grammar->rules.size = sizeof(ignis__grammar_rule);
+    grammar->alternatives.size = sizeof(ignis__grammar_alternative);
+    grammar->parts.size = sizeof(ignis__grammar_part);
+    grammar->states.size = sizeof(ignis__grammar_state);
+    grammar->places.size = sizeof(ignis__grammar_place);
+    grammar->stacks.size = sizeof(ignis__grammar_stack);
     if (source[strspn(source, " \t\r\n")] == '{')
-        ignis__schema_read(g);
-    if (!g->diagnostic && ignis__grammar_read(g)) {
-        g->rows.size = sizeof(int32_t) * (size_t)g->classes;
-        if (ignis__grammar_begin(g))
-            return g;
+        ignis__schema_read(grammar);
+    if (!grammar->diagnostic && ignis__grammar_read_gbnf(grammar)) {
+        grammar->rows.size = sizeof(int32_t) * (size_t)grammar->classes;
+        if (ignis__grammar_begin(grammar))
+            return grammar;
     }
-    ignis__fail(g->diagnostic, call, "%s", g->fault);
-    ignis__grammar_free(g);
+    ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
+    ignis__grammar_free(grammar);
     return NULL;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_grammar_check(const char *grammar)
 {
     static const char call[] = "ignis_grammar_check";
-    ignis__grammar *g;
+    ignis__grammar *made;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!grammar)
         return ignis__fail_null(call, "grammar");
-    g = ignis__grammar_make(call, grammar);
-    if (!g)
+    made = ignis__grammar_make(call, grammar);
+    if (!made)
         return ignis__failed();
-    ignis__grammar_free(g);
+    ignis__grammar_free(made);
     return IGNIS_OK;
 }
 
@@ -16232,13 +16304,13 @@ typedef struct ignis__layer {
 } ignis__layer;
 
 /*  How RoPE frequencies are scaled, as in the description. */
-typedef enum ignis__stretch {
-    IGNIS__STRETCH_NONE,
-    IGNIS__STRETCH_LINEAR,
-    IGNIS__STRETCH_LLAMA3,
-    IGNIS__STRETCH_YARN,
-    IGNIS__STRETCH_TABLE /* by the divisors of a GGUF file */
-} ignis__stretch;
+typedef enum ignis__rope_scaling {
+    IGNIS__ROPE_SCALING_NONE,
+    IGNIS__ROPE_SCALING_LINEAR,
+    IGNIS__ROPE_SCALING_LLAMA3,
+    IGNIS__ROPE_SCALING_YARN,
+    IGNIS__ROPE_SCALING_TABLE /* by the divisors of a GGUF file */
+} ignis__rope_scaling;
 
 typedef struct ignis__model {
     ignis__slot slot; /* has to be the first member */
@@ -16260,7 +16332,7 @@ typedef struct ignis__model {
     ignis_tensor embedding, positions, norm, norm_bias, head;
     ignis__layer *layer;
     double eps, theta, attention_factor;
-    ignis__stretch stretch;
+    ignis__rope_scaling rope_scaling;
     double factor, low, high, original; /* llama3: low_freq_factor and the like; yarn: beta_fast, beta_slow */
     bool uncut;                         /* yarn: the ends of the slope are not rounded to integers */
     int64_t parameters, quantised, weight_bytes, file_bytes;
@@ -16353,8 +16425,8 @@ typedef struct ignis__model_part {
     int layer;
     int64_t first, rows, columns; /* of the weight */
     int64_t total;                /* at a weight's first part: its rows; else 0 */
-    int64_t file_rows, file_columns, stretch,
-        stride; /* each group of `stretch` rows begins `stride` rows after the group before it in the file */
+    int64_t file_rows, file_columns, run,
+        stride; /* each group of `run` rows begins `stride` rows after the group before it in the file */
     int64_t skip_rows, skip_columns; /* before this rank's share in the file */
     int blocks;                      /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
     const ignis__model_source *from;
@@ -16585,7 +16657,7 @@ IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_sour
 }
 
 /*  Allocates the list of tensors. */
-static bool ignis__model_sources(ignis__model_files *files, int64_t count)
+static bool ignis__model_alloc_sources(ignis__model_files *files, int64_t count)
 {
     size_t size = (size_t)(count + 1) * sizeof *files->sources;
     files->sources = (ignis__model_source *)ignis__alloc(size);
@@ -16594,7 +16666,7 @@ static bool ignis__model_sources(ignis__model_files *files, int64_t count)
     return files->sources != NULL;
 }
 
-static bool ignis__model_sort(ignis__model_files *files)
+static bool ignis__model_sort_sources(ignis__model_files *files)
 {
     int64_t i;
     if (files->source_count > 1)
@@ -16611,7 +16683,7 @@ static bool ignis__model_sort(ignis__model_files *files)
 }
 
 /*  Opens the files that `names` lists for the tensors, each file once. */
-static bool ignis__model_shards(ignis__model_files *files, const char *const *names, int count)
+static bool ignis__model_open_shards(ignis__model_files *files, const char *const *names, int count)
 {
     int64_t total = 0;
     int i, k;
@@ -16630,7 +16702,7 @@ static bool ignis__model_shards(ignis__model_files *files, const char *const *na
         files->paths[files->path_count++] = path;
         total += files->shards[i].file.count;
     }
-    if (!ignis__model_sources(files, total))
+    if (!ignis__model_alloc_sources(files, total))
         return false;
     for (i = 0; i < count; i++) {
         for (k = 0; k < files->shards[i].file.count; k++) {
@@ -16647,7 +16719,7 @@ static bool ignis__model_shards(ignis__model_files *files, const char *const *na
             source->bytes = ignis__file_dtypes[item->type].bits / 8;
         }
     }
-    return ignis__model_sort(files);
+    return ignis__model_sort_sources(files);
 }
 
 static int ignis__model_file_order(const void *a, const void *b)
@@ -16656,7 +16728,7 @@ static int ignis__model_file_order(const void *a, const void *b)
 }
 
 /*  Opens the shards that model.safetensors.index.json names. */
-static bool ignis__model_index(ignis__model_files *files, const char *path)
+static bool ignis__model_open_index(ignis__model_files *files, const char *path)
 {
     static const char prefix[] = "weight_map";
     const char **names;
@@ -16693,7 +16765,7 @@ static bool ignis__model_index(ignis__model_files *files, const char *path)
     for (i = 0; ok && i < count; i++)
         if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
             names[own++] = names[i];
-    ok = ok && ignis__model_shards(files, names, own);
+    ok = ok && ignis__model_open_shards(files, names, own);
     ignis__free((void *)names);
     return ok;
 }
@@ -16729,8 +16801,8 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
         ok = ignis__model_family_find(files, "model_type", type && type->kind == 't' ? type->text : NULL);
     }
     if (ok)
-        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index)
-                                                   : ignis__model_shards(files, whole, 1);
+        ok = ignis__file_info(index, &size, &time) ? ignis__model_open_index(files, index)
+                                                   : ignis__model_open_shards(files, whole, 1);
     ignis__free(config);
     ignis__free(index);
     ignis__free(generation);
@@ -16738,7 +16810,7 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
 }
 
 /*  Checks that a GGUF file is not one of several. False, and reported, if it is. */
-static bool ignis__model_open_whole(ignis__model_files *files)
+static bool ignis__model_check_not_split(ignis__model_files *files)
 {
     int64_t number = 0, count = 1;
     if (ignis__gguf_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
@@ -16771,10 +16843,10 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
         ignis__fail_host_memory(files->call, sizeof *files->paths + strlen(files->path));
         return false;
     }
-    if (!ignis__model_open_whole(files) ||
+    if (!ignis__model_check_not_split(files) ||
         ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
         !ignis__model_family_find(files, "general.architecture", architecture) ||
-        !ignis__model_sources(files, files->gguf.tensor_count))
+        !ignis__model_alloc_sources(files, files->gguf.tensor_count))
         return false;
     for (i = 0; i < files->gguf.tensor_count; i++) {
         const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];
@@ -16793,7 +16865,7 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
         if (ignis__gguf_types[tensor->type].readable && !source->dtype)
             source->quant = ignis__gguf_types[tensor->type].id;
     }
-    return ignis__model_sort(files);
+    return ignis__model_sort_sources(files);
 }
 
 /*  models/weights/config_check.c - reads numbers of a description, and refuses entries that change a model in a way Ignis lacks
@@ -16803,8 +16875,8 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
 
 /*  Reads a number of the description, by its name in config.json, or after "ARCHITECTURE." in a GGUF file.
     BAD has been reported. */
-IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf,
-                                                     double *value)
+IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *files, const char *json, const char *gguf,
+                                                          double *value)
 {
     const ignis__config_item *item;
     char name[96];
@@ -16826,11 +16898,11 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, 
 }
 
 /*  Reads a size: an integer from 1 to `most`. `otherwise` is its value if it is missing; 0 if it is required. */
-IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
-                                      int most, int *size)
+IGNIS__PRIVATE bool ignis__model_read_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
+                                           int most, int *size)
 {
     double value = otherwise;
-    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    ignis__gguf_found found = ignis__model_read_number(files, json, gguf, &value);
     const char *name = files->is_gguf ? gguf : json;
     if (found == IGNIS__GGUF_BAD)
         return false;
@@ -16849,11 +16921,11 @@ IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *jso
 }
 
 /*  Reads a positive number. `otherwise` is its value if it is missing; 0 if it is required. */
-IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise,
-                                      double *real)
+IGNIS__PRIVATE bool ignis__model_read_real(ignis__model_files *files, const char *json, const char *gguf,
+                                           double otherwise, double *real)
 {
     double value = otherwise;
-    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    ignis__gguf_found found = ignis__model_read_number(files, json, gguf, &value);
     if (found == IGNIS__GGUF_BAD)
         return false;
     if (found == IGNIS__GGUF_NONE && otherwise == 0)
@@ -16875,7 +16947,7 @@ static const struct {
     char kind; /* the kind of the required value, as in ignis__config_item; '0': the entry must be missing */
     double number;
     const char *texts[3];
-} ignis__model_demands[] = {
+} ignis__model_required_values[] = {
     {1 << IGNIS_MODEL_GPT2, "activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
     {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
@@ -16904,35 +16976,37 @@ static const struct {
 };
 
 /*  Refuses entries of config.json that would otherwise be ignored. */
-IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files)
 {
-    char said[80];
+    char found[80];
     int i, d, k;
     for (i = 0; i < files->config.count; i++) {
         const ignis__config_item *item = &files->config.items[i];
-        for (d = 0; d < IGNIS__COUNT(ignis__model_demands); d++) {
-            bool fits = item->kind == '0' || item->kind == ignis__model_demands[d].kind;
-            if (!(ignis__model_demands[d].families >> files->family & 1) ||
-                strcmp(item->name, ignis__model_demands[d].name) != 0)
+        for (d = 0; d < IGNIS__COUNT(ignis__model_required_values); d++) {
+            bool fits = item->kind == '0' || item->kind == ignis__model_required_values[d].kind;
+            if (!(ignis__model_required_values[d].families >> files->family & 1) ||
+                strcmp(item->name, ignis__model_required_values[d].name) != 0)
                 continue;
             if (item->kind == 't')
-                snprintf(said, sizeof said, "%s", ignis__name_write(item->text).text);
+                snprintf(found, sizeof found, "%s", ignis__name_write(item->text).text);
             else if (item->kind == 'n')
-                snprintf(said, sizeof said, "%g", item->number);
+                snprintf(found, sizeof found, "%g", item->number);
             else
-                snprintf(said, sizeof said, "%s", item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
+                snprintf(found, sizeof found, "%s",
+                         item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
             if (fits && (item->kind == 'n' || item->kind == 'b'))
-                fits = item->number == ignis__model_demands[d].number;
+                fits = item->number == ignis__model_required_values[d].number;
             if (fits && item->kind == 't') {
-                for (k = 0;
-                     ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
+                for (k = 0; ignis__model_required_values[d].texts[k] &&
+                            strcmp(item->text, ignis__model_required_values[d].texts[k]) != 0;
+                     k++)
                     continue;
-                fits = ignis__model_demands[d].texts[k] != NULL;
+                fits = ignis__model_required_values[d].texts[k] != NULL;
             }
             if (fits)
                 continue;
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do",
-                        files->path, item->name, said);
+                        files->path, item->name, found);
             return false;
         }
     }
@@ -16941,7 +17015,7 @@ IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
 
 /*  Refuses entries of a GGUF file that would otherwise be ignored: numbers that have to be 0 or their usual
     value. */
-IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
     static const struct {
         const char *name;
@@ -16968,7 +17042,7 @@ IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ig
     for (i = 0; i < IGNIS__COUNT(rows); i++) {
         wanted = rows[i].wanted < 0 ? model->head_dim : rows[i].wanted;
         value = wanted;
-        if (ignis__model_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
+        if (ignis__model_read_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
             return false;
         if (value != wanted) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do",
@@ -17013,13 +17087,13 @@ static double ignis__floor(double x)
     return whole > x ? whole - 1 : whole;
 }
 
-#define IGNIS__TURN 6.28318530717958647692 /* 2 pi */
+#define IGNIS__TWO_PI 6.28318530717958647692 /* 2 pi */
 
 /*  Scales a frequency as llama3 does: long waves are scaled, short ones are not, and a slope is between the
     two limits. */
-static double ignis__model_llama3(double frequency, double factor, double low, double high, double original)
+static double ignis__model_scale_llama3(double frequency, double factor, double low, double high, double original)
 {
-    double wave = IGNIS__TURN / frequency, slope;
+    double wave = IGNIS__TWO_PI / frequency, slope;
     if (wave > original / low)
         return frequency / factor;
     if (wave < original / high)
@@ -17028,15 +17102,15 @@ static double ignis__model_llama3(double frequency, double factor, double low, d
     return (1 - slope) * frequency / factor + slope * frequency;
 }
 
-static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *model, const char *kind)
+static bool ignis__model_set_rope_scaling(ignis__model_files *files, ignis__model *model, const char *kind)
 {
     static const char *const kinds[] = {"default", "linear", "llama3", "yarn", "none"};
     int i;
     for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
         continue;
-    model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
+    model->rope_scaling = i == 4 ? IGNIS__ROPE_SCALING_NONE : (ignis__rope_scaling)i;
     if (i < IGNIS__COUNT(kinds) &&
-        !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* GGUF files have divisors instead */
+        !(files->is_gguf && model->rope_scaling == IGNIS__ROPE_SCALING_LLAMA3)) /* GGUF files have divisors instead */
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
                 ignis__name_write(kind).text,
@@ -17046,22 +17120,22 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
 
 /*  Reads the scaling factor of a GGUF file from the newer of its two keys. *value stays as it is if neither
     exists. */
-static bool ignis__model_stretch_factor(ignis__model_files *files, const char **key, double *value)
+static bool ignis__model_read_scaling_factor(ignis__model_files *files, const char **key, double *value)
 {
     ignis__gguf_found found;
     *key = "rope.scaling.factor";
-    found = ignis__model_number(files, NULL, *key, value);
+    found = ignis__model_read_number(files, NULL, *key, value);
     if (found == IGNIS__GGUF_NONE &&
-        (found = ignis__model_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
+        (found = ignis__model_read_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
         *key = "rope.scale_linear";
     return found != IGNIS__GGUF_BAD;
 }
 
 /*  Checks that a GGUF file without yarn has no attention factor. False, and reported, if it has one. */
-static bool ignis__model_stretch_alone(ignis__model_files *files)
+static bool ignis__model_check_attention_factor(ignis__model_files *files)
 {
     double value = 1;
-    if (ignis__model_number(files, NULL, "rope.scaling.attn_factor", &value) == IGNIS__GGUF_BAD)
+    if (ignis__model_read_number(files, NULL, "rope.scaling.attn_factor", &value) == IGNIS__GGUF_BAD)
         return false;
     if (value == 1)
         return true;
@@ -17073,7 +17147,7 @@ static bool ignis__model_stretch_alone(ignis__model_files *files)
 
 /*  Reads the RoPE scaling. Old and new forms of config.json: rope_scaling {rope_type or type, ...} and
     rope_theta, or all in rope_parameters. A GGUF file has keys. */
-IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ignis__model *model)
 {
     const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling",
                *text = NULL;
@@ -17088,8 +17162,8 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
     if (files->is_gguf) {
         snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
         if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
-            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
-            !ignis__model_stretch_factor(files, &factor, &said))
+            !ignis__model_read_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
+            !ignis__model_read_scaling_factor(files, &factor, &said))
             return false;
         text = !text && said != 0 ? "linear" : text;
     } else {
@@ -17098,7 +17172,7 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
         text = kind ? (kind->kind == 't' ? kind->text : "?") : NULL;
         if (!ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_theta")))
             snprintf(name, sizeof name, "rope_theta");
-        if (!ignis__model_real(files, name, NULL, 10000, &model->theta))
+        if (!ignis__model_read_real(files, name, NULL, 10000, &model->theta))
             return false;
     }
     if (!files->is_gguf && !text && ignis__config_find(&files->config, IGNIS__IN_GROUP("factor"))) {
@@ -17106,23 +17180,23 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
                     "config.json of '%s' has %s, and does not say of which rope_type", files->path, name);
         return false;
     }
-    if (text && !ignis__model_stretch_kind(files, model, text))
+    if (text && !ignis__model_set_rope_scaling(files, model, text))
         return false;
-    yarn = model->stretch == IGNIS__STRETCH_YARN;
-    if (files->is_gguf && !yarn && !ignis__model_stretch_alone(files))
+    yarn = model->rope_scaling == IGNIS__ROPE_SCALING_YARN;
+    if (files->is_gguf && !yarn && !ignis__model_check_attention_factor(files))
         return false;
-    if (model->stretch == IGNIS__STRETCH_NONE)
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_NONE)
         return true;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("factor"), factor, 0, &model->factor))
+    if (!ignis__model_read_real(files, IGNIS__IN_GROUP("factor"), factor, 0, &model->factor))
         return false;
-    if (model->stretch == IGNIS__STRETCH_LINEAR)
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_LINEAR)
         return true;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"),
-                           "rope.scaling.original_context_length", yarn ? context : 0, &model->original) ||
-        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"),
-                           yarn ? "rope.scaling.yarn_beta_slow" : NULL, yarn, &model->low) ||
-        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"),
-                           yarn ? "rope.scaling.yarn_beta_fast" : NULL, yarn ? 32 : 0, &model->high))
+    if (!ignis__model_read_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"),
+                                "rope.scaling.original_context_length", yarn ? context : 0, &model->original) ||
+        !ignis__model_read_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"),
+                                yarn ? "rope.scaling.yarn_beta_slow" : NULL, yarn, &model->low) ||
+        !ignis__model_read_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"),
+                                yarn ? "rope.scaling.yarn_beta_fast" : NULL, yarn ? 32 : 0, &model->high))
         return false;
     if (model->high <= model->low) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
@@ -17138,8 +17212,8 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
         return false;
     }
     usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
-                           files->is_gguf ? 1 : usual, &model->attention_factor))
+    if (!ignis__model_read_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
+                                files->is_gguf ? 1 : usual, &model->attention_factor))
         return false;
     if (files->is_gguf) { /* a GGUF file multiplies the usual factor, config.json replaces it */
         model->attention_factor *= usual;
@@ -17157,9 +17231,9 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
 }
 
 /*  Returns, for yarn, the index of the frequency with this number of turns within the original context. */
-static double ignis__model_yarn_at(const ignis__model *model, double turns)
+static double ignis__model_yarn_index(const ignis__model *model, double turns)
 {
-    return model->head_dim * ignis__ln(model->original / (IGNIS__TURN * turns)) / (2 * ignis__ln(model->theta));
+    return model->head_dim * ignis__ln(model->original / (IGNIS__TWO_PI * turns)) / (2 * ignis__ln(model->theta));
 }
 
 /*  Computes f_i = theta^(-2 i / head_dim), scaled. */
@@ -17167,9 +17241,9 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
 {
     double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
     int i;
-    if (model->stretch == IGNIS__STRETCH_YARN) {
-        low = ignis__model_yarn_at(model, model->high);
-        high = ignis__model_yarn_at(model, model->low);
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_YARN) {
+        low = ignis__model_yarn_index(model, model->high);
+        high = ignis__model_yarn_index(model, model->low);
         low = model->uncut ? low : ignis__floor(low);
         high = model->uncut ? high : -ignis__floor(-high);
         low = low < 0 ? 0 : low;
@@ -17179,16 +17253,17 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
     for (i = 0; i < model->head_dim / 2; i++, f *= ratio) {
         t = (i - low) / (high - low == 0 ? 1 : high - low);
         t = t < 0 ? 0 : t > 1 ? 1 : t;
-        model->frequencies[i] = model->stretch == IGNIS__STRETCH_LINEAR ? f / model->factor
-                                : model->stretch == IGNIS__STRETCH_LLAMA3
-                                    ? ignis__model_llama3(f, model->factor, model->low, model->high, model->original)
-                                : model->stretch == IGNIS__STRETCH_YARN ? f * (1 - t) + f / model->factor * t
-                                                                        : f;
+        model->frequencies[i] =
+            model->rope_scaling == IGNIS__ROPE_SCALING_LINEAR ? f / model->factor
+            : model->rope_scaling == IGNIS__ROPE_SCALING_LLAMA3
+                ? ignis__model_scale_llama3(f, model->factor, model->low, model->high, model->original)
+            : model->rope_scaling == IGNIS__ROPE_SCALING_YARN ? f * (1 - t) + f / model->factor * t
+                                                              : f;
     }
 }
 
 /*  Reads a GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
-IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, ignis__model *model)
 {
     ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
     float divisor[IGNIS__MODEL_HALF];
@@ -17213,17 +17288,18 @@ IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__mode
             return false;
         }
     }
-    alone = model->stretch == IGNIS__STRETCH_NONE;
-    model->stretch = IGNIS__STRETCH_TABLE;
-    for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
+    alone = model->rope_scaling == IGNIS__ROPE_SCALING_NONE;
+    model->rope_scaling = IGNIS__ROPE_SCALING_TABLE;
+    for (guess = 8; guess <= 32 && model->rope_scaling == IGNIS__ROPE_SCALING_TABLE;
          guess *= 4) { /* as in Llama 3.1 and 3.2; config.json can express these */
         for (like = alone, i = 0; i < half; i++) {
-            double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
+            double f = model->frequencies[i],
+                   d = f / ignis__model_scale_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
             like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
         }
         if (!like)
             continue;
-        model->stretch = IGNIS__STRETCH_LLAMA3;
+        model->rope_scaling = IGNIS__ROPE_SCALING_LLAMA3;
         model->factor = guess, model->low = 1, model->high = 4, model->original = 8192;
     }
     for (i = 0; i < half; i++)
@@ -17237,7 +17313,7 @@ IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__mode
     May use: config_check.c, rope_scaling.c, tokenizer_gguf.c (texts of tokens). Locks: none. */
 
 /*  Adds a token that ends a text. Ignores an id that the model does not have. */
-static void ignis__model_end_add(ignis__model *model, double id)
+static void ignis__model_add_end_token(ignis__model *model, double id)
 {
     int i;
     if (!(id >= 0 && id < model->vocab))
@@ -17250,7 +17326,7 @@ static void ignis__model_end_add(ignis__model *model, double id)
 
 /*  Adds the tokens of a GGUF file that end a text: those of its keys, and those known by their texts, as in
     llama.cpp. Writers of such files name one token, but models end their turns with others. */
-static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *model)
+static bool ignis__model_read_special_tokens_gguf(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"bos", "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"};
     ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO;
@@ -17265,7 +17341,7 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
         if (ignis__gguf_int(&files->gguf, name, &id) == IGNIS__GGUF_BAD)
             return false;
         if (i > 0)
-            ignis__model_end_add(model, (double)id);
+            ignis__model_add_end_token(model, (double)id);
         else if (id >= 0 && id < model->vocab)
             model->bos = (int32_t)id;
     }
@@ -17274,12 +17350,12 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
         return false;
     for (i = 0; texts.left > 0 && i < model->vocab; i++) {
         int64_t type = types.left > 0 ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
-        int which = ignis__text_ends(ignis__gguf_next_text(&texts, &size), (int)type);
+        int which = ignis__tokenizer_find_end_text(ignis__gguf_next_text(&texts, &size), (int)type);
         if (which < 0)
             continue;
         found |= which < IGNIS__END_OTHERS ? 1u << which : 0;
         end = which == IGNIS__END_END ? i : end;
-        ignis__model_end_add(model, i);
+        ignis__model_add_end_token(model, i);
     }
     /* if messages end with other tokens, <|end|> is inside of an answer */
     bits[0] = 1u << IGNIS__END_RETURN | 1u << IGNIS__END_FLUSH;
@@ -17291,14 +17367,14 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
 }
 
 /*  Reads the tokens that begin and end a text. Missing entries and invalid ids are ignored. */
-static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
+static bool ignis__model_read_special_tokens(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
     const ignis__config_item *item;
     int i, k;
     model->bos = -1;
     if (files->is_gguf)
-        return ignis__model_ends_gguf(files, model);
+        return ignis__model_read_special_tokens_gguf(files, model);
     item = ignis__config_find(&files->config, "bos_token_id");
     if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
         model->bos = (int32_t)item->number;
@@ -17307,38 +17383,40 @@ static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
         for (i = 0; i < config->count; i++) {
             item = &config->items[i];
             if ((strcmp(item->name, names[0]) == 0 || strcmp(item->name, names[1]) == 0) && item->kind == 'n')
-                ignis__model_end_add(model, item->number);
+                ignis__model_add_end_token(model, item->number);
         }
     }
     return true;
 }
 
 /*  Reads the description. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
-    bool old = files->family == IGNIS_MODEL_GPT2;
+    bool is_gpt2 = files->family == IGNIS_MODEL_GPT2;
     const ignis__model_source *table;
     const ignis__config_item *tied;
     const int limit = 1 << 24;
     int i;
     model->family = files->family;
-    model->rms = model->rope = !old;
-    model->gelu = old;
-    if (!files->is_gguf && !ignis__model_demand(files))
+    model->rms = model->rope = !is_gpt2;
+    model->gelu = is_gpt2;
+    if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
         return false;
-    if (!ignis__model_size(files, old ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536, &model->layers) ||
-        !ignis__model_size(files, old ? "n_embd" : "hidden_size", "embedding_length", 0, limit, &model->hidden) ||
-        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536,
-                           &model->heads) ||
-        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv",
-                           model->heads, 65536, &model->kv_heads) ||
-        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length",
-                           old ? 4 * model->hidden : 0, 4 * limit, &model->inner) ||
-        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30,
-                           &model->context) ||
-        !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
-                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6,
-                           &model->eps))
+    if (!ignis__model_read_size(files, is_gpt2 ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536,
+                                &model->layers) ||
+        !ignis__model_read_size(files, is_gpt2 ? "n_embd" : "hidden_size", "embedding_length", 0, limit,
+                                &model->hidden) ||
+        !ignis__model_read_size(files, is_gpt2 ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536,
+                                &model->heads) ||
+        !ignis__model_read_size(files, is_gpt2 ? NULL : "num_key_value_heads",
+                                is_gpt2 ? NULL : "attention.head_count_kv", model->heads, 65536, &model->kv_heads) ||
+        !ignis__model_read_size(files, is_gpt2 ? "n_inner" : "intermediate_size", "feed_forward_length",
+                                is_gpt2 ? 4 * model->hidden : 0, 4 * limit, &model->inner) ||
+        !ignis__model_read_size(files, is_gpt2 ? "n_positions" : "max_position_embeddings", "context_length", 0,
+                                1 << 30, &model->context) ||
+        !ignis__model_read_real(files, is_gpt2 ? "layer_norm_epsilon" : "rms_norm_eps",
+                                is_gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+                                is_gpt2 ? 1e-5 : 1e-6, &model->eps))
         return false;
     if (model->layers > files->source_count) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
@@ -17350,14 +17428,14 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files,
         i = model->hidden / model->heads;
     else
         i = 0;
-    if (i == 0 && (old || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
+    if (i == 0 && (is_gpt2 || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                     "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token",
                     files->path, model->heads, model->hidden);
         return false;
     }
-    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536,
-                           &model->head_dim))
+    if (!ignis__model_read_size(files, is_gpt2 ? NULL : "head_dim", is_gpt2 ? NULL : "attention.key_length", i, 65536,
+                                &model->head_dim))
         return false;
     if (model->heads % model->kv_heads != 0) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
@@ -17377,24 +17455,24 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files,
                            ? (int)table->shape.dim[0]
                            : 1;
         model->tied = !ignis__model_source_find(files, "output.weight");
-        if (!ignis__model_demand_gguf(files, model))
+        if (!ignis__model_refuse_unknown_gguf_keys(files, model))
             return false;
     } else {
-        if (!ignis__model_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
+        if (!ignis__model_read_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
             return false;
         tied = ignis__config_find(&files->config, "tie_word_embeddings");
         model->tied =
             tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
     }
-    if (model->rope && !ignis__model_stretch(files, model))
+    if (model->rope && !ignis__model_read_rope_scaling(files, model))
         return false;
     model->attention_factor = model->rope ? model->attention_factor : 1;
     if (model->rope)
         ignis__model_frequencies(model);
-    if (model->rope && !ignis__model_divisors(files, model))
+    if (model->rope && !ignis__model_read_rope_divisors(files, model))
         return false;
     model->attention_scale = model->attention_factor * model->attention_factor / ignis__square_root(model->head_dim);
-    return ignis__model_ends(files, model);
+    return ignis__model_read_special_tokens(files, model);
 }
 
 /*  models/weights/weight_map.c - the table of weights: which tensors of the files become which rows of which weight
@@ -17491,7 +17569,7 @@ IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, con
 
 /*  Returns a size of a rank's share by its letter. Sizes that ranks share are `size` times as large in the
     files. */
-static int64_t ignis__model_letter(const ignis__model *model, char letter)
+static int64_t ignis__model_size_of_letter(const ignis__model *model, char letter)
 {
     switch (letter) {
     case 'V': return model->vocab;
@@ -17514,21 +17592,21 @@ IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
 
 /*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
     values, elements of the MLP, and rows of an untied head. Every rank has the rest. */
-static void ignis__model_share(const ignis__model *model, ignis__model_part *part)
+static void ignis__model_select_share(const ignis__model *model, ignis__model_part *part)
 {
     const ignis__model_row *row = part->row;
     int64_t ranks = model->parallel.size, rank = model->parallel.rank;
-    part->rows = part->file_rows = part->stretch = ignis__model_letter(model, row->rows);
-    part->columns = part->file_columns = ignis__model_letter(model, row->columns);
+    part->rows = part->file_rows = part->run = ignis__model_size_of_letter(model, row->rows);
+    part->columns = part->file_columns = ignis__model_size_of_letter(model, row->columns);
     if (row->how & IGNIS__MODEL_HEAD) {
         part->skip_rows = rank * ignis__model_head_rows(model);
-        part->rows = part->stretch = ignis__clamp(model->vocab - part->skip_rows, 0, ignis__model_head_rows(model));
+        part->rows = part->run = ignis__clamp(model->vocab - part->skip_rows, 0, ignis__model_head_rows(model));
     } else if (strchr("QKI3", row->rows)) {
-        part->stretch = row->rows == '3' ? part->rows / 3 : part->rows;
+        part->run = row->rows == '3' ? part->rows / 3 : part->rows;
         part->file_rows = part->rows * ranks;
-        part->skip_rows = part->stretch * rank;
+        part->skip_rows = part->run * rank;
     }
-    part->stride = part->stretch * ranks;
+    part->stride = part->run * ranks;
     if (row->columns == 'Q' || row->columns == 'I') {
         part->file_columns = part->columns * ranks;
         part->skip_columns = part->columns * rank;
@@ -17538,7 +17616,7 @@ static void ignis__model_share(const ignis__model *model, ignis__model_part *par
 /*  Returns the row of the file with a row of a part. */
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
 {
-    return part->skip_rows + row / part->stretch * part->stride + row % part->stretch;
+    return part->skip_rows + row / part->run * part->stride + row % part->run;
 }
 
 /*  Returns the prefix of a family's names: GPT-2's first files have none. */
@@ -17565,8 +17643,8 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
 }
 
 /*  Tells whether the weight of a row exists: in the files, or in the model if `files` is NULL. */
-static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
-                             int layer)
+static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
+                                 int layer)
 {
     int i;
     if (row->how & IGNIS__MODEL_HEAD)
@@ -17594,14 +17672,14 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
         for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
             const ignis__model_row *row = &ignis__model_rows[i];
             if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) ||
-                !ignis__model_has(files, model, row, layer))
+                !ignis__model_has_row(files, model, row, layer))
                 continue;
             if (parts) {
                 ignis__model_part *part = &parts[count];
                 memset(part, 0, sizeof *part);
                 part->row = row;
                 part->layer = layer;
-                ignis__model_share(model, part);
+                ignis__model_select_share(model, part);
                 part->to = ignis__model_member(model, row, layer);
                 if (before && before->member == row->member)
                     part->first = parts[count - 1].first + parts[count - 1].rows;
@@ -17680,7 +17758,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
 }
 
 /*  Returns the type that the description asks for; 0 if the weight is not to be quantised. */
-static int ignis__model_wanted(const ignis__model *model, const ignis__model_part *part)
+static int ignis__model_wanted_type(const ignis__model *model, const ignis__model_part *part)
 {
     if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS)
         return 0;
@@ -17694,7 +17772,7 @@ static int ignis__model_wanted(const ignis__model *model, const ignis__model_par
 }
 
 /*  Describes the parts of a weight on the device. `parts` begins at its first part. */
-IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
+IGNIS__PRIVATE ignis__blocks ignis__model_describe_blocks(const ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int i;
@@ -17710,23 +17788,23 @@ IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts,
 
 /*  Chooses the type of every weight on the device, and counts bytes. The parts of one weight are all
     quantised, or none is. Gate and up have one type, as one kernel reads both. */
-IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
+IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int first, end, i;
     for (first = 0; first < count; first = end) {
         bool all = true, aligned = true; /* groups of eight rows stay together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
-            parts[end].blocks = ignis__model_wanted(model, &parts[end]);
+            parts[end].blocks = ignis__model_wanted_type(model, &parts[end]);
             all = all && parts[end].blocks && (parts[end].row->rows != 'I' || parts[end].blocks == parts[first].blocks);
-            aligned = aligned && parts[end].rows % 8 == 0 && parts[end].stretch % 8 == 0;
+            aligned = aligned && parts[end].rows % 8 == 0 && parts[end].run % 8 == 0;
         }
-        all = all && (aligned || (end == first + 1 && parts[first].stretch >= parts[first].rows));
+        all = all && (aligned || (end == first + 1 && parts[first].run >= parts[first].rows));
         for (i = first; i < end; i++) {
             parts[i].blocks = all ? parts[i].blocks : 0;
             model->quantised += all ? parts[i].rows * parts[i].columns : 0;
         }
-        blocks = ignis__model_blocks(&parts[first], count - first);
+        blocks = ignis__model_describe_blocks(&parts[first], count - first);
         model->weight_bytes += all ? ignis__blocks_bytes(&blocks, blocks.count)
                                    : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
     }
@@ -17739,8 +17817,8 @@ IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *
 
 /*  Tells whether an unused tensor changes nothing: tables that older versions of transformers have written
     and that follow from the description, and the head of a tied model. */
-static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model,
-                                  const ignis__model_source *source)
+static bool ignis__model_is_redundant(const ignis__model_files *files, const ignis__model *model,
+                                      const ignis__model_source *source)
 {
     static const struct {
         const char *end; /* suffix of the name */
@@ -17765,12 +17843,12 @@ static bool ignis__model_harmless(const ignis__model_files *files, const ignis__
 
 /*  Checks that the model uses all tensors of the files, as it would be another model without one. False, and
     reported, if not. */
-static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__model *model)
+static bool ignis__model_check_unused(const ignis__model_files *files, const ignis__model *model)
 {
     int64_t i;
     for (i = 0; i < files->source_count; i++) {
         const ignis__model_source *source = &files->sources[i];
-        if (source->used || ignis__model_harmless(files, model, source))
+        if (source->used || ignis__model_is_redundant(files, model, source))
             continue;
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                     "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use", files->path,
@@ -17782,8 +17860,8 @@ static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__
 }
 
 /*  Finds the tensor of every part, and checks its shape and type. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ignis__model *model,
-                                                   ignis__model_part *parts, int count)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *files, ignis__model *model,
+                                                           ignis__model_part *parts, int count)
 {
     int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised tensors */
     int i, k;
@@ -17839,7 +17917,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ig
         model->parameters += numel;
         model->file_bytes += numel / source->elements * source->bytes;
     }
-    if (!ignis__model_uses_all(files, model))
+    if (!ignis__model_check_unused(files, model))
         return false;
     if (!model->dtype) {
         for (k = 0, i = 0; i < IGNIS_DTYPE_COUNT; i++)
@@ -17848,7 +17926,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ig
     }
     if (!model->cache_dtype)
         model->cache_dtype = model->dtype;
-    ignis__model_choose(model, parts, count);
+    ignis__model_choose_types(model, parts, count);
     return true;
 }
 
@@ -17988,7 +18066,7 @@ static void ignis__half_write(unsigned char *to, float value) { ignis__convert(t
 
 /*  Finds the number with the greatest magnitude, the first one of equals. False if one of them is infinite or
     NaN. */
-static bool ignis__quantise_most(const float *x, int count, float *most)
+static bool ignis__quantise_find_extreme(const float *x, int count, float *most)
 {
     int i;
     *most = 0;
@@ -18101,7 +18179,7 @@ IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, u
         i;
     for (; columns > 0; columns -= elements, x += elements, to += bytes) {
         float most, d, inverse;
-        if (!ignis__quantise_most(x, elements, &most)) {
+        if (!ignis__quantise_find_extreme(x, elements, &most)) {
             memset(to, 0, (size_t)bytes);
             to[1] = 0x7E; /* d is NaN */
             continue;
@@ -18195,8 +18273,8 @@ IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
 }
 
 /*  Converts rows of a quantised weight to the dtype, into `out` from its row `to` on, [.., columns]. */
-IGNIS__PRIVATE void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
-                                      const ignis__blocks *blocks, int64_t first, int64_t rows)
+IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
+                                         const ignis__blocks *blocks, int64_t first, int64_t rows)
 {
     ignis__address at = ignis__op_read(op, weights), address = ignis__op_write(op, out), here;
     int64_t begin = 0, from, end, row = blocks->columns * ignis__dtypes[out->dtype].size;
@@ -18227,8 +18305,8 @@ IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor wei
 }
 
 /*  Makes a tensor with rows of a quantised weight, converted to the dtype. */
-IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
-                                                 int64_t first, int64_t rows, ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_dequantised(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                     int64_t first, int64_t rows, ignis_dtype dtype)
 {
     ignis_shape shape;
     ignis__array *out;
@@ -18240,7 +18318,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor 
     shape.dim[0] = rows;
     shape.dim[1] = blocks->columns;
     out = ignis__op_new(&op, &shape, dtype);
-    ignis__op_numbers(&op, out, 0, op.in[0], blocks, first, rows);
+    ignis__op_dequantise(&op, out, 0, op.in[0], blocks, first, rows);
     return ignis__op_end(&op, out, NULL);
 }
 
@@ -18269,7 +18347,7 @@ static ignis_status ignis__model_linear_backward(const ignis_backward_args *args
     gradient = ignis__op_new(&op, &shape, op.in[0]->dtype);
     shape.dim[0] = product.k;
     numbers = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    ignis__op_numbers(&op, numbers, 0, op.in[1], blocks, 0, product.k);
+    ignis__op_dequantise(&op, numbers, 0, op.in[1], blocks, 0, product.k);
     if (op.ok)
         ignis__matmul_run(&op, &product, gradient, op.in[0], numbers, NULL);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
@@ -18289,7 +18367,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis
         return ignis_linear(x, weight, bias);
     scope = ignis_scope_begin();
     (void)ignis_no_grad_begin();
-    y = ignis_linear(x, ignis__model_numbers(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
+    y = ignis_linear(x, ignis__model_dequantised(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
                      bias);
     (void)ignis_no_grad_end();
     y = ignis_scope_return(scope, y);
@@ -18350,8 +18428,8 @@ IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_ten
     fault; it is not held while files are read. */
 
 #define IGNIS__MODEL_SLOTS 8
-#define IGNIS__MODEL_THREADS 4 /* below the number of slots: the piece that is due always finds its slot free */
-#define IGNIS__MODEL_TURNED 64 /* columns of a file that are transposed at a time: a cache line or more of each */
+#define IGNIS__MODEL_THREADS 4     /* below the number of slots: the piece that is due always finds its slot free */
+#define IGNIS__MODEL_TRANSPOSED 64 /* columns of a file that are transposed at a time: a cache line or more of each */
 
 typedef struct ignis__model_piece {
     int part;
@@ -18366,12 +18444,13 @@ typedef struct ignis__model_loading {
     ignis__model_piece *pieces;
     int64_t count;
     int64_t staging_bytes, source_bytes, number_bytes,
-        turned_bytes; /* of the largest piece: on the device, in the file, as floats to be quantised; and of some columns to be transposed */
-    char *staging; /* pinned: one slot after the other */
+        transposed_bytes; /* of the largest piece: on the device, in the file, as floats to be
+                             quantised; and of some columns to be transposed */
+    char *staging;        /* pinned: one slot after the other */
     ignis__mutex lock;
     ignis__condition changed;
-    int64_t next;                     /* the next piece to be read */
-    int64_t turn[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
+    int64_t next;                         /* the next piece to be read */
+    int64_t piece_of[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
     bool full[IGNIS__MODEL_SLOTS];
     bool stop;
     ignis_diagnostic fault;
@@ -18382,8 +18461,8 @@ typedef struct ignis__model_loading {
 typedef struct ignis__model_reader {
     int file, descriptor; /* -1 if there is none */
     unsigned char *bytes, *row;
-    char *turned;   /* columns before they are transposed to rows */
-    float *numbers; /* a piece as floats, before it is quantised */
+    char *transposed; /* columns before they are transposed to rows */
+    float *numbers;   /* a piece as floats, before it is quantised */
 } ignis__model_reader;
 
 static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file,
@@ -18431,8 +18510,8 @@ static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
 }
 
 /*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
-static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
-                              ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
+static void ignis__model_pack_rows(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
+                                   ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
 {
     unsigned char *records = (unsigned char *)out,
                   *scales = records + ignis__blocks_bytes_of(part->blocks, rows, part->columns, false);
@@ -18445,47 +18524,49 @@ static void ignis__model_pack(const ignis__model_part *part, const unsigned char
 
 /*  Transposes elements of `size` bytes, [columns, rows], to [rows, columns] of a matrix whose rows are
     `stride` elements apart. */
-static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_t rows, int64_t columns, int64_t size)
+static void ignis__model_transpose(char *to, int64_t stride, const char *from, int64_t rows, int64_t columns,
+                                   int64_t size)
 {
-#define IGNIS__TURN_AS(type)          \
+#define IGNIS__TRANSPOSE_AS(type)     \
     for (row = 0; row < rows; row++)  \
         for (k = 0; k < columns; k++) \
     ((type *)(void *)to)[row * stride + k] = ((const type *)(const void *)from)[k * rows + row]
     int64_t row, k;
     if (size == 2)
-        IGNIS__TURN_AS(uint16_t);
+        IGNIS__TRANSPOSE_AS(uint16_t);
     else if (size == 4)
-        IGNIS__TURN_AS(uint32_t);
+        IGNIS__TRANSPOSE_AS(uint32_t);
     else
-        IGNIS__TURN_AS(uint64_t);
-#undef IGNIS__TURN_AS
+        IGNIS__TRANSPOSE_AS(uint64_t);
+#undef IGNIS__TRANSPOSE_AS
 }
 
 /*  Reads and converts a piece of a tensor that the file has transposed. */
-static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader,
-                                     const ignis__model_piece *piece, char *to, ignis_dtype dtype)
+static bool ignis__model_fill_transposed(ignis__model_loading *loading, ignis__model_reader *reader,
+                                         const ignis__model_piece *piece, char *to, ignis_dtype dtype)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     const ignis__model_source *source = part->from;
     int64_t size = ignis__dtypes[dtype].size, first = ignis__model_file_row(part, piece->first), k, i, some;
     for (k = 0; k < part->columns; k += some) {
-        some = ignis__clamp(part->columns - k, 0, IGNIS__MODEL_TURNED);
+        some = ignis__clamp(part->columns - k, 0, IGNIS__MODEL_TRANSPOSED);
         for (i = 0; i < some; i++) {
             if (!ignis__model_read_at(loading, reader, source->file,
                                       source->begin +
                                           ((part->skip_columns + k + i) * part->file_rows + first) * source->bytes,
                                       reader->bytes, piece->rows * source->bytes))
                 return false;
-            ignis__model_source_row(source, reader->bytes, piece->rows, reader->turned + i * piece->rows * size, dtype);
+            ignis__model_source_row(source, reader->bytes, piece->rows, reader->transposed + i * piece->rows * size,
+                                    dtype);
         }
-        ignis__model_turn(to + k * size, part->columns, reader->turned, piece->rows, some, size);
+        ignis__model_transpose(to + k * size, part->columns, reader->transposed, piece->rows, some, size);
     }
     return true;
 }
 
 /*  Reads and converts a piece. */
-static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader,
-                              const ignis__model_piece *piece, char *out)
+static bool ignis__model_fill_piece(ignis__model_loading *loading, ignis__model_reader *reader,
+                                    const ignis__model_piece *piece, char *out)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     const ignis__model_source *source = part->from;
@@ -18500,10 +18581,10 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
     bool pairs =
         loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
-        if (!ignis__model_fill_turned(loading, reader, piece, to, dtype))
+        if (!ignis__model_fill_transposed(loading, reader, piece, to, dtype))
             return false;
         for (row = 0; part->blocks && row < piece->rows; row++)
-            ignis__model_pack(part, NULL, reader->numbers + row * part->columns, reader, row, piece->rows, out);
+            ignis__model_pack_rows(part, NULL, reader->numbers + row * part->columns, reader, row, piece->rows, out);
         return true;
     }
     direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs;
@@ -18531,7 +18612,7 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
             ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
                                     dtype);
         if (part->blocks)
-            ignis__model_pack(part, from, kept ? NULL : reader->numbers, reader, row, piece->rows, out);
+            ignis__model_pack_rows(part, from, kept ? NULL : reader->numbers, reader, row, piece->rows, out);
     }
     return true;
 }
@@ -18542,8 +18623,8 @@ static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model
     reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
     reader->numbers = (float *)ignis__alloc((size_t)loading->number_bytes + 4);
     reader->row = (unsigned char *)ignis__alloc((size_t)loading->number_bytes + 4); /* blocks of a row are smaller */
-    reader->turned = (char *)ignis__alloc((size_t)loading->turned_bytes + 8);
-    return (reader->bytes && reader->numbers && reader->row && reader->turned) ||
+    reader->transposed = (char *)ignis__alloc((size_t)loading->transposed_bytes + 8);
+    return (reader->bytes && reader->numbers && reader->row && reader->transposed) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
 }
 
@@ -18554,11 +18635,11 @@ static void ignis__model_reader_close(ignis__model_reader *reader)
     ignis__free(reader->bytes);
     ignis__free(reader->numbers);
     ignis__free(reader->row);
-    ignis__free(reader->turned);
+    ignis__free(reader->transposed);
 }
 
 /*  Runs a reading thread: takes the next piece, waits for its slot, fills it. */
-static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
+static IGNIS__THREAD_RESULT ignis__model_reader_run(void *pointer)
 {
     ignis__model_loading *loading = (ignis__model_loading *)pointer;
     ignis__model_reader reader;
@@ -18568,14 +18649,14 @@ static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
         ignis__mutex_lock(&loading->lock);
         piece = loading->next++;
         slot = piece % IGNIS__MODEL_SLOTS;
-        while (!loading->stop && piece < loading->count && loading->turn[slot] != piece)
+        while (!loading->stop && piece < loading->count && loading->piece_of[slot] != piece)
             ignis__condition_wait(&loading->changed, &loading->lock);
         stop = loading->stop || piece >= loading->count;
         ignis__mutex_unlock(&loading->lock);
         if (stop)
             break;
-        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece],
-                               loading->staging + slot * loading->staging_bytes);
+        ok = ignis__model_fill_piece(loading, &reader, &loading->pieces[piece],
+                                     loading->staging + slot * loading->staging_bytes);
         ignis__mutex_lock(&loading->lock);
         loading->full[slot] = ok;
         loading->stop = stop = loading->stop || !ok;
@@ -18594,30 +18675,30 @@ static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
 
 /*  Writes the list of pieces, or returns their number if it is NULL. A piece has whole rows, or whole heads
     if the order of rows changes. */
-static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
+static int64_t ignis__model_list_pieces(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
 {
     int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_part *part = &loading->parts[i];
-        bool turned = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
+        bool transposed = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
         int64_t first, bytes, packed, numbers, columns, here;
         unit *= part->blocks ? 8 : 1; /* rows of one record */
         rows = rows < unit ? unit : rows / unit * unit;
         for (first = 0; first < part->rows; first += here, made++) {
-            int64_t left = part->stretch - first % part->stretch;
+            int64_t left = part->run - first % part->run;
             here = left < rows ? left : rows;
-            bytes =
-                turned ? here * part->from->bytes : here * (part->columns / part->from->elements) * part->from->bytes;
+            bytes = transposed ? here * part->from->bytes
+                               : here * (part->columns / part->from->elements) * part->from->bytes;
             packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
-            numbers = part->blocks ? (turned ? here : 1) * part->columns * 4 : 0;
+            numbers = part->blocks ? (transposed ? here : 1) * part->columns * 4 : 0;
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
             loading->staging_bytes = packed > loading->staging_bytes ? packed : loading->staging_bytes;
             loading->number_bytes = numbers > loading->number_bytes ? numbers : loading->number_bytes;
-            columns = turned ? IGNIS__MODEL_TURNED * here * (part->blocks ? 4 : size) : 0;
-            loading->turned_bytes = columns > loading->turned_bytes ? columns : loading->turned_bytes;
+            columns = transposed ? IGNIS__MODEL_TRANSPOSED * here * (part->blocks ? 4 : size) : 0;
+            loading->transposed_bytes = columns > loading->transposed_bytes ? columns : loading->transposed_bytes;
             if (!pieces)
                 continue;
             pieces[made].part = i;
@@ -18647,8 +18728,8 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
 }
 
 /*  Queues the copy of a filled piece. Returns an event recorded after it. */
-static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece,
-                                              const char *from)
+static ignis__pooled_event *ignis__model_copy_piece(ignis__model_loading *loading, const ignis__model_piece *piece,
+                                                    const char *from)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     ignis__array *array = ignis__borrow_array(loading->call, *part->to);
@@ -18671,8 +18752,8 @@ static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, con
 }
 
 /*  Waits for a copy, and assigns its slot to the next piece. */
-static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece,
-                                 ignis__pooled_event **copied)
+static bool ignis__model_release_slot(ignis__model_loading *loading, ignis__device *device, int64_t piece,
+                                      ignis__pooled_event **copied)
 {
     int64_t slot = piece % IGNIS__MODEL_SLOTS;
     bool ok = true;
@@ -18683,14 +18764,14 @@ static bool ignis__model_release(ignis__model_loading *loading, ignis__device *d
     copied[slot] = NULL;
     ignis__mutex_lock(&loading->lock);
     loading->full[slot] = false;
-    loading->turn[slot] = piece + IGNIS__MODEL_SLOTS;
+    loading->piece_of[slot] = piece + IGNIS__MODEL_SLOTS;
     ignis__condition_wake(&loading->changed);
     ignis__mutex_unlock(&loading->lock);
     return ok;
 }
 
 /*  Copies piece by piece as they become ready. The device is entered. */
-static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
+static bool ignis__model_copy_pieces(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
     ignis__pooled_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
@@ -18700,7 +18781,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
     bool ok = true, alone;
     wanted = wanted > IGNIS__MODEL_THREADS ? IGNIS__MODEL_THREADS : wanted;
     while (started < wanted && started < loading->count &&
-           ignis__thread_start(&threads[started], ignis__model_run, loading))
+           ignis__thread_start(&threads[started], ignis__model_reader_run, loading))
         started++;
     alone = started == 0;
     if (alone)
@@ -18709,9 +18790,9 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
         int64_t slot = piece % IGNIS__MODEL_SLOTS;
         const ignis__model_piece *now = &loading->pieces[piece];
         char *staging = loading->staging + slot * loading->staging_bytes;
-        ok = ignis__model_release(loading, device, piece - IGNIS__MODEL_SLOTS / 2, copied);
+        ok = ignis__model_release_slot(loading, device, piece - IGNIS__MODEL_SLOTS / 2, copied);
         if (ok && alone) {
-            ok = ignis__model_fill(loading, &reader, now, staging);
+            ok = ignis__model_fill_piece(loading, &reader, now, staging);
         } else if (ok) {
             ignis__mutex_lock(&loading->lock);
             while (!loading->stop && !loading->full[slot])
@@ -18719,7 +18800,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
             ok = loading->full[slot] && !loading->fault;
             ignis__mutex_unlock(&loading->lock);
         }
-        ok = ok && (copied[slot] = ignis__model_copy(loading, now, staging)) != NULL;
+        ok = ok && (copied[slot] = ignis__model_copy_piece(loading, now, staging)) != NULL;
         if (ok) {
             const ignis__model_source *source = loading->parts[now->part].from;
             done += now->rows * (loading->parts[now->part].columns / source->elements * source->bytes);
@@ -18740,7 +18821,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
     if (alone)
         ignis__model_reader_close(&reader);
     for (piece = 0; piece < IGNIS__MODEL_SLOTS; piece++)
-        ok = ignis__model_release(loading, device, piece, copied) && ok;
+        ok = ignis__model_release_slot(loading, device, piece, copied) && ok;
     if (loading->fault)
         ignis__fail(loading->fault, loading->call, "%s", loading->why);
     return ok && !loading->fault;
@@ -18765,25 +18846,25 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *file
     loading.files = files;
     loading.model = model;
     loading.parts = parts;
-    loading.count = ignis__model_cut(&loading, count, NULL);
+    loading.count = ignis__model_list_pieces(&loading, count, NULL);
     loading.pieces = (ignis__model_piece *)ignis__alloc((size_t)(loading.count + 1) * sizeof *loading.pieces);
     if (!loading.pieces) {
         ignis__fail_host_memory(files->call, (size_t)(loading.count + 1) * sizeof *loading.pieces);
         return false;
     }
-    (void)ignis__model_cut(&loading, count, loading.pieces);
+    (void)ignis__model_list_pieces(&loading, count, loading.pieces);
     ignis__mutex_init(&loading.lock);
     {
         static const ignis__condition none = IGNIS__CONDITION_INIT;
         memcpy(&loading.changed, &none, sizeof none);
     }
     for (i = 0; i < IGNIS__MODEL_SLOTS; i++)
-        loading.turn[i] = i;
+        loading.piece_of[i] = i;
     ok = ignis__device_enter(files->call, model->device, &binding);
     if (ok) {
         piece = ignis__pinned_chunk_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
         loading.staging = piece ? (char *)piece->memory : NULL;
-        ok = piece && ignis__model_pump(&loading, model->device, desc);
+        ok = piece && ignis__model_copy_pieces(&loading, model->device, desc);
         ignis__device_leave(&binding);
     }
     if (piece && ignis__pinned_chunk_recycle(files->call, model->device, piece) != IGNIS_OK)
@@ -18874,7 +18955,7 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
     array.tag = "model";
     thread->scope_count = 0;
     for (i = 0; ok && i < count; i++) {
-        ignis__blocks blocks = ignis__model_blocks(&parts[i], count - i);
+        ignis__blocks blocks = ignis__model_describe_blocks(&parts[i], count - i);
         ignis__array *made;
         if (!parts[i].total)
             continue;
@@ -18936,7 +19017,7 @@ static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
 }
 
 /*  Divides the sizes of a description by the ranks. False, and reported, if that is not possible. */
-static bool ignis__model_divide(const char *call, ignis__model *model)
+static bool ignis__model_divide_sizes(const char *call, ignis__model *model)
 {
     const struct {
         const char *name;
@@ -18964,7 +19045,7 @@ static bool ignis__model_divide(const char *call, ignis__model *model)
 }
 
 /*  Checks that a model is not shared. False, and reported, if this is a rank's share. */
-IGNIS__PRIVATE bool ignis__model_whole(const char *call, const ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis__model *model)
 {
     if (model->parallel.size <= 1)
         return true;
@@ -18989,7 +19070,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->parallel.size += model->parallel.size == 0;
     model->weights = desc->requires_grad || model->parallel.size > 1 ? IGNIS_WEIGHTS_NUMBERS : desc->weights;
     if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
-        ignis__model_describe(files, model) && ignis__model_divide(call, model)) {
+        ignis__model_read_hyperparameters(files, model) && ignis__model_divide_sizes(call, model)) {
         if (desc->context > model->context)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context,
                         model->context);
@@ -18998,7 +19079,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
         else
             parts = ignis__model_parts_make(call, files, model, count);
     }
-    if (parts && !ignis__model_match(files, model, parts, *count)) {
+    if (parts && !ignis__model_match_tensors(files, model, parts, *count)) {
         ignis__free(parts);
         parts = NULL;
     }
@@ -19013,21 +19094,21 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
 
 /*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
     block of 32: see kernels/gemv_blocks.cu. */
-IGNIS__PRIVATE int64_t ignis__blocks_room(int64_t columns)
+IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
 {
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
 /*  Returns the elements of scratch for products with quantised weights: for one weight converted to the
     dtype, or for the rows of a step. 0 if no weight is quantised. */
-IGNIS__PRIVATE int64_t ignis__model_largest(const ignis__model *model)
+IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim,
             qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
     int64_t up = (int64_t)(model->gelu ? 1 : 2) * model->inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    int64_t room = ignis__blocks_room(model->inner > k ? model->inner : k);
-    return !model->quantised ? 0 : rows * k > room ? rows * k : room;
+    int64_t scratch = ignis__blocks_scratch_elements(model->inner > k ? model->inner : k);
+    return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
 }
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
@@ -19058,7 +19139,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
        the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
                                      (model->gelu ? 1 : 4) * (int64_t)model->inner) +
-                             model->vocab + ignis__model_largest(model)) *
+                             model->vocab + ignis__model_scratch_elements(model)) *
                             ignis__dtypes[model->dtype].size;
 }
 
@@ -19193,14 +19274,14 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
 }
 
 /*  Makes a tensor over rows of a weight. Of a quantised one it is a copy in the dtype. */
-IGNIS__PRIVATE ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
-                                                 ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
+                                                    ignis_dtype dtype)
 {
     ignis__blocks blocks = ignis__blocks_of(call, weight);
     ignis__array *array = blocks.count ? NULL : ignis__borrow_array(call, weight);
     ignis_array view = IGNIS__ZERO;
     if (blocks.count)
-        return ignis__model_numbers(call, weight, &blocks, first, rows, dtype);
+        return ignis__model_dequantised(call, weight, &blocks, first, rows, dtype);
     if (!array)
         return ignis__no_tensor();
     view = ignis__array_slice(call, array, 0, first, rows);
@@ -19231,8 +19312,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;
         else
-            tensor = ignis__model_rows_of(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows,
-                                          model->dtype);
+            tensor = ignis__model_slice_rows(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows,
+                                             model->dtype);
     }
     ignis__free(parts);
     ignis__model_drop(call, model);
@@ -19719,7 +19800,7 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
         if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
             ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed",
                         ignis__shape_write(&shape).text);
-        else if (!ignis__model_whole(call, model))
+        else if (!ignis__model_check_not_shared(call, model))
             logits = ignis__no_tensor();
         else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
             ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens",
@@ -19762,7 +19843,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
                                           "Qwen3ForCausalLM"};
     static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
     static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
-    bool old = model->family == IGNIS_MODEL_GPT2;
+    bool is_gpt2 = model->family == IGNIS_MODEL_GPT2;
     struct {
         const char *name;
         int value;
@@ -19770,12 +19851,12 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     int count = 0, i;
 #define IGNIS__SIZE(name_, value_) (sizes[count].name = (name_), sizes[count++].value = (value_))
     IGNIS__SIZE("vocab_size", model->vocab);
-    IGNIS__SIZE(old ? "n_embd" : "hidden_size", model->hidden);
-    IGNIS__SIZE(old ? "n_layer" : "num_hidden_layers", model->layers);
-    IGNIS__SIZE(old ? "n_head" : "num_attention_heads", model->heads);
-    IGNIS__SIZE(old ? "n_inner" : "intermediate_size", model->inner);
-    IGNIS__SIZE(old ? "n_positions" : "max_position_embeddings", model->context);
-    if (!old) {
+    IGNIS__SIZE(is_gpt2 ? "n_embd" : "hidden_size", model->hidden);
+    IGNIS__SIZE(is_gpt2 ? "n_layer" : "num_hidden_layers", model->layers);
+    IGNIS__SIZE(is_gpt2 ? "n_head" : "num_attention_heads", model->heads);
+    IGNIS__SIZE(is_gpt2 ? "n_inner" : "intermediate_size", model->inner);
+    IGNIS__SIZE(is_gpt2 ? "n_positions" : "max_position_embeddings", model->context);
+    if (!is_gpt2) {
         IGNIS__SIZE("num_key_value_heads", model->kv_heads);
         IGNIS__SIZE("head_dim", model->head_dim);
     }
@@ -19785,10 +19866,10 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     for (i = 0; i < count; i++)
         ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
     ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s",
-                      old ? "activation_function" : "hidden_act", old ? "gelu_new" : "silu",
+                      is_gpt2 ? "activation_function" : "hidden_act", is_gpt2 ? "gelu_new" : "silu",
                       model->tied ? "true" : "false");
-    ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
-    if (!old) {
+    ignis__model_write_number(text, is_gpt2 ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
+    if (!is_gpt2) {
         ignis__string_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s",
                           model->layer[0].qkv_bias.id ? "true" : "false",
                           model->layer[0].up_bias.id ? "true" : "false");
@@ -19801,11 +19882,11 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     for (i = 1; i < model->stop_count; i++)
         ignis__string_add(text, ", %d", (int)model->stops[i]);
     ignis__string_add(text, "%s", model->stop_count > 1 ? "]" : "");
-    if (model->stretch) {
-        ignis__string_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
+    if (model->rope_scaling) {
+        ignis__string_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->rope_scaling]);
         ignis__model_write_number(text, "factor", model->factor);
-        if (model->stretch != IGNIS__STRETCH_LINEAR) {
-            bool yarn = model->stretch == IGNIS__STRETCH_YARN;
+        if (model->rope_scaling != IGNIS__ROPE_SCALING_LINEAR) {
+            bool yarn = model->rope_scaling == IGNIS__ROPE_SCALING_YARN;
             ignis__model_write_number(text, yarn ? "beta_slow" : "low_freq_factor", model->low);
             ignis__model_write_number(text, yarn ? "beta_fast" : "high_freq_factor", model->high);
             ignis__string_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
@@ -19848,7 +19929,7 @@ static bool ignis__model_save_config(const char *call, const ignis__model *model
 }
 
 /*  Copies the other files of a model's folder. Missing ones are skipped. */
-static bool ignis__model_save_rest(const char *call, const ignis__model *model, const char *folder)
+static bool ignis__model_copy_other_files(const char *call, const ignis__model *model, const char *folder)
 {
     static const char *const names[] = {
         "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -19888,7 +19969,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     for (i = 0; ok && i < count; i++) {
         names[i] = ignis__model_name_of(NULL, model, parts[i].row, parts[i].layer);
         texts[i] = names[i].text;
-        tensors[i] = ignis__model_rows_of(call, *parts[i].to, parts[i].first, parts[i].rows, model->dtype);
+        tensors[i] = ignis__model_slice_rows(call, *parts[i].to, parts[i].first, parts[i].rows, model->dtype);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
             tensors[i] = ignis_transpose(tensors[i], 0, 1);
         ok = tensors[i].id != 0;
@@ -19913,10 +19994,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         return ignis__failed();
     if (!folder)
         ignis__fail_null(call, "folder");
-    else if (model->stretch == IGNIS__STRETCH_TABLE)
+    else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");
-    else if (ignis__model_whole(call, model) && !ignis__capture_refuses(call))
+    else if (ignis__model_check_not_shared(call, model) && !ignis__capture_refuses(call))
         ok = (weights = ignis__model_path(call, folder, "model.safetensors")) != NULL &&
              (config = ignis__model_path(call, folder, "config.json")) != NULL &&
              (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
@@ -19925,7 +20006,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         scope = ignis_scope_begin();
         (void)ignis_no_grad_begin();
         ok = ignis__model_save_weights(call, model, weights, parts, count) &&
-             ignis__model_save_config(call, model, config) && ignis__model_save_rest(call, model, folder);
+             ignis__model_save_config(call, model, config) && ignis__model_copy_other_files(call, model, folder);
         (void)ignis_no_grad_end();
         (void)ignis_scope_end(scope);
     }
@@ -19997,7 +20078,7 @@ IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model)
 }
 
 /*  Checks that no adapters are set, as sequences do not support them. False, and reported, if some are. */
-IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_check_no_lora(const char *call, ignis__model *model)
 {
     bool plain;
     ignis__mutex_lock(&model->slot.lock);
@@ -20111,10 +20192,13 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
 }
 
 /*  Tells whether a part of a model supports an adapter: matrices of layers do. */
-IGNIS__PRIVATE bool ignis__lora_can(const ignis__model_part *part) { return part->row->in_layer && part->row->columns; }
+IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part)
+{
+    return part->row->in_layer && part->row->columns;
+}
 
 /*  Tells whether the name of a product ends with these words. */
-static bool ignis__lora_named(const char *product, const char *target)
+static bool ignis__lora_name_matches(const char *product, const char *target)
 {
     size_t length = strlen(product), end = strlen(target);
     return end && end <= length && strcmp(product + length - end, target) == 0 &&
@@ -20181,7 +20265,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
 }
 
 /*  Fills A uniformly within 1 / sqrt(columns), and B with zeros. The thread's random state is restored. */
-static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_t seed)
+static bool ignis__lora_init_values(const char *call, const ignis__lora *lora, uint64_t seed)
 {
     ignis__random_state *random = &ignis__thread_state()->random, before = *random;
     ignis_tensor_desc desc;
@@ -20216,7 +20300,7 @@ IGNIS__PRIVATE double ignis__lora_scale(const ignis__lora *lora)
 }
 
 /*  Checks a description and reads its settings. */
-static bool ignis__lora_check(const char *call, const ignis_lora_desc *desc, ignis__lora *read)
+static bool ignis__lora_check_desc(const char *call, const ignis_lora_desc *desc, ignis__lora *read)
 {
     int i;
     read->rank = desc->rank ? desc->rank : 8;
@@ -20249,8 +20333,8 @@ static bool ignis__lora_check(const char *call, const ignis_lora_desc *desc, ign
 }
 
 /*  Marks the parts that targets name. */
-static bool ignis__lora_choose(const char *call, const ignis__model *model, const ignis_lora_desc *desc,
-                               const ignis__model_part *parts, int count, char *wanted)
+static bool ignis__lora_choose_targets(const char *call, const ignis__model *model, const ignis_lora_desc *desc,
+                                       const ignis__model_part *parts, int count, char *wanted)
 {
     static const char *const gpt2[] = {"c_attn"}, *const others[] = {"q_proj", "v_proj"};
     const char *const *targets = desc->target_count ? desc->targets : model->family == IGNIS_MODEL_GPT2 ? gpt2 : others;
@@ -20261,9 +20345,9 @@ static bool ignis__lora_choose(const char *call, const ignis__model *model, cons
     for (k = 0; k < target_count; k++) {
         found = false;
         for (i = 0; i < count; i++) {
-            if (!ignis__lora_can(&parts[i]) ||
+            if (!ignis__lora_supports(&parts[i]) ||
                 !(strcmp(targets[k], "all-linear") == 0 ||
-                  ignis__lora_named(ignis__lora_product(model, parts[i].row, parts[i].layer).text, targets[k])))
+                  ignis__lora_name_matches(ignis__lora_product(model, parts[i].row, parts[i].layer).text, targets[k])))
                 continue;
             wanted[i] = 1;
             found = true;
@@ -20272,7 +20356,7 @@ static bool ignis__lora_choose(const char *call, const ignis__model *model, cons
             continue;
         ignis__string_begin(&text, known, sizeof known);
         for (i = 0; i < count && parts[i].layer < 1; i++)
-            if (ignis__lora_can(&parts[i])) {
+            if (ignis__lora_supports(&parts[i])) {
                 ignis__model_name product = ignis__lora_product(model, parts[i].row, 0);
                 ignis__string_add(&text, "%s%s", text.length ? ", " : "", strstr(product.text, ".0.") + 3);
             }
@@ -20299,17 +20383,18 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_create(ignis_model handle, const ign
     memset(&read, 0, sizeof read);
     desc = desc ? desc : &defaults;
     read.dtype = desc->dtype ? desc->dtype : model->dtype;
-    if (ignis__model_whole(call, model) && !ignis__capture_refuses(call) && ignis__lora_check(call, desc, &read))
+    if (ignis__model_check_not_shared(call, model) && !ignis__capture_refuses(call) &&
+        ignis__lora_check_desc(call, desc, &read))
         parts = ignis__model_parts_make(call, NULL, model, &count);
     if (parts && (wanted = (char *)ignis__alloc((size_t)count + 1)) == NULL)
         ignis__fail_host_memory(call, (size_t)count + 1);
-    if (!wanted || !ignis__lora_choose(call, model, desc, parts, count, wanted))
+    if (!wanted || !ignis__lora_choose_targets(call, model, desc, parts, count, wanted))
         ignis__model_drop(call, model);
     else
         lora = ignis__lora_make(call, model, parts, count, wanted, &read);
     ignis__free(parts);
     ignis__free(wanted);
-    if (lora && !ignis__lora_begin(call, lora, desc->seed)) {
+    if (lora && !ignis__lora_init_values(call, lora, desc->seed)) {
         ignis__lora_clear(call, lora);
         lora = NULL;
     }
@@ -20369,8 +20454,8 @@ static bool ignis__config_is_empty(const ignis__config *config, const ignis__con
 }
 
 /*  Checks that a text is one of a NULL-ended list. False, and reported, if it is not. */
-static bool ignis__lora_text(const char *call, const char *folder, const ignis__config_item *item,
-                             const char *const *texts)
+static bool ignis__lora_check_text(const char *call, const char *folder, const ignis__config_item *item,
+                                   const char *const *texts)
 {
     int k;
     for (k = 0; texts[k] && strcmp(item->text, texts[k]) != 0;)
@@ -20383,8 +20468,8 @@ static bool ignis__lora_text(const char *call, const char *folder, const ignis__
 
 /*  Reads a number within limits. `otherwise` is its value if it is missing; outside of the limits if it is
     required. */
-static bool ignis__lora_number(const char *call, const char *folder, const ignis__config *config, const char *name,
-                               double otherwise, double low, double high, double *value)
+static bool ignis__lora_read_number(const char *call, const char *folder, const ignis__config *config, const char *name,
+                                    double otherwise, double low, double high, double *value)
 {
     const ignis__config_item *item = ignis__config_find(config, name);
     *value = item ? item->number : otherwise;
@@ -20400,7 +20485,8 @@ static bool ignis__lora_number(const char *call, const char *folder, const ignis
 }
 
 /*  Reads the settings of adapter_config.json, and refuses keys that would be ignored. */
-static bool ignis__lora_config(const char *call, const char *folder, const ignis__config *config, ignis__lora *read)
+static bool ignis__lora_read_config(const char *call, const char *folder, const ignis__config *config,
+                                    ignis__lora *read)
 {
     static const char *const types[] = {"LORA", NULL}, *const biases[] = {"none", NULL},
                              *const inits[] = {"gaussian", "eva", "orthogonal",
@@ -20417,9 +20503,9 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
         if (!*item->name || strpbrk(item->name, ".["))
             continue;
         if (item->kind == 't' &&
-            ((strcmp(item->name, "peft_type") == 0 && !ignis__lora_text(call, folder, item, types)) ||
-             (strcmp(item->name, "bias") == 0 && !ignis__lora_text(call, folder, item, biases)) ||
-             (strcmp(item->name, "init_lora_weights") == 0 && !ignis__lora_text(call, folder, item, inits))))
+            ((strcmp(item->name, "peft_type") == 0 && !ignis__lora_check_text(call, folder, item, types)) ||
+             (strcmp(item->name, "bias") == 0 && !ignis__lora_check_text(call, folder, item, biases)) ||
+             (strcmp(item->name, "init_lora_weights") == 0 && !ignis__lora_check_text(call, folder, item, inits))))
             return false;
         for (k = 0; k < IGNIS__COUNT(ignis__lora_keys) && strcmp(item->name, ignis__lora_keys[k].name) != 0;)
             k++;
@@ -20438,9 +20524,9 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
                            : item->kind == 'b' ? "true"
                                                : "there") == IGNIS_OK;
     }
-    if (!ignis__lora_number(call, folder, config, "r", -1, 1, IGNIS__LORA_RANK, &rank) ||
-        !ignis__lora_number(call, folder, config, "lora_alpha", -1, 1e-12, 1e12, &read->alpha) ||
-        !ignis__lora_number(call, folder, config, "lora_dropout", 0, 0, 0.999999, &read->dropout))
+    if (!ignis__lora_read_number(call, folder, config, "r", -1, 1, IGNIS__LORA_RANK, &rank) ||
+        !ignis__lora_read_number(call, folder, config, "lora_alpha", -1, 1e-12, 1e12, &read->alpha) ||
+        !ignis__lora_read_number(call, folder, config, "lora_dropout", 0, 0, 0.999999, &read->dropout))
         return false;
     if (rank != (double)(int)rank)
         return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
@@ -20452,8 +20538,8 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
 }
 
 /*  Checks one of the two tensors of an adapter: its shape, and that its dtype is the one of the others. */
-static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows,
-                             int64_t columns, ignis__lora *read)
+static bool ignis__lora_check_tensor(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows,
+                                     int64_t columns, ignis__lora *read)
 {
     ignis_dtype dtype = ignis__file_dtypes[item->type].dtype;
     ignis_shape wanted;
@@ -20477,8 +20563,9 @@ static bool ignis__lora_fits(const char *call, const char *path, const ignis__fi
 }
 
 /*  Marks the parts for which the file has an adapter. Fails if the file has any other tensor. */
-static bool ignis__lora_match(const char *call, const char *path, ignis__safetensors *file, const ignis__model *model,
-                              const ignis__model_part *parts, int count, char *wanted, ignis__lora *read)
+static bool ignis__lora_match_file(const char *call, const char *path, ignis__safetensors *file,
+                                   const ignis__model *model, const ignis__model_part *parts, int count, char *wanted,
+                                   ignis__lora *read)
 {
     int i, used = 0;
     ignis__file_tensor_sort(file->items, file->count, ignis__file_tensor_by_name);
@@ -20486,7 +20573,7 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
         file->items[i].index = 0;
     for (i = 0; i < count; i++) {
         ignis__file_tensor *a, *b;
-        if (!ignis__lora_can(&parts[i]))
+        if (!ignis__lora_supports(&parts[i]))
             continue;
         a = ignis__file_tensor_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'A').text);
         b = ignis__file_tensor_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'B').text);
@@ -20496,8 +20583,8 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
             return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensor %s", path,
                                ignis__lora_name_write(model, parts[i].row, parts[i].layer, a ? 'B' : 'A').text) ==
                    IGNIS_OK;
-        if (!ignis__lora_fits(call, path, a, read->rank, parts[i].columns, read) ||
-            !ignis__lora_fits(call, path, b, parts[i].rows, read->rank, read))
+        if (!ignis__lora_check_tensor(call, path, a, read->rank, parts[i].columns, read) ||
+            !ignis__lora_check_tensor(call, path, b, parts[i].rows, read->rank, read))
             return false;
         a->index = b->index = 1;
         wanted[i] = 1;
@@ -20557,14 +20644,14 @@ IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model 
     memset(&read, 0, sizeof read);
     ok = ignis__config_open(call, config_path, true, &config);
     if (ok) {
-        ok = ignis__lora_config(call, folder, &config, &read);
+        ok = ignis__lora_read_config(call, folder, &config, &read);
         ignis__config_close(&config);
     }
     ok = ok && (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
     if (ok && (wanted = (char *)ignis__alloc((size_t)count + 1)) == NULL)
         ok = ignis__fail_host_memory(call, (size_t)count + 1) == IGNIS_OK;
     if (ok && (ok = ignis__load_open(call, path, &load)) != false) {
-        ok = ignis__lora_match(call, path, &load.file, model, parts, count, wanted, &read);
+        ok = ignis__lora_match_file(call, path, &load.file, model, parts, count, wanted, &read);
         ignis__load_close(&load);
     }
     if (ok)
@@ -20593,7 +20680,7 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_open(ignis_model handle, const char 
         return none;
     if (!folder)
         ignis__fail_null(call, "folder");
-    else if (ignis__model_whole(call, model) && !ignis__capture_refuses(call) &&
+    else if (ignis__model_check_not_shared(call, model) && !ignis__capture_refuses(call) &&
              (config = ignis__model_path(call, folder, "adapter_config.json")) != NULL)
         path = ignis__model_path(call, folder, "adapter_model.safetensors");
     if (path)
@@ -20613,7 +20700,7 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_open(ignis_model handle, const char 
     May use: create.c, weights/save.c, >>safetensors. Locks: none. */
 
 /*  Tells whether every layer has an adapter for a row. */
-static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_row *row)
+static bool ignis__lora_in_all_layers(const ignis__lora *lora, const ignis__model_row *row)
 {
     int i, found = 0;
     for (i = 0; i < lora->count; i++)
@@ -20630,7 +20717,7 @@ static void ignis__lora_write_targets(const ignis__lora *lora, ignis__string_wri
     for (i = 0; i < lora->count; i++) {
         const ignis__adapter *adapter = &lora->adapters[i];
         ignis__model_name product = ignis__lora_product(lora->model, adapter->row, adapter->layer);
-        bool everywhere = ignis__lora_everywhere(lora, adapter->row);
+        bool everywhere = ignis__lora_in_all_layers(lora, adapter->row);
         char *word = product.text;
         if (everywhere && adapter->layer > 0)
             continue;
@@ -20795,7 +20882,7 @@ static bool ignis__lora_merge_one(const char *call, const ignis__lora *lora, con
     ignis_array_inputs inputs;
     bool ok;
     memset(&inputs, 0, sizeof inputs);
-    rows = ignis__model_rows_of(call, weight, adapter->first, adapter->rows, lora->model->dtype);
+    rows = ignis__model_slice_rows(call, weight, adapter->first, adapter->rows, lora->model->dtype);
     inputs.names = "w, d, scale";
     inputs.count = 3;
     inputs.array[0] = ignis_tensor_data(rows);
@@ -21364,7 +21451,7 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind k
     for (first = 0; op->ok && first < all; first += some) {
         some = all - first < some ? all - first : some;
         if (weights->blocks.count)
-            ignis__op_numbers(op, dequantised, 0, weights, &weights->blocks, first, some);
+            ignis__op_dequantise(op, dequantised, 0, weights, &weights->blocks, first, some);
         p.n = some / (gated ? 2 : 1);
         ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128,
                          1, 0, params);
@@ -21416,7 +21503,7 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind
     product.transpose_b = 1;
     product.dtype = (int)x->dtype;
     if (weights->blocks.count) {
-        ignis__op_numbers(op, dequantised, 0, weights, &weights->blocks, 0, product.n);
+        ignis__op_dequantise(op, dequantised, 0, weights, &weights->blocks, 0, product.n);
         weights = dequantised;
     }
     epilogue.bias = bias;
@@ -21721,7 +21808,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_for_ranks(const char *call, 
     Allocates nothing if no weight is quantised. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_dequantised(const char *call, ignis__engine *engine)
 {
-    int64_t most = ignis__model_largest(engine->model);
+    int64_t most = ignis__model_scratch_elements(engine->model);
     return most == 0 || ignis__engine_alloc(call, engine, &engine->dequantised, 1, most, engine->model->dtype);
 }
 
@@ -22367,7 +22454,7 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
     }
     for (; ok && sequence->matched < sequence->length; sequence->matched++, sequence->state = next) {
         id = sequence->ids[sequence->matched];
-        next = ignis__grammar_put(grammar, v, sequence->state, id);
+        next = ignis__grammar_step_token(grammar, v, sequence->state, id);
         for (i = 0; i < v->end_count && v->ends[i] != id;)
             i++;
         ok = next > 0 ||
@@ -22638,7 +22725,7 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
     ignis__engine *engine = sequence->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_plain(call, sequence->model) ||
+    if (!ignis__model_check_no_lora(call, sequence->model) ||
         !ignis__engine_has_pages(call, engine,
                                  ignis__sequence_pages_needed(sequence, sequence->cached, sequence->length)) ||
         !ignis__op_begin_on_device(&op, call, engine->device))
@@ -22976,7 +23063,7 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
     ignis__op op;
     int of[IGNIS__STEP_ROWS], pass, next, batch, i;
     bool all = true;
-    if (!ignis__model_plain(call, sequences[0]->model))
+    if (!ignis__model_check_no_lora(call, sequences[0]->model))
         return false;
     for (i = 0; i < count; i++) {
         ignis__sequence *sequence = sequences[i];
@@ -23558,7 +23645,8 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     else if (alone && (state || !sequence->grammar || !sequence->length) &&
              ignis__engine_decode(call, &sequence, 1, sampling, true, NULL, NULL))
         id = sequence->ids[sequence->length - 1];
-    fails = id == -2 && !alone && !ignis__model_plain(call, sequence->model); /* checked with a token ahead, too */
+    fails =
+        id == -2 && !alone && !ignis__model_check_no_lora(call, sequence->model); /* checked with a token ahead, too */
     ok = id == -2 && !alone && !fails;
     if (ok && !event)
         event =

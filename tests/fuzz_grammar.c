@@ -73,7 +73,7 @@ static bool try_grammar(const char *text)
             id = (id + 1) % 512;
         if (i == 512)
             break;
-        next = ignis__grammar_put(g, vocabulary, state, id);
+        next = ignis__grammar_step_token(g, vocabulary, state, id);
         require(next > 0, "a mask and the matcher differ", text);
         if (steps == 20)
             require((state = next = ignis__grammar_begin(g) ? g->start : -1) >= 0, "there is no beginning", text);

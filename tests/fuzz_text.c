@@ -54,15 +54,15 @@ static bool try_gguf(const char *bytes, size_t size)
     static const char path[] = "fuzz_text.gguf", text[] = "abba <s>ab \xE2\x96\x81\xFF\n c";
     ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_take("fuzz", &ignis__tokenizers);
     FILE *out = fopen(path, "wb");
-    ignis__text_load load;
+    ignis__tokenizer_load load;
     ignis__gguf file;
     bool ok;
     if (!tokenizer || !out || fwrite(bytes, 1, size, out) != size || fclose(out) != 0)
         exit(1);
     ok = ignis__gguf_open("fuzz", path, &file);
-    ignis__text_load_begin(&load, "fuzz", tokenizer);
+    ignis__tokenizer_load_begin(&load, "fuzz", tokenizer);
     if (ok) {
-        ok = ignis__text_gguf_take(&load, &file);
+        ok = ignis__tokenizer_read_gguf(&load, &file);
         ignis__gguf_close(&file);
         require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes, size);
     }
@@ -70,7 +70,7 @@ static bool try_gguf(const char *bytes, size_t size)
         ignis__tokenizer_facts(tokenizer);
         use(tokenizer, text, sizeof text - 1, bytes, size);
     }
-    ignis__text_load_end(&load);
+    ignis__tokenizer_load_end(&load);
     ignis__tokenizer_destroy(tokenizer);
     ignis_status_clear();
     return ok;
@@ -85,7 +85,7 @@ static bool try_file(const char *bytes, size_t size, int kind)
     static const char text[] =
         "ab <s>the \xE2\x96\x81  tensor</s>'s 123 e\xCC\x81\n\n \xFF\xF0\x9F\x98\x80 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
     ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_take("fuzz", &ignis__tokenizers);
-    ignis__text_load load;
+    ignis__tokenizer_load load;
     char *first = (char *)malloc(sizeof config), *second = (char *)malloc(size ? size : 1);
     size_t first_size = kind == 1 ? sizeof config - 1 : 0;
     bool ok = true;
@@ -94,14 +94,14 @@ static bool try_file(const char *bytes, size_t size, int kind)
     memcpy(first, config, first_size);
     if (size)
         memcpy(second, bytes, size);
-    ignis__text_load_begin(&load, "fuzz", tokenizer);
+    ignis__tokenizer_load_begin(&load, "fuzz", tokenizer);
     if (kind == 1) {
-        ignis__text_load_json(&load, first, first_size);
-        ok = ignis__text_json_read(&load) && ignis__text_json_take(&load);
+        ignis__tokenizer_load_json(&load, first, first_size);
+        ok = ignis__tokenizer_read_json(&load) && ignis__tokenizer_build(&load);
         require(ok, "a good file is refused", bytes, size);
     }
-    ignis__text_load_json(&load, second, size);
-    ok = kind == 1 ? ignis__text_config_take(&load) : ignis__text_json_read(&load) && ignis__text_json_take(&load);
+    ignis__tokenizer_load_json(&load, second, size);
+    ok = kind == 1 ? ignis__tokenizer_read_config(&load) : ignis__tokenizer_read_json(&load) && ignis__tokenizer_build(&load);
     require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes, size);
     if (ok) {
         ignis__tokenizer_facts(tokenizer);
@@ -112,7 +112,7 @@ static bool try_file(const char *bytes, size_t size, int kind)
         require(load.diagnostic == IGNIS_DIAG_TOKENIZER_FORMAT || load.diagnostic == IGNIS_DIAG_UNSUPPORTED,
                 "a refusal has another reason than the format", bytes, size);
     }
-    ignis__text_load_end(&load);
+    ignis__tokenizer_load_end(&load);
     ignis__tokenizer_destroy(tokenizer);
     free(first);
     free(second);

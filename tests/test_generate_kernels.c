@@ -104,7 +104,7 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
     ignis__array *w_room = type ? room_blocks(parts * n, k, type, other == type ? parts * n : n / 2, other, 2, &w)
                                 : room_noise(IGNIS_SHAPE(parts * n, k), dtype, 2, 1, &w);
     ignis__array *numbers = type ? room(IGNIS_SHAPE(gated ? 2 * n : 3, k), dtype) : NULL; /* three rows at a time */
-    ignis__array *whole = type ? room(IGNIS_SHAPE(ignis__blocks_room(k)), dtype) : NULL;
+    ignis__array *whole = type ? room(IGNIS_SHAPE(ignis__blocks_scratch_elements(k)), dtype) : NULL;
     ignis__array *b_room = biased ? room_noise(IGNIS_SHAPE(parts * n), dtype, 3, 1, &b) : NULL;
     ignis__array *out = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, &start);
     ignis__array *single = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, NULL);
@@ -712,7 +712,7 @@ TEST(keys_of_many_rows_as_of_each_alone)
         weights = quantised ? room_blocks(width, k, IGNIS__GGUF_Q4_0, width, IGNIS__GGUF_Q4_0, 1, &w)
                             : room_noise(IGNIS_SHAPE(width, k), IGNIS_BF16, 1, 1, &w);
         if (quantised)
-            numbers = room(IGNIS_SHAPE(ignis__blocks_room(k)), IGNIS_BF16);
+            numbers = room(IGNIS_SHAPE(ignis__blocks_scratch_elements(k)), IGNIS_BF16);
         bias = room_noise(IGNIS_SHAPE(width), IGNIS_BF16, 2, 1, &b);
         rows_of_x = room_noise(IGNIS_SHAPE(MOST, k), IGNIS_BF16, 3, 1, &x);
         turning = room(IGNIS_SHAPE(IGNIS__ROPE_HALF), IGNIS_I32);

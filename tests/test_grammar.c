@@ -133,7 +133,7 @@ TEST(tokens_are_those_that_texts_go_on_with)
                     expected = derivable(&languages[k], text, false);
                     if (expected && token->size == 1 && strlen(text) < 5 && count < COUNT_OF(texts)) {
                         strcpy(texts[count], text);
-                        states[count++] = ignis__grammar_put(g, v, states[i], id);
+                        states[count++] = ignis__grammar_step_token(g, v, states[i], id);
                     }
                 } else {
                     CHECK(id >= TOKENS);

@@ -73,7 +73,7 @@ IGNIS__COLD static bool ignis__gguf_fail(ignis__gguf *file, int64_t at, const ch
 }
 
 /*  Reads the head until `bytes` bytes from the reader's place on are there. `what` names them in the message. */
-static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
+static bool ignis__gguf_load_head(ignis__gguf *file, int64_t bytes, const char *what)
 {
     int64_t wanted;
     unsigned char *head;
@@ -119,10 +119,10 @@ static uint64_t ignis__gguf_bytes(const unsigned char *from, int size)
 }
 
 /*  Reads a number of `size` bytes. 0 after a failure. */
-static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
+static uint64_t ignis__gguf_read_number(ignis__gguf *file, int size, const char *what)
 {
     uint64_t value;
-    if (!ignis__gguf_need(file, size, what))
+    if (!ignis__gguf_load_head(file, size, what))
         return 0;
     value = ignis__gguf_bytes(file->head + file->at, size);
     file->at += size;
@@ -130,10 +130,10 @@ static uint64_t ignis__gguf_take(ignis__gguf *file, int size, const char *what)
 }
 
 /*  Reads a count of items of at least `least` bytes each. Fails if the file is too short for them. */
-static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *what)
+static int64_t ignis__gguf_read_count(ignis__gguf *file, int64_t least, const char *what)
 {
     int64_t at = file->at;
-    uint64_t count = ignis__gguf_take(file, 8, what);
+    uint64_t count = ignis__gguf_read_number(file, 8, what);
     if (!file->failed && count > (uint64_t)((file->size - file->at) / least))
         ignis__gguf_fail(file, at, "%s is %llu, but %lld bytes are left of the file", what, (unsigned long long)count,
                          (long long)(file->size - file->at));
@@ -141,10 +141,10 @@ static int64_t ignis__gguf_count(ignis__gguf *file, int64_t least, const char *w
 }
 
 /*  Reads a text and terminates it with a 0. Returns the place of its first byte. */
-static int64_t ignis__gguf_text(ignis__gguf *file, const char *what)
+static int64_t ignis__gguf_read_text(ignis__gguf *file, const char *what)
 {
-    int64_t size = ignis__gguf_count(file, 1, what), at = file->at;
-    if (!ignis__gguf_need(file, size, what))
+    int64_t size = ignis__gguf_read_count(file, 1, what), at = file->at;
+    if (!ignis__gguf_load_head(file, size, what))
         return 0;
     memmove(file->head + at - 1, file->head + at, (size_t)size);
     file->head[at - 1 + size] = 0;
@@ -154,7 +154,7 @@ static int64_t ignis__gguf_text(ignis__gguf *file, const char *what)
 
 static int64_t ignis__gguf_name(ignis__gguf *file, const char *what)
 {
-    int64_t before = file->at, at = ignis__gguf_text(file, what), size = file->at - at - 1;
+    int64_t before = file->at, at = ignis__gguf_read_text(file, what), size = file->at - at - 1;
     if (!file->failed && (size > IGNIS__GGUF_NAME_LIMIT || (int64_t)strlen((const char *)file->head + at) != size))
         ignis__gguf_fail(file, before, "%s is longer than %d bytes, or holds a 0", what, IGNIS__GGUF_NAME_LIMIT);
     return at;
@@ -166,12 +166,12 @@ static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
     int64_t at, i;
     key->name_at = ignis__gguf_name(file, "the name of a key");
     at = file->at;
-    key->kind = (uint32_t)ignis__gguf_take(file, 4, "the type of a key");
+    key->kind = (uint32_t)ignis__gguf_read_number(file, 4, "the type of a key");
     key->count = -1;
     if (key->kind == IGNIS__GGUF_ARRAY) {
-        key->kind = (uint32_t)ignis__gguf_take(file, 4, "the type of an array");
+        key->kind = (uint32_t)ignis__gguf_read_number(file, 4, "the type of an array");
         if (!file->failed && key->kind < IGNIS__GGUF_KINDS && key->kind != IGNIS__GGUF_ARRAY)
-            key->count = ignis__gguf_count(file, ignis__gguf_kinds[key->kind].size, "the length of an array");
+            key->count = ignis__gguf_read_count(file, ignis__gguf_kinds[key->kind].size, "the length of an array");
     }
     if (!file->failed && (key->kind >= IGNIS__GGUF_KINDS || key->kind == IGNIS__GGUF_ARRAY))
         ignis__gguf_fail(file, at, "key %s has the unknown type %u, or is an array of arrays",
@@ -179,11 +179,11 @@ static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
     key->at = file->at;
     if (key->kind == IGNIS__GGUF_STRING) {
         for (i = 0; i < (key->count < 0 ? 1 : key->count) && !file->failed; i++)
-            (void)ignis__gguf_text(file, "a text");
+            (void)ignis__gguf_read_text(file, "a text");
     } else if (!file->failed) {
         int64_t bytes =
             (key->count < 0 ? 1 : key->count) * ignis__gguf_kinds[key->kind].size; /* bounded by the size of the file */
-        if (ignis__gguf_need(file, bytes, "the value of a key"))
+        if (ignis__gguf_load_head(file, bytes, "the value of a key"))
             file->at += bytes;
     }
 }
@@ -196,7 +196,7 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
     const char *name;
     tensor->name_at = ignis__gguf_name(file, "the name of a tensor");
     at = file->at;
-    ndim = (uint32_t)ignis__gguf_take(file, 4, "the number of dimensions of a tensor");
+    ndim = (uint32_t)ignis__gguf_read_number(file, 4, "the number of dimensions of a tensor");
     if (!file->failed && ndim > IGNIS_MAX_DIMS)
         ignis__gguf_fail(file, at, "tensor %s has %u dimensions, above %d",
                          ignis__name_write((const char *)file->head + tensor->name_at).text, (unsigned)ndim,
@@ -206,12 +206,13 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
     tensor->shape.ndim = ndim ? (int)ndim : 1;
     tensor->shape.dim[0] = 1;
     for (i = 0; i < ndim; i++) {
-        uint64_t dim = ignis__gguf_take(file, 8, "a dimension of a tensor");
+        uint64_t dim = ignis__gguf_read_number(file, 8, "a dimension of a tensor");
         fits = fits && dim <= INT64_MAX;
         tensor->shape.dim[ndim - 1 - i] = (int64_t)(dim & INT64_MAX);
     }
-    tensor->id = (uint32_t)ignis__gguf_take(file, 4, "the type of a tensor");
-    tensor->begin = (int64_t)ignis__gguf_take(file, 8, "the offset of a tensor"); /* below 0 if it does not fit */
+    tensor->id = (uint32_t)ignis__gguf_read_number(file, 4, "the type of a tensor");
+    tensor->begin =
+        (int64_t)ignis__gguf_read_number(file, 8, "the offset of a tensor"); /* below 0 if it does not fit */
     if (file->failed)
         return;
     name = (const char *)file->head + tensor->name_at;
@@ -276,7 +277,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const ignis__gguf_tensor *ignis__gguf_find_te
                               : NULL;
 }
 
-static ignis__gguf_found ignis__gguf_wrong(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
+static ignis__gguf_found ignis__gguf_fail_kind(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
 {
     file->failed = false; /* each lookup reports its own failure */
     ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text,
@@ -327,9 +328,9 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf
     if (!key)
         return IGNIS__GGUF_NONE;
     if (key->count >= 0 || !ignis__gguf_is_int(key->kind))
-        return ignis__gguf_wrong(file, key, "a whole number");
+        return ignis__gguf_fail_kind(file, key, "a whole number");
     *value = ignis__gguf_int_at(file->head + key->at, key->kind);
-    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_wrong(file, key, "a number that fits 63 bits")
+    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_fail_kind(file, key, "a number that fits 63 bits")
                                                       : IGNIS__GGUF_FOUND;
 }
 
@@ -340,7 +341,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__ggu
     if (!key)
         return IGNIS__GGUF_NONE;
     if (key->count >= 0 || !(ignis__gguf_is_int(key->kind) || ignis__gguf_is_real(key->kind)))
-        return ignis__gguf_wrong(file, key, "a number");
+        return ignis__gguf_fail_kind(file, key, "a number");
     *value = ignis__gguf_real_at(file->head + key->at, key->kind);
     return IGNIS__GGUF_FOUND;
 }
@@ -351,7 +352,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__ggu
     if (!key)
         return IGNIS__GGUF_NONE;
     if (key->count >= 0 || key->kind != IGNIS__GGUF_BOOL)
-        return ignis__gguf_wrong(file, key, "true or false");
+        return ignis__gguf_fail_kind(file, key, "true or false");
     *value = file->head[key->at] != 0;
     return IGNIS__GGUF_FOUND;
 }
@@ -392,7 +393,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__g
     if (!key)
         return IGNIS__GGUF_NONE;
     if (key->count >= 0 || key->kind != IGNIS__GGUF_STRING)
-        return ignis__gguf_wrong(file, key, "a text");
+        return ignis__gguf_fail_kind(file, key, "a text");
     one.at = file->head + key->at;
     one.kind = key->kind;
     one.left = 1;
@@ -413,10 +414,10 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gg
            : like == IGNIS__GGUF_I64 ? ignis__gguf_is_int(key->kind)
                                      : key->kind == (uint32_t)like;
     if (key->count < 0 || !fits)
-        return ignis__gguf_wrong(file, key,
-                                 like == IGNIS__GGUF_STRING ? "an array of texts"
-                                 : like == IGNIS__GGUF_I64  ? "an array of whole numbers"
-                                                            : "an array of such values");
+        return ignis__gguf_fail_kind(file, key,
+                                     like == IGNIS__GGUF_STRING ? "an array of texts"
+                                     : like == IGNIS__GGUF_I64  ? "an array of whole numbers"
+                                                                : "an array of such values");
     items->at = file->head + key->at;
     items->kind = key->kind;
     items->left = key->count;
@@ -424,7 +425,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gg
 }
 
 /*  Checks the places of the tensors: inside the data, at multiples of the alignment, without overlaps. */
-static bool ignis__gguf_places(ignis__gguf *file)
+static bool ignis__gguf_check_places(ignis__gguf *file)
 {
     int64_t alignment = 32, data, i;
     if (ignis__gguf_int(file, "general.alignment", &alignment) == IGNIS__GGUF_BAD)
@@ -466,15 +467,15 @@ static bool ignis__gguf_places(ignis__gguf *file)
 }
 
 /*  Allocates `count` keys or tensors. The file was found large enough for them. */
-static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
+static void *ignis__gguf_alloc(ignis__gguf *file, int64_t count, size_t size)
 {
-    void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size
-                     ? NULL
-                     : ignis__alloc((size_t)(count + 1) * size);
-    if (!room && !file->failed)
+    void *items = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size
+                      ? NULL
+                      : ignis__alloc((size_t)(count + 1) * size);
+    if (!items && !file->failed)
         ignis__fail_host_memory(file->call, (size_t)(count + 1) * size);
-    file->failed = room == NULL;
-    return room;
+    file->failed = items == NULL;
+    return items;
 }
 
 /*  Opens a file and checks all of it except the values of its tensors. On failure it reports and closes the
@@ -490,17 +491,17 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char 
     file->descriptor = ignis__file_open(path, &file->size);
     if (file->descriptor < 0)
         return ignis__file_fail(call, path, "opened");
-    if (file->size < 4 || !ignis__gguf_need(file, 4, "the first bytes") || memcmp(file->head, "GGUF", 4) != 0)
+    if (file->size < 4 || !ignis__gguf_load_head(file, 4, "the first bytes") || memcmp(file->head, "GGUF", 4) != 0)
         ignis__gguf_fail(file, 0, "it does not begin with \"GGUF\"");
     file->at = 4;
-    version = (uint32_t)ignis__gguf_take(file, 4, "the version");
+    version = (uint32_t)ignis__gguf_read_number(file, 4, "the version");
     if (!file->failed && version != 2 && version != 3)
         ignis__gguf_fail(file, 4, "the version is %u%s; 2 and 3 are known", (unsigned)version,
                          version == 2u << 24 || version == 3u << 24 ? ", as in a big-endian file" : "");
-    tensors = ignis__gguf_count(file, 24, "the number of tensors");
-    keys = ignis__gguf_count(file, 13, "the number of keys");
-    file->keys = (ignis__gguf_key *)ignis__gguf_room(file, keys, sizeof *file->keys);
-    file->tensors = (ignis__gguf_tensor *)ignis__gguf_room(file, tensors, sizeof *file->tensors);
+    tensors = ignis__gguf_read_count(file, 24, "the number of tensors");
+    keys = ignis__gguf_read_count(file, 13, "the number of keys");
+    file->keys = (ignis__gguf_key *)ignis__gguf_alloc(file, keys, sizeof *file->keys);
+    file->tensors = (ignis__gguf_tensor *)ignis__gguf_alloc(file, tensors, sizeof *file->tensors);
     for (i = 0; i < keys && !file->failed; i++, file->key_count++)
         ignis__gguf_read_key(file, &file->keys[i]);
     for (i = 0; i < tensors && !file->failed; i++, file->tensor_count++)
@@ -515,7 +516,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char 
         if (strcmp(file->keys[i - 1].name, file->keys[i].name) == 0)
             ignis__gguf_fail(file, file->keys[i].name_at, "there is a second key %s",
                              ignis__name_write(file->keys[i].name).text);
-    if (!file->failed && ignis__gguf_places(file))
+    if (!file->failed && ignis__gguf_check_places(file))
         return true;
     ignis__gguf_close(file);
     return false;

@@ -232,16 +232,16 @@ static int ignis__case_write(char *out, const char *text, size_t size, size_t at
 }
 
 /*  Runs lower (0), upper (1), capitalize (2), the filter title (3) and the method title (4). */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value s = ignis__chat_text(c, call->self);
-    size_t size = (size_t)s.number, room = size + 1, at, part = 0, out = 0;
+    ignis__chat_value s = ignis__chat_text(chat, call->self);
+    size_t size = (size_t)s.number, capacity = size + 1, at, part = 0, out = 0;
     int how = call->how == 0 ? 0 : call->how % 2 == 1 ? 1 : 2, length, i;
     char *text, *marks;
     for (at = 0; at < size; at++)
-        room += (unsigned char)s.u.text[at] < 128 ? 0 : 2; /* at most 6 bytes of 2 */
-    text = ignis__chat_work(c, s.number) ? (char *)ignis__chat_alloc(c, room) : NULL;
-    marks = s.marks ? (char *)ignis__chat_alloc(c, room) : NULL;
+        capacity += (unsigned char)s.u.text[at] < 128 ? 0 : 2; /* at most 6 bytes of 2 */
+    text = ignis__chat_work(chat, s.number) ? (char *)ignis__chat_alloc(chat, capacity) : NULL;
+    marks = s.marks ? (char *)ignis__chat_alloc(chat, capacity) : NULL;
     if (!text || (s.marks && !marks))
         return s;
     for (at = 0; at < size; at += (size_t)length) {

@@ -5,13 +5,14 @@
 
 #include "room.h"
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *chat, const ignis__chat_node *node);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *chat, char of, ignis__chat_value name,
                                                    ignis__chat_call *call);
-IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
+IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *chat, char of, ignis__chat_value name);
 IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row);
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *chat, ignis__chat_value format,
+                                                    ignis__chat_value values);
 
 IGNIS__PRIVATE ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
 {
@@ -41,18 +42,18 @@ static const struct {
     {IGNIS__CHAT_LOOP, "", "changed cycle"},
 };
 
-IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
+IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *chat, ignis__chat_loop *loop);
 
 /*  Counts the items of a loop. Items that are still to come are counted by evaluating the loop's condition. */
-IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
+IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *chat, ignis__chat_loop *loop)
 {
     ignis__chat_loop rest = *loop;
     ignis__chat_items kept;
     if (!loop->filtered)
         return loop->end + loop->base;
     memset(&kept, 0, sizeof kept);
-    while (ignis__chat_peek(c, &rest)) {
-        ignis__chat_add(c, &kept, rest.after);
+    while (ignis__chat_peek(chat, &rest)) {
+        ignis__chat_add(chat, &kept, rest.after);
         rest.peeked = false;
     }
     *loop->items = kept;
@@ -64,7 +65,7 @@ IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop 
 }
 
 /*  Finds an attribute of `loop`. False if `loop` has no such attribute. */
-static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name,
+static bool ignis__chat_loop_attribute(ignis__chat *chat, ignis__chat_loop *loop, ignis__chat_value name,
                                        ignis__chat_value *out)
 {
     static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
@@ -79,16 +80,16 @@ static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, i
     else if (i == 5)
         *out = loop->index > 1 ? loop->before : ignis__chat_undefined(none, none);
     else if (i == 6)
-        *out = ignis__chat_bool(!ignis__chat_peek(c, loop));
+        *out = ignis__chat_bool(!ignis__chat_peek(chat, loop));
     else if (i == 7)
-        *out = ignis__chat_peek(c, loop) ? loop->after : ignis__chat_undefined(none, none);
+        *out = ignis__chat_peek(chat, loop) ? loop->after : ignis__chat_undefined(none, none);
     else if (i >= 8)
-        out->number = ignis__chat_loop_length(c, loop) - (i == 8 ? 0 : i == 9 ? loop->index - 1 : loop->index);
+        out->number = ignis__chat_loop_length(chat, loop) - (i == 8 ? 0 : i == 9 ? loop->index - 1 : loop->index);
     return i < IGNIS__COUNT(names);
 }
 
 /*  Finds a method, or another attribute of the value's type. False if the type does not have it. */
-static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name,
+static bool ignis__chat_attribute(ignis__chat *chat, ignis__chat_value object, ignis__chat_value name,
                                   ignis__chat_value *out)
 {
     char of = object.kind == IGNIS__CHAT_STRING ? 's'
@@ -97,43 +98,43 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
     int row, i;
     *out = ignis__chat_undefined(object, name);
     if (object.kind == IGNIS__CHAT_NAMESPACE) {
-        int64_t at = ignis__chat_find(c, object.u.items, name);
+        int64_t at = ignis__chat_find(chat, object.u.items, name);
         *out = at < 0 ? *out : object.u.items->item[at + 1];
         return at >= 0;
     }
-    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(c, object.u.loop, name, out))
+    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(chat, object.u.loop, name, out))
         return true;
     for (i = 0; i < IGNIS__COUNT(ignis__chat_methods); i++) {
         if (ignis__chat_methods[i].of != object.kind)
             continue;
         if (ignis__chat_in_words(ignis__chat_methods[i].lacking, name.u.text, name.number))
-            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text,
-                                     ignis__chat_kinds[object.kind]);
-        if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name.u.text, name.number))
+            *out = ignis__chat_fail_unsupported(chat, "the method '%.*s' of %s", (int)name.number, name.u.text,
+                                                ignis__chat_kinds[object.kind]);
+        if (chat->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name.u.text, name.number))
             return true;
     }
-    row = of == ' ' ? -1 : ignis__chat_row_find(c, of, name);
+    row = of == ' ' ? -1 : ignis__chat_row_find(chat, of, name);
     if (row < 0)
         return false;
     *out = ignis__chat_make(IGNIS__CHAT_FUNCTION, row);
-    out->u.object = (ignis__chat_value *)ignis__chat_alloc(c, sizeof object);
+    out->u.object = (ignis__chat_value *)ignis__chat_alloc(chat, sizeof object);
     if (out->u.object)
         *out->u.object = object;
     return true;
 }
 
 /*  Returns the byte offset of a character of a string. */
-IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
+IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *chat, ignis__chat_value string, int64_t character)
 {
     size_t at = 0;
-    ignis__chat_work(c, character / 4);
+    ignis__chat_work(chat, character / 4);
     while (character-- > 0 && at < (size_t)string.number)
         at += ignis__chat_character(string.u.text + at);
     return at;
 }
 
 /*  Finds object[key]. False if there is no such item. */
-IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
                                      ignis__chat_value *out)
 {
     int64_t i = key.number, count;
@@ -141,7 +142,7 @@ IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, i
     *out = ignis__chat_undefined(object, key);
     if (object.kind == IGNIS__CHAT_DICT) {
         if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT ||
-            (i = ignis__chat_find(c, object.u.items, key)) < 0)
+            (i = ignis__chat_find(chat, object.u.items, key)) < 0)
             return false;
         *out = object.u.items->item[i + 1];
         return true;
@@ -149,12 +150,12 @@ IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, i
     if (!ignis__chat_is_whole(key) ||
         !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
         return false;
-    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+    count = string ? ignis__chat_characters(chat, object) : object.u.items->count;
     i += i < 0 ? count : 0;
     if (i < 0 || i >= count)
         return false;
     if (string) {
-        size_t at = ignis__chat_offset(c, object, i);
+        size_t at = ignis__chat_offset(chat, object, i);
         *out = ignis__chat_part(object, at, at + ignis__chat_character(object.u.text + at));
     } else {
         *out = object.u.items->item[i];
@@ -163,58 +164,58 @@ IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, i
 }
 
 /*  Joins items to a value of the kind of `other`: a string, a list or a tuple. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other,
-                                                  const ignis__chat_items *items)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_join_like(ignis__chat *chat, ignis__chat_value other,
+                                                       const ignis__chat_items *items)
 {
     ignis__chat_value out = other;
     ignis__chat_writer text = IGNIS__ZERO;
     int64_t i;
     if (other.kind != IGNIS__CHAT_STRING) {
-        out = ignis__chat_new(c, (ignis__chat_kind)other.kind);
+        out = ignis__chat_new(chat, (ignis__chat_kind)other.kind);
         out.mark = other.mark;
-        if (!c->fault)
+        if (!chat->fault)
             *out.u.items = *items;
         return out;
     }
-    for (i = 0; i < items->count && ignis__chat_work(c, 1); i++)
-        ignis__chat_write_string(c, &text, items->item[i]);
-    out = ignis__chat_written(&text);
+    for (i = 0; i < items->count && ignis__chat_work(chat, 1); i++)
+        ignis__chat_write_string(chat, &text, items->item[i]);
+    out = ignis__chat_writer_value(&text);
     out.of = other.of;
     return out;
 }
 
 /*  Evaluates object.name, or object[name] with `item`. If the first form finds nothing, the other is tried. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
                                                     bool item)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
-    if (c->fault || object.kind == IGNIS__CHAT_UNDEFINED)
-        return ignis__chat_fail_kind(c, "", object);
-    if (item && ignis__chat_item(c, object, key, &out))
+    if (chat->fault || object.kind == IGNIS__CHAT_UNDEFINED)
+        return ignis__chat_fail_kind(chat, "", object);
+    if (item && ignis__chat_item(chat, object, key, &out))
         return out;
-    if (key.kind == IGNIS__CHAT_STRING && !c->fault && ignis__chat_attribute(c, object, key, &out))
+    if (key.kind == IGNIS__CHAT_STRING && !chat->fault && ignis__chat_attribute(chat, object, key, &out))
         return out;
-    if (!item && !c->fault && ignis__chat_item(c, object, key, &out))
+    if (!item && !chat->fault && ignis__chat_item(chat, object, key, &out))
         return out;
     return ignis__chat_undefined(object, key);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *chat, ignis__chat_value object,
                                                    const ignis__chat_value *bound)
 {
     bool string = object.kind == IGNIS__CHAT_STRING;
     int64_t count, step = bound[2].kind == IGNIS__CHAT_NONE ? 1 : bound[2].number, limits[2], i;
     ignis__chat_items items, kept = IGNIS__ZERO;
     if (!string && (object.kind < IGNIS__CHAT_LIST || object.kind > IGNIS__CHAT_RANGE_OF))
-        return ignis__chat_fail_kind(c, "slices are of texts and lists", object);
+        return ignis__chat_fail_kind(chat, "slices are of texts and lists", object);
     for (i = 0; i < 3; i++)
         if (bound[i].kind != IGNIS__CHAT_NONE && !ignis__chat_is_whole(bound[i]))
-            return ignis__chat_fail_kind(c, "the bounds of a slice are whole numbers", bound[i]);
+            return ignis__chat_fail_kind(chat, "the bounds of a slice are whole numbers", bound[i]);
     if (step == 0)
-        return ignis__chat_fail(c, "the step of a slice is 0");
+        return ignis__chat_fail(chat, "the step of a slice is 0");
     if (object.kind == IGNIS__CHAT_RANGE_OF)
-        return ignis__chat_lacks(c, "a slice of a range; |list makes a list of it");
-    count = string ? ignis__chat_characters(c, object) : object.u.items->count;
+        return ignis__chat_fail_unsupported(chat, "a slice of a range; |list makes a list of it");
+    count = string ? ignis__chat_characters(chat, object) : object.u.items->count;
     for (i = 0; i < 2; i++) { /* bounds are clipped to the length, as in Python */
         int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count, at = bound[i].number;
         if (bound[i].kind == IGNIS__CHAT_NONE)
@@ -225,14 +226,14 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_v
     }
     if (string && step == 1) {
         limits[1] = limits[1] < limits[0] ? limits[0] : limits[1];
-        return ignis__chat_part(object, ignis__chat_offset(c, object, limits[0]),
-                                ignis__chat_offset(c, object, limits[1]));
+        return ignis__chat_part(object, ignis__chat_offset(chat, object, limits[0]),
+                                ignis__chat_offset(chat, object, limits[1]));
     }
-    ignis__chat_each(c, object, &items);
-    for (i = limits[0]; (step > 0 ? i < limits[1] : i > limits[1]) && ignis__chat_work(c, 1); i += step) {
-        ignis__chat_add(c, &kept, items.item[i]);
+    ignis__chat_iterate(chat, object, &items);
+    for (i = limits[0]; (step > 0 ? i < limits[1] : i > limits[1]) && ignis__chat_work(chat, 1); i += step) {
+        ignis__chat_add(chat, &kept, items.item[i]);
         if (step > 0 ? step >= limits[1] - i : step <= limits[1] - i)
             break;
     }
-    return ignis__chat_like(c, object, &kept);
+    return ignis__chat_join_like(chat, object, &kept);
 }

@@ -7,43 +7,43 @@
 
 /*  Runs map (0): applies a filter to each item, or takes an attribute of it. Runs select (1), reject (2),
     selectattr (3) and rejectattr (4): keeps the items that pass a test. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *chat, ignis__chat_call *call)
 {
-    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0),
-                      otherwise = path;
-    int64_t attribute = ignis__chat_find(c, &call->named, ignis__chat_words("attribute")), i, from = call->how >= 3;
+    ignis__chat_value out = ignis__chat_new(chat, IGNIS__CHAT_GENERATOR),
+                      path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), otherwise = path;
+    int64_t attribute = ignis__chat_find(chat, &call->named, ignis__chat_words("attribute")), i, from = call->how >= 3;
     bool map = call->how == 0, by_name = map && call->given.count == 0 && attribute >= 0;
     ignis__chat_items items;
-    if (!ignis__chat_true(call->self) || !ignis__chat_each(c, call->self, &items))
+    if (!ignis__chat_true(call->self) || !ignis__chat_iterate(chat, call->self, &items))
         return out;
-    i = ignis__chat_find(c, &call->named, ignis__chat_words("default"));
+    i = ignis__chat_find(chat, &call->named, ignis__chat_words("default"));
     if (by_name ? call->named.count > (i >= 0 ? 4 : 2) : call->given.count < (map || from))
-        return ignis__chat_fail(c, "map, selectattr and rejectattr need the name of an attribute, filter or test");
+        return ignis__chat_fail(chat, "map, selectattr and rejectattr need the name of an attribute, filter or test");
     if (by_name) {
         path = call->named.item[attribute + 1];
         otherwise = i >= 0 ? call->named.item[i + 1] : otherwise;
     } else if (from) {
         path = call->given.item[0];
     }
-    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
+    for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
         ignis__chat_call inner = *call;
-        inner.self = ignis__chat_path(c, items.item[i], path, otherwise, false);
-        if (call->given.count > from && !c->fault) {
+        inner.self = ignis__chat_path(chat, items.item[i], path, otherwise, false);
+        if (call->given.count > from && !chat->fault) {
             inner.given.item += from + 1;
             inner.given.count -= from + 1;
-            if (!ignis__chat_deeper(c, c->here))
+            if (!ignis__chat_enter_node(chat, chat->here))
                 break;
-            inner.self = ignis__chat_apply(c, map ? 'f' : 't', call->given.item[from], &inner);
-            c->depth--;
+            inner.self = ignis__chat_apply(chat, map ? 'f' : 't', call->given.item[from], &inner);
+            chat->depth--;
         }
         if (map || ignis__chat_true(inner.self) == (call->how % 2 == 1))
-            ignis__chat_add(c, out.u.items, map ? inner.self : items.item[i]);
+            ignis__chat_add(chat, out.u.items, map ? inner.self : items.item[i]);
     }
     return out;
 }
 
 /*  Runs sort (0) and dictsort (1). Letters are compared in lower case unless case_sensitive is set. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *chat, ignis__chat_call *call)
 {
     bool dict = call->how == 1, fold = !ignis__chat_true(call->value[!dict]),
          reverse = ignis__chat_true(call->value[dict ? 2 : 0]);
@@ -52,46 +52,47 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat
     int64_t i;
     if (dict) {
         if (call->self.kind != IGNIS__CHAT_DICT)
-            return ignis__chat_fail_kind(c, "dictsort is of a dict", call->self);
+            return ignis__chat_fail_kind(chat, "dictsort is of a dict", call->self);
         by = ignis__chat_make(IGNIS__CHAT_INT, by.kind == IGNIS__CHAT_STRING && ignis__chat_is(by, "value"));
         call->how = IGNIS__CHAT_ITEMS;
-        call->self = ignis__chat_do_pairs(c, call);
+        call->self = ignis__chat_do_pairs(chat, call);
     }
-    if (c->fault || !ignis__chat_each(c, call->self, &items))
+    if (chat->fault || !ignis__chat_iterate(chat, call->self, &items))
         return absent;
     if (by.kind == IGNIS__CHAT_STRING && by.number && memchr(by.u.text, ',', (size_t)by.number))
-        return ignis__chat_lacks(c, "sort by several attributes");
-    for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
-        key = ignis__chat_path(c, items.item[i], by, absent, fold);
+        return ignis__chat_fail_unsupported(chat, "sort by several attributes");
+    for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
+        key = ignis__chat_path(chat, items.item[i], by, absent, fold);
         if (!dict) { /* keys are in tuples: undefined and none have no order, but may be equal */
-            tuple = ignis__chat_new(c, IGNIS__CHAT_TUPLE);
-            ignis__chat_add(c, tuple.u.items, key);
+            tuple = ignis__chat_new(chat, IGNIS__CHAT_TUPLE);
+            ignis__chat_add(chat, tuple.u.items, key);
             key = tuple;
         }
-        ignis__chat_add(c, &keys, key);
+        ignis__chat_add(chat, &keys, key);
     }
-    return c->fault ? absent : ignis__chat_sorted(c, &items, &keys, reverse);
+    return chat->fault ? absent : ignis__chat_sorted(chat, &items, &keys, reverse);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *chat, ignis__chat_call *call)
 {
     ignis__chat_value indent = call->value[1], separators = call->value[2], spaces = ignis__chat_words(" ");
     ignis__chat_json how;
     ignis__chat_writer out = IGNIS__ZERO;
     how.ascii = ignis__chat_true(call->value[0]);
     how.sort = ignis__chat_true(call->value[3]);
-    how.pretty = ignis__chat_given(indent);
-    how.indent =
-        indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, spaces, ignis__chat_want_int(c, indent, 0));
+    how.pretty = ignis__chat_is_given(indent);
+    how.indent = indent.kind == IGNIS__CHAT_STRING
+                     ? indent
+                     : ignis__chat_repeat(chat, spaces, ignis__chat_want_int(chat, indent, 0));
     how.separators[0] = ignis__chat_words(how.pretty ? "," : ", ");
     how.separators[1] = ignis__chat_words(": ");
-    if (ignis__chat_given(separators)) {
+    if (ignis__chat_is_given(separators)) {
         if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) ||
-            separators.u.items->count != 2 || !ignis__chat_want_text(c, separators.u.items->item[0]) ||
-            !ignis__chat_want_text(c, separators.u.items->item[1]))
-            return ignis__chat_fail(c, "separators are two texts");
+            separators.u.items->count != 2 || !ignis__chat_want_text(chat, separators.u.items->item[0]) ||
+            !ignis__chat_want_text(chat, separators.u.items->item[1]))
+            return ignis__chat_fail(chat, "separators are two texts");
         memcpy(how.separators, separators.u.items->item, sizeof how.separators);
     }
-    ignis__chat_write_value(c, &out, call->self, &how, true, 0);
-    return ignis__chat_written(&out);
+    ignis__chat_write_value(chat, &out, call->self, &how, true, 0);
+    return ignis__chat_writer_value(&out);
 }

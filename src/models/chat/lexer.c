@@ -5,169 +5,171 @@
 
 #include "room.h"
 
-IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
+IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *chat, size_t at)
 {
-    while (at < c->size && ignis__chat_is_space(c->text + at))
-        at += ignis__chat_character(c->text + at);
+    while (at < chat->size && ignis__chat_is_space(chat->text + at))
+        at += ignis__chat_character(chat->text + at);
     return at;
 }
 
-IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
+IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *chat, size_t at, const char *sign)
 {
     size_t length = strlen(sign);
-    return at <= c->size && c->size - at >= length && memcmp(c->text + at, sign, length) == 0;
+    return at <= chat->size && chat->size - at >= length && memcmp(chat->text + at, sign, length) == 0;
 }
 
-static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
+static size_t ignis__chat_digits(const ignis__chat *chat, size_t at)
 {
-    while (at < c->size && (ignis__formula_is_digit(c->text[at]) ||
-                            (c->text[at] == '_' && at + 1 < c->size && ignis__formula_is_digit(c->text[at + 1]))))
+    while (at < chat->size &&
+           (ignis__formula_is_digit(chat->text[at]) ||
+            (chat->text[at] == '_' && at + 1 < chat->size && ignis__formula_is_digit(chat->text[at + 1]))))
         at++;
     return at;
 }
 
 /*  Checks for the end of a tag at a place. If found, skips it, and the white space that it removes. */
-IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
+IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *chat, size_t at, char tag)
 {
     char end[3];
-    bool minus = ignis__chat_at(c, at, "-"), plus = tag != '{' && ignis__chat_at(c, at, "+");
+    bool minus = ignis__chat_at(chat, at, "-"), plus = tag != '{' && ignis__chat_at(chat, at, "+");
     end[0] = tag == '{' ? '}' : tag, end[1] = '}', end[2] = 0;
-    if (!ignis__chat_at(c, at + (minus || plus), end))
+    if (!ignis__chat_at(chat, at + (minus || plus), end))
         return false;
     at += 2 + (size_t)(minus || plus);
     if (minus)
-        at = ignis__chat_skip_space(c, at);
-    else if (!plus && tag != '{' && ignis__chat_at(c, at, "\n"))
+        at = ignis__chat_skip_space(chat, at);
+    else if (!plus && tag != '{' && ignis__chat_at(chat, at, "\n"))
         at++;
-    c->at = at;
-    c->line_start = c->text[at - 1] == '\n';
+    chat->at = at;
+    chat->line_start = chat->text[at - 1] == '\n';
     return true;
 }
 
 /*  Reads the next token of a tag. */
-IGNIS__PRIVATE void ignis__chat_next(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_next(ignis__chat *chat)
 {
     static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
     size_t at, i;
     char first;
-    if (c->fault)
+    if (chat->fault)
         return;
-    c->start = at = ignis__chat_skip_space(c, c->at);
-    c->at = at;
-    if (c->brackets == 0 && ignis__chat_tag_end(c, at, c->tag)) {
-        c->kind = 'E';
-        return;
-    }
-    if (at == c->size) {
-        c->kind = 0;
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "the template ends inside a tag");
+    chat->start = at = ignis__chat_skip_space(chat, chat->at);
+    chat->at = at;
+    if (chat->brackets == 0 && ignis__chat_tag_end(chat, at, chat->tag)) {
+        chat->kind = 'E';
         return;
     }
-    first = c->text[at];
+    if (at == chat->size) {
+        chat->kind = 0;
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, at, "the template ends inside a tag");
+        return;
+    }
+    first = chat->text[at];
     if (ignis__formula_is_letter(first)) {
-        c->kind = 'a';
-        while (at < c->size && (ignis__formula_is_letter(c->text[at]) || ignis__formula_is_digit(c->text[at])))
+        chat->kind = 'a';
+        while (at < chat->size && (ignis__formula_is_letter(chat->text[at]) || ignis__formula_is_digit(chat->text[at])))
             at++;
     } else if (ignis__formula_is_digit(first)) {
         size_t end;
-        c->kind = '0';
-        at = ignis__chat_digits(c, at);
-        if (c->start == 0 || c->text[c->start - 1] != '.') {
-            end = at < c->size && c->text[at] == '.' ? ignis__chat_digits(c, at + 1) : at;
+        chat->kind = '0';
+        at = ignis__chat_digits(chat, at);
+        if (chat->start == 0 || chat->text[chat->start - 1] != '.') {
+            end = at < chat->size && chat->text[at] == '.' ? ignis__chat_digits(chat, at + 1) : at;
             if (end > at + 1)
-                at = end, c->kind = '.';
-            if (at < c->size && (c->text[at] == 'e' || c->text[at] == 'E')) {
-                end = at + 1 + (size_t)(ignis__chat_at(c, at + 1, "-") || ignis__chat_at(c, at + 1, "+"));
-                if (ignis__chat_digits(c, end) > end)
-                    at = ignis__chat_digits(c, end), c->kind = '.';
+                at = end, chat->kind = '.';
+            if (at < chat->size && (chat->text[at] == 'e' || chat->text[at] == 'E')) {
+                end = at + 1 + (size_t)(ignis__chat_at(chat, at + 1, "-") || ignis__chat_at(chat, at + 1, "+"));
+                if (ignis__chat_digits(chat, end) > end)
+                    at = ignis__chat_digits(chat, end), chat->kind = '.';
             }
         }
-        if (at < c->size && ignis__formula_is_letter(c->text[at]))
-            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start,
+        if (at < chat->size && ignis__formula_is_letter(chat->text[at]))
+            ignis__chat_fault(chat, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, chat->start,
                               "a number with letters in it");
     } else if (first == '"' || first == '\'') {
-        c->kind = '"';
-        for (at++; at < c->size && c->text[at] != first; at++)
-            at += c->text[at] == '\\';
-        if (at >= c->size) {
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a text in quotes has no end");
+        chat->kind = '"';
+        for (at++; at < chat->size && chat->text[at] != first; at++)
+            at += chat->text[at] == '\\';
+        if (at >= chat->size) {
+            ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, chat->start, "a text in quotes has no end");
             return;
         }
         at++;
     } else {
-        c->kind = '+';
-        if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(c, at, "!="))) {
-            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at,
+        chat->kind = '+';
+        if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(chat, at, "!="))) {
+            ignis__chat_fault(chat, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at,
                               "%s inside a tag",
                               (unsigned char)first < 128 ? "a sign that is none" : "a name with letters beyond ASCII");
             return;
         }
         at++;
         for (i = 0; i < sizeof signs / sizeof *signs; i++)
-            if (ignis__chat_at(c, c->start, signs[i]))
-                at = c->start + 2;
+            if (ignis__chat_at(chat, chat->start, signs[i]))
+                at = chat->start + 2;
         if (strchr("([{", first))
-            c->brackets++;
-        else if (strchr(")]}", first) && c->brackets > 0)
-            c->brackets--;
+            chat->brackets++;
+        else if (strchr(")]}", first) && chat->brackets > 0)
+            chat->brackets--;
     }
-    if (!c->fault)
-        c->at = at;
+    if (!chat->fault)
+        chat->at = at;
 }
 
-IGNIS__PRIVATE bool ignis__chat_sees(const ignis__chat *c, const char *word)
+IGNIS__PRIVATE bool ignis__chat_is_word(const ignis__chat *chat, const char *word)
 {
-    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) &&
-           ignis__chat_at(c, c->start, word);
+    return !chat->fault && (chat->kind == 'a' || chat->kind == '+') && chat->at - chat->start == strlen(word) &&
+           ignis__chat_at(chat, chat->start, word);
 }
 
-IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *c, const char *word)
+IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *chat, const char *word)
 {
-    bool is = ignis__chat_sees(c, word);
+    bool is = ignis__chat_is_word(chat, word);
     if (is)
-        ignis__chat_next(c);
+        ignis__chat_next(chat);
     return is;
 }
 
 /*  Tells whether the text after the current token begins with this sign. */
-IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign)
+IGNIS__PRIVATE bool ignis__chat_follows(const ignis__chat *chat, const char *sign)
 {
-    size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
-    return ignis__chat_at(c, at, sign) &&
-           (behind == c->size || *sign == '='
-                ? !ignis__chat_at(c, behind, "=")
-                : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
+    size_t at = ignis__chat_skip_space(chat, chat->at), behind = at + strlen(sign);
+    return ignis__chat_at(chat, at, sign) &&
+           (behind == chat->size || *sign == '='
+                ? !ignis__chat_at(chat, behind, "=")
+                : !ignis__formula_is_letter(chat->text[behind]) && !ignis__formula_is_digit(chat->text[behind]));
 }
 
 /*  Tells whether the current token is one of these words. */
-IGNIS__PRIVATE bool ignis__chat_listed(const ignis__chat *c, const char *words)
+IGNIS__PRIVATE bool ignis__chat_is_listed(const ignis__chat *chat, const char *words)
 {
-    return c->kind == 'a' && ignis__chat_in_words(words, c->text + c->start, (int64_t)(c->at - c->start));
+    return chat->kind == 'a' &&
+           ignis__chat_in_words(words, chat->text + chat->start, (int64_t)(chat->at - chat->start));
 }
 
-IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
+IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *chat, const char *wanted)
 {
     char token[40] = "the end of the tag";
-    size_t length = c->at - c->start;
-    if (c->kind != 'E')
-        snprintf(token, sizeof token, "'%.*s'", (int)(length < 30 ? length : 30), c->text + c->start);
-    ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "%s is expected before %s", wanted, token);
+    size_t length = chat->at - chat->start;
+    if (chat->kind != 'E')
+        snprintf(token, sizeof token, "'%.*s'", (int)(length < 30 ? length : 30), chat->text + chat->start);
+    ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, chat->start, "%s is expected before %s", wanted, token);
 }
 
-IGNIS__PRIVATE void ignis__chat_want(ignis__chat *c, const char *sign)
+IGNIS__PRIVATE void ignis__chat_want(ignis__chat *chat, const char *sign)
 {
     char wanted[24];
     snprintf(wanted, sizeof wanted, "'%.16s'", sign);
-    if (!ignis__chat_take(c, sign))
-        ignis__chat_unexpected(c, wanted);
+    if (!ignis__chat_take(chat, sign))
+        ignis__chat_unexpected(chat, wanted);
 }
 
 /*  Returns the current token as a string, and reads the next. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_take_word(ignis__chat *chat)
 {
-    ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);
-    if (c->kind != 'a')
-        ignis__chat_unexpected(c, "a name");
-    ignis__chat_next(c);
+    ignis__chat_value word = ignis__chat_string(chat->text + chat->start, chat->at - chat->start, NULL);
+    if (chat->kind != 'a')
+        ignis__chat_unexpected(chat, "a name");
+    ignis__chat_next(chat);
     return word;
 }

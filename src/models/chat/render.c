@@ -7,28 +7,28 @@
 #include "room.h"
 
 /*  Makes a string of the caller's text, all of it marked. Bytes that are not UTF-8 become U+FFFD. */
-static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
+static ignis__chat_value ignis__chat_mark_content(ignis__chat *chat, const char *text)
 {
     size_t left = text ? strlen(text) : 0, size, length;
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value none = ignis__chat_make(IGNIS__CHAT_NONE, 0);
     none.mark = true;
-    while (left > 0 && !c->fault) {
+    while (left > 0 && !chat->fault) {
         for (size = 0; size < left && (length = (size_t)ignis__utf8_length(text + size, left - size)) > 0;)
             size += length;
-        ignis__chat_write(c, &out, text, size, NULL, true);
+        ignis__chat_write(chat, &out, text, size, NULL, true);
         text += size, left -= size;
         if (left)
-            ignis__chat_write(c, &out, "\xEF\xBF\xBD", 3, NULL, true), text++, left--;
+            ignis__chat_write(chat, &out, "\xEF\xBF\xBD", 3, NULL, true), text++, left--;
     }
-    return text ? ignis__chat_written(&out) : none;
+    return text ? ignis__chat_writer_value(&out) : none;
 }
 
-static ignis__chat_value ignis__chat_json_text(ignis__chat *c, ignis__json *json, bool mark)
+static ignis__chat_value ignis__chat_json_text(ignis__chat *chat, ignis__json *json, bool mark)
 {
     size_t size = 0;
     const char *text = ignis__json_string(json, &size);
-    char *marks = mark ? (char *)ignis__chat_alloc(c, size + 1) : NULL;
+    char *marks = mark ? (char *)ignis__chat_alloc(chat, size + 1) : NULL;
     if (marks)
         memset(marks, 1, size);
     return ignis__chat_string(text, size, marks);
@@ -36,7 +36,7 @@ static ignis__chat_value ignis__chat_json_text(ignis__chat *c, ignis__json *json
 
 /*  Reads a value of a JSON text. At the outermost level, variables whose name ends in _token are unmarked,
     and the others are marked. */
-static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json, bool mark, int depth)
+static ignis__chat_value ignis__chat_read_json(ignis__chat *chat, ignis__json *json, bool mark, int depth)
 {
     char kind = ignis__json_peek(json);
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_NONE, 0), key = value;
@@ -45,26 +45,26 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
     size_t size;
     if (depth > IGNIS__JSON_DEPTH)
         ignis__json_fail(json, "values are nested deeper than %d", IGNIS__JSON_DEPTH);
-    if (json->fault[0] || c->fault)
+    if (json->fault[0] || chat->fault)
         return value;
     if (kind == '"')
-        return ignis__chat_json_text(c, json, mark);
+        return ignis__chat_json_text(chat, json, mark);
     if (dict || kind == '[') {
-        value = ignis__chat_new(c, dict ? IGNIS__CHAT_DICT : IGNIS__CHAT_LIST);
+        value = ignis__chat_new(chat, dict ? IGNIS__CHAT_DICT : IGNIS__CHAT_LIST);
         json->at++;
-        while (!c->fault && ignis__json_more(json, dict ? '}' : ']', &first)) {
+        while (!chat->fault && ignis__json_more(json, dict ? '}' : ']', &first)) {
             bool own = mark;
             if (dict) {
-                key = ignis__chat_json_text(c, json, mark && depth);
+                key = ignis__chat_json_text(chat, json, mark && depth);
                 own = mark && (depth || key.number < 6 || memcmp(key.u.text + key.number - 6, "_token", 6) != 0);
                 ignis__json_expect(json, ':');
             }
             if (json->fault[0])
                 break;
             if (dict)
-                ignis__chat_put(c, value.u.items, key, ignis__chat_read_json(c, json, own, depth + 1));
+                ignis__chat_put(chat, value.u.items, key, ignis__chat_read_json(chat, json, own, depth + 1));
             else
-                ignis__chat_add(c, value.u.items, ignis__chat_read_json(c, json, own, depth + 1));
+                ignis__chat_add(chat, value.u.items, ignis__chat_read_json(chat, json, own, depth + 1));
         }
     } else {
         ignis__json_skip_scalar(json);
@@ -74,7 +74,7 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
         if (!json->fault[0] && !strchr("nft", kind)) {
             whole = !memchr(from, '.', size) && !memchr(from, 'e', size) && !memchr(from, 'E', size);
             value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
-            ok = whole ? ignis__chat_read_int(c, from, size, &value.number)
+            ok = whole ? ignis__chat_read_int(chat, from, size, &value.number)
                        : ignis__chat_read_real(from, size, &value.u.real);
             if (!ok)
                 ignis__json_fail(json, "a number is too long");
@@ -85,42 +85,42 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
 }
 
 /*  Reads the variables of desc.json. */
-static void ignis__chat_variables(ignis__chat *c, const char *text, ignis__chat_items *names)
+static void ignis__chat_read_variables(ignis__chat *chat, const char *text, ignis__chat_items *names)
 {
     ignis__json json;
     size_t size = strlen(text);
     ignis__chat_value all;
     memset(&json, 0, sizeof json);
     json.what = "desc.json";
-    json.start = json.at = (char *)ignis__chat_alloc(c, size + 1);
-    if (c->fault)
+    json.start = json.at = (char *)ignis__chat_alloc(chat, size + 1);
+    if (chat->fault)
         return;
     memcpy(json.start, text, size);
     json.end = json.start + size;
     if (ignis__json_peek(&json) != '{')
         (void)ignis__json_expect(&json, '{');
-    all = ignis__chat_read_json(c, &json, true, 0);
+    all = ignis__chat_read_json(chat, &json, true, 0);
     if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
         ignis__json_fail(&json, "something follows the object");
     if (json.fault[0])
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "%s", json.fault);
-    else if (!c->fault)
-        ignis__chat_put_all(c, names, all.u.items);
+        ignis__chat_fault(chat, IGNIS_DIAG_CHAT_VARIABLES, SIZE_MAX, "%s", json.fault);
+    else if (!chat->fault)
+        ignis__chat_put_all(chat, names, all.u.items);
 }
 
 /*  Prepares messages for the template. A role that is a word is not marked, as control tokens may be put
     together around it. Reasoning has three names: each fills reasoning_content, and thinking if that is
     missing, as in transformers. */
-static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
+static void ignis__chat_prepare_messages(ignis__chat *chat, ignis__chat_value messages)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
     int64_t i, k;
-    for (i = 0; messages.kind == IGNIS__CHAT_LIST && i < messages.u.items->count && ignis__chat_work(c, 1); i++) {
+    for (i = 0; messages.kind == IGNIS__CHAT_LIST && i < messages.u.items->count && ignis__chat_work(chat, 1); i++) {
         ignis__chat_value message = messages.u.items->item[i], thought = ignis__chat_make(IGNIS__CHAT_NONE, 0);
         ignis__chat_items *items = message.u.items, with = IGNIS__ZERO;
         if (message.kind != IGNIS__CHAT_DICT)
             continue;
-        k = ignis__chat_find(c, items, ignis__chat_words("role"));
+        k = ignis__chat_find(chat, items, ignis__chat_words("role"));
         if (k >= 0 && items->item[k + 1].kind == IGNIS__CHAT_STRING) {
             ignis__chat_value *role = &items->item[k + 1];
             int64_t at = 0;
@@ -131,23 +131,23 @@ static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
                 role->marks = NULL;
         }
         for (k = 0; k < 3 && thought.kind == IGNIS__CHAT_NONE; k++) {
-            int64_t at = ignis__chat_find(c, items, ignis__chat_words(names[k]));
+            int64_t at = ignis__chat_find(chat, items, ignis__chat_words(names[k]));
             thought = at >= 0 ? items->item[at + 1] : thought;
         }
         if (thought.kind == IGNIS__CHAT_NONE)
             continue;
-        ignis__chat_put(c, &with, ignis__chat_words(names[1]), thought);
-        ignis__chat_put_all(c, &with, items);
-        ignis__chat_put(c, &with, ignis__chat_words(names[0]), thought);
+        ignis__chat_put(chat, &with, ignis__chat_words(names[1]), thought);
+        ignis__chat_put_all(chat, &with, items);
+        ignis__chat_put(chat, &with, ignis__chat_words(names[0]), thought);
         *items = with;
     }
 }
 
 /*  Copies the template's text with \n as line ends, without the last one. */
-static void ignis__chat_open(ignis__chat *c, const char *text)
+static void ignis__chat_copy_template(ignis__chat *chat, const char *text)
 {
     size_t size = strlen(text), i, out = 0;
-    char *copy = (char *)ignis__chat_alloc(c, size + 1);
+    char *copy = (char *)ignis__chat_alloc(chat, size + 1);
     if (!copy)
         return;
     for (i = 0; i < size; i++)
@@ -156,112 +156,116 @@ static void ignis__chat_open(ignis__chat *c, const char *text)
     if (out && copy[out - 1] == '\n')
         out--;
     copy[out] = 0;
-    c->text = copy;
-    c->size = out;
-    c->line_start = true;
-    for (i = 0; i < out && !c->fault; i += (size_t)ignis__utf8_length(copy + i, out - i))
+    chat->text = copy;
+    chat->size = out;
+    chat->line_start = true;
+    for (i = 0; i < out && !chat->fault; i += (size_t)ignis__utf8_length(copy + i, out - i))
         if (ignis__utf8_length(copy + i, out - i) == 0)
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
+            ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
 }
 
-IGNIS__PRIVATE void ignis__chat_close(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_close(ignis__chat *chat)
 {
-    while (c->chunk) {
-        ignis__chat_chunk *next = c->chunk->next;
-        ignis__free(c->chunk);
-        c->chunk = next;
+    while (chat->chunk) {
+        ignis__chat_chunk *next = chat->chunk->next;
+        ignis__free(chat->chunk);
+        chat->chunk = next;
     }
 }
 
 /*  Reports the fault of a chat, with its place in the template. */
-IGNIS__COLD static void ignis__chat_report(const ignis__chat *c, const char *call)
+IGNIS__COLD static void ignis__chat_report(const ignis__chat *chat, const char *call)
 {
-    const char *lack = c->fault == IGNIS_DIAG_UNSUPPORTED ? " is not supported" : "";
+    const char *lack = chat->fault == IGNIS_DIAG_UNSUPPORTED ? " is not supported" : "";
     int line, column;
-    ignis__text_place(c->text, c->text + (c->fault_at < c->size ? c->fault_at : c->size), &line, &column);
-    if (c->fault_at == SIZE_MAX || c->fault == IGNIS_DIAG_HOST_MEMORY)
-        ignis__fail(c->fault, call, "%s%s", c->message, lack);
+    ignis__text_place(chat->text, chat->text + (chat->fault_at < chat->size ? chat->fault_at : chat->size), &line,
+                      &column);
+    if (chat->fault_at == SIZE_MAX || chat->fault == IGNIS_DIAG_HOST_MEMORY)
+        ignis__fail(chat->fault, call, "%s%s", chat->message, lack);
     else
-        ignis__fail(c->fault, call, "%s%s (line %d, column %d of the template)", c->message, lack, line, column);
+        ignis__fail(chat->fault, call, "%s%s (line %d, column %d of the template)", chat->message, lack, line, column);
 }
 
 /*  Adds the texts of the tokenizer's tokens that templates know. */
-static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, ignis__chat_items *names)
+static void ignis__chat_add_tokens(ignis__chat *chat, ignis__tokenizer *tokenizer, ignis__chat_items *names)
 {
     static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
     int32_t ids[4];
     int i;
     ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown,
     ids[3] = tokenizer->info.padding;
-    for (i = 0; i < 4 && !c->fault; i++) {
+    for (i = 0; i < 4 && !chat->fault; i++) {
         ignis__bytes bytes = IGNIS__ZERO;
         ignis__chat_writer text;
         memset(&text, 0, sizeof text);
         if (ids[i] < 0)
             continue;
         if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested",
+            ignis__chat_fault(chat, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested",
                               (long long)bytes.size);
-        ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
-        ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
+        ignis__chat_write(chat, &text, bytes.data, bytes.size, NULL, false);
+        ignis__chat_put(chat, names, ignis__chat_words(token_names[i]), ignis__chat_writer_value(&text));
         ignis__free(bytes.data);
     }
 }
 
 /*  Renders. The output is in the arena, which the caller frees with ignis__chat_close, also after a failure.
     `tokenizer` may be NULL. */
-IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const char *text,
+IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *chat, const char *call, const char *text,
                                        const ignis_message *messages, int count, const ignis_chat_desc *desc,
                                        ignis__tokenizer *tokenizer, ignis__chat_writer *out)
 {
     ignis__chat_value list, message;
     ignis__chat_node *root;
     int i;
-    memset(c, 0, sizeof *c);
+    memset(chat, 0, sizeof *chat);
     memset(out, 0, sizeof *out);
-    c->now = desc->now;
-    c->out = out;
-    ignis__chat_open(c, text);
-    root = ignis__chat_body(c, "");
-    ignis__chat_enter(c, NULL);
-    list = ignis__chat_new(c, IGNIS__CHAT_LIST);
+    chat->now = desc->now;
+    chat->out = out;
+    ignis__chat_copy_template(chat, text);
+    root = ignis__chat_body(chat, "");
+    ignis__chat_enter(chat, NULL);
+    list = ignis__chat_new(chat, IGNIS__CHAT_LIST);
     list.mark = true;
-    for (i = 0; i < count && !c->fault; i++) {
-        message = ignis__chat_new(c, IGNIS__CHAT_DICT);
-        if (c->fault)
+    for (i = 0; i < count && !chat->fault; i++) {
+        message = ignis__chat_new(chat, IGNIS__CHAT_DICT);
+        if (chat->fault)
             break;
         message.mark = true;
-        ignis__chat_put(c, message.u.items, ignis__chat_words("role"), ignis__chat_content(c, messages[i].role));
-        ignis__chat_put(c, message.u.items, ignis__chat_words("content"), ignis__chat_content(c, messages[i].content));
-        ignis__chat_add(c, list.u.items, message);
+        ignis__chat_put(chat, message.u.items, ignis__chat_words("role"),
+                        ignis__chat_mark_content(chat, messages[i].role));
+        ignis__chat_put(chat, message.u.items, ignis__chat_words("content"),
+                        ignis__chat_mark_content(chat, messages[i].content));
+        ignis__chat_add(chat, list.u.items, message);
     }
-    if (!c->fault) {
-        ignis__chat_items *names = &c->scope->names;
-        c->here = SIZE_MAX; /* faults from here on have no place in the template */
-        ignis__chat_put(c, names, ignis__chat_words("messages"), list);
-        ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
-        ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
-        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"),
+    if (!chat->fault) {
+        ignis__chat_items *names = &chat->scope->names;
+        chat->here = SIZE_MAX; /* faults from here on have no place in the template */
+        ignis__chat_put(chat, names, ignis__chat_words("messages"), list);
+        ignis__chat_put(chat, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(chat, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
+        ignis__chat_put(chat, names, ignis__chat_words("add_generation_prompt"),
                         ignis__chat_bool(desc->add_generation_prompt));
         if (tokenizer)
-            ignis__chat_tokens(c, tokenizer, names);
+            ignis__chat_add_tokens(chat, tokenizer, names);
         if (desc->json)
-            ignis__chat_variables(c, desc->json, names);
-        if (!c->fault)
-            ignis__chat_messages(c, names->item[ignis__chat_find(c, names, ignis__chat_words("messages")) + 1]);
+            ignis__chat_read_variables(chat, desc->json, names);
+        if (!chat->fault)
+            ignis__chat_prepare_messages(chat,
+                                         names->item[ignis__chat_find(chat, names, ignis__chat_words("messages")) + 1]);
     }
-    if (!c->fault)
-        ignis__chat_run(c, root);
-    if (c->fault)
-        ignis__chat_report(c, call);
-    return !c->fault;
+    if (!chat->fault)
+        ignis__chat_run(chat, root);
+    if (chat->fault)
+        ignis__chat_report(chat, call);
+    return !chat->fault;
 }
 
 /*  Checks the arguments of both calls and renders to *out. *held is the tokenizer, which the caller drops, or
     NULL. On failure nothing is held. */
-static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
-                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat,
-                              ignis__tokenizer **held, ignis__chat_writer *out)
+static bool ignis__chat_start_call(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages,
+                                   int count, const ignis_chat_desc *desc, bool no_out, int64_t capacity,
+                                   ignis__chat *chat, ignis__tokenizer **held, ignis__chat_writer *out)
 {
     ignis_chat_desc defaults;
     const char *text;
@@ -303,7 +307,7 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
     ignis__tokenizer *held;
     ignis__chat chat;
     ignis__chat_writer text;
-    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
+    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
         return -1;
     if (text.size && capacity > 0)
         memcpy(out, text.text, (int64_t)text.size < capacity ? text.size : (size_t)capacity);
@@ -325,7 +329,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     size_t at, begin;
     int result = -1;
     bool ok = true;
-    if (!ignis__chat_begin(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
+    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
         return -1;
     spans.size = sizeof(ignis__plain_span);
     for (at = 0; at < text.size && ok;) {

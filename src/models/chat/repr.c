@@ -47,7 +47,7 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
 }
 
 /*  Reads an integer in Python's syntax. False if it is malformed; a fault if it does not fit 64 bits. */
-IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
+IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *chat, const char *text, size_t size, int64_t *number)
 {
     bool minus = size > 0 && *text == '-';
     size_t i = size > 0 && (*text == '-' || *text == '+'), first = i;
@@ -59,7 +59,7 @@ IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_
         if (digit < 0 || digit > 9)
             return false;
         if (*number > (INT64_MAX - digit) / 10) {
-            ignis__chat_lacks(c, "a whole number of more than 64 bits");
+            ignis__chat_fail_unsupported(chat, "a whole number of more than 64 bits");
             return false;
         }
         *number = 10 * *number + digit;
@@ -69,12 +69,12 @@ IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_
 }
 
 /*  Writes a number as Python's repr does: with the fewest digits that read back as the same number. */
-static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
+static void ignis__chat_write_real(ignis__chat *chat, double real, char out[40])
 {
     char text[40];
     const char *at;
     int precision, exponent;
-    ignis__chat_work(c, 64); /* several precisions are tried */
+    ignis__chat_work(chat, 64); /* several precisions are tried */
     if (real != real || real - real != 0) {
         snprintf(out, 40, "%s", real != real ? "nan" : real < 0 ? "-inf" : "inf");
         return;
@@ -97,17 +97,17 @@ static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
 
 /*  Writes a quoted string as Python's repr does, or as json.dumps does. For repr, unassigned characters count
     as printable. */
-static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string,
+static void ignis__chat_write_quoted(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value string,
                                      const ignis__chat_json *json)
 {
     static const char *const plain[] = {"\\\n\r\t", "\"\\\n\r\t\f\b"}, *const escaped[] = {"\\nrt", "\"\\nrtfb"};
     size_t size = (size_t)string.number, at, length, from = 0;
     const char *text = string.u.text, *known,
                *one = json || (memchr(text, '\'', size) && !memchr(text, '"', size)) ? "\"" : "'";
-    bool marked = ignis__chat_marked(string);
-    ignis__chat_work(c, string.number / 4);
-    ignis__chat_write_words(c, out, one, marked);
-    for (at = 0; at < size && !c->fault; at += length) {
+    bool marked = ignis__chat_is_marked(string);
+    ignis__chat_work(chat, string.number / 4);
+    ignis__chat_write_words(chat, out, one, marked);
+    for (at = 0; at < size && !chat->fault; at += length) {
         uint32_t code = ignis__chat_code(text + at);
         char piece[16] = "";
         bool hidden = json ? code < 32 || (code >= 128 && json->ascii)
@@ -130,48 +130,48 @@ static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ig
                      (unsigned)code);
         if (!*piece)
             continue;
-        ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
-        ignis__chat_write_words(c, out, piece, string.marks && string.marks[at]);
+        ignis__chat_write_string(chat, out, ignis__chat_part(string, from, at));
+        ignis__chat_write_words(chat, out, piece, string.marks && string.marks[at]);
         from = at + length;
     }
-    ignis__chat_write_string(c, out, ignis__chat_part(string, from, size));
-    ignis__chat_write_words(c, out, one, marked);
+    ignis__chat_write_string(chat, out, ignis__chat_part(string, from, size));
+    ignis__chat_write_words(chat, out, one, marked);
 }
 
 /*  Writes a separator between the items of a value, marked if the value is. */
-static void ignis__chat_write_sign(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
+static void ignis__chat_write_sign(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value sign, bool mark)
 {
-    ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
+    ignis__chat_write(chat, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
 }
 
-static void ignis__chat_write_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *json, int depth,
+static void ignis__chat_write_line(ignis__chat *chat, ignis__chat_writer *out, const ignis__chat_json *json, int depth,
                                    bool mark)
 {
     int i;
     if (!json || !json->pretty)
         return;
-    ignis__chat_write_words(c, out, "\n", mark);
+    ignis__chat_write_words(chat, out, "\n", mark);
     for (i = 0; i < depth; i++)
-        ignis__chat_write_sign(c, out, json->indent, mark);
+        ignis__chat_write_sign(chat, out, json->indent, mark);
 }
 
 /*  Returns the pairs of a dict, sorted by key. */
-static ignis__chat_items ignis__chat_by_keys(ignis__chat *c, const ignis__chat_items *dict)
+static ignis__chat_items ignis__chat_by_keys(ignis__chat *chat, const ignis__chat_items *dict)
 {
     ignis__chat_items keys = IGNIS__ZERO, pairs = IGNIS__ZERO;
     ignis__chat_value sorted;
     int64_t i;
     for (i = 0; i < dict->count; i += 2)
-        ignis__chat_add(c, &keys, dict->item[i]);
-    sorted = ignis__chat_sorted(c, &keys, &keys, false);
-    for (i = 0; i < keys.count && !c->fault; i++)
-        ignis__chat_put(c, &pairs, sorted.u.items->item[i],
-                        dict->item[ignis__chat_find(c, dict, sorted.u.items->item[i]) + 1]);
+        ignis__chat_add(chat, &keys, dict->item[i]);
+    sorted = ignis__chat_sorted(chat, &keys, &keys, false);
+    for (i = 0; i < keys.count && !chat->fault; i++)
+        ignis__chat_put(chat, &pairs, sorted.u.items->item[i],
+                        dict->item[ignis__chat_find(chat, dict, sorted.u.items->item[i]) + 1]);
     return pairs;
 }
 
 /*  Writes a value as Python's str does; `quoted`, inside others, as repr does; or as json.dumps does. */
-IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v,
+IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value v,
                                             const ignis__chat_json *json, bool quoted, int depth)
 {
     static const char *const brackets[][2] = {{"[", "]"}, {"(", ")"}, {"{", "}"}, {"<Namespace {", "}>"}};
@@ -182,18 +182,18 @@ IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *
     char number[80];
     int64_t i;
     if (depth > IGNIS__CHAT_NESTING)
-        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+        ignis__chat_fail(chat, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
     else if (json && v.kind > IGNIS__CHAT_TUPLE && v.kind != IGNIS__CHAT_DICT)
-        ignis__chat_fail_kind(c, "JSON is made of text, numbers, lists and dicts", v);
+        ignis__chat_fail_kind(chat, "JSON is made of text, numbers, lists and dicts", v);
     else if (v.kind > IGNIS__CHAT_TUPLE && !dict)
-        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind],
-                          ignis__chat_has_items(v) ? "; |list makes a list of it" : "");
-    if (!ignis__chat_work(c, 1))
+        ignis__chat_fail_unsupported(chat, "a %s made text%s", ignis__chat_kinds[v.kind],
+                                     ignis__chat_has_items(v) ? "; |list makes a list of it" : "");
+    if (!ignis__chat_work(chat, 1))
         return;
     switch (v.kind) {
     case IGNIS__CHAT_UNDEFINED:
         if (json)
-            ignis__chat_fail_kind(c, "", v);
+            ignis__chat_fail_kind(chat, "", v);
         text = quoted ? "Undefined" : "";
         break;
     case IGNIS__CHAT_NONE:
@@ -203,56 +203,56 @@ IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *
         text = number;
         break;
     case IGNIS__CHAT_FLOAT:
-        ignis__chat_write_real(c, v.u.real, number);
+        ignis__chat_write_real(chat, v.u.real, number);
         text = !json || v.u.real - v.u.real == 0 ? number
                : v.u.real != v.u.real            ? "NaN"
                : v.u.real > 0                    ? "Infinity"
                                                  : "-Infinity";
         break;
     case IGNIS__CHAT_STRING:
-        ignis__chat_write_words(c, out, quoted && v.of && !json ? "Markup(" : "", ignis__chat_marked(v));
+        ignis__chat_write_words(chat, out, quoted && v.of && !json ? "Markup(" : "", ignis__chat_is_marked(v));
         if (quoted)
-            ignis__chat_write_quoted(c, out, v, json);
+            ignis__chat_write_quoted(chat, out, v, json);
         else
-            ignis__chat_write_string(c, out, v);
-        ignis__chat_write_words(c, out, quoted && v.of && !json ? ")" : "", ignis__chat_marked(v));
+            ignis__chat_write_string(chat, out, v);
+        ignis__chat_write_words(chat, out, quoted && v.of && !json ? ")" : "", ignis__chat_is_marked(v));
         return;
     default: break;
     }
     if (text) {
-        ignis__chat_write_words(c, out, text, v.mark);
+        ignis__chat_write_words(chat, out, text, v.mark);
         return;
     }
     around = brackets[dict ? v.kind - IGNIS__CHAT_DICT + 2 : json ? 0 : v.kind - IGNIS__CHAT_LIST];
-    items = json && json->sort && dict ? ignis__chat_by_keys(c, v.u.items) : *v.u.items;
-    ignis__chat_write_words(c, out, around[0], v.mark);
-    for (i = 0; i < items.count && !c->fault; i++) {
+    items = json && json->sort && dict ? ignis__chat_by_keys(chat, v.u.items) : *v.u.items;
+    ignis__chat_write_words(chat, out, around[0], v.mark);
+    for (i = 0; i < items.count && !chat->fault; i++) {
         ignis__chat_value item = items.item[i];
         bool value = dict && i % 2,
              key = json && dict && !value && item.kind != IGNIS__CHAT_STRING; /* keys in JSON are strings */
         if (key && !ignis__chat_is_number(item) && item.kind != IGNIS__CHAT_NONE)
-            ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", item);
+            ignis__chat_fail_kind(chat, "keys in JSON are text, numbers or none", item);
         if (i)
-            ignis__chat_write_sign(c, out, json ? json->separators[value] : ignis__chat_words(value ? ": " : ", "),
+            ignis__chat_write_sign(chat, out, json ? json->separators[value] : ignis__chat_words(value ? ": " : ", "),
                                    v.mark);
         if (!value)
-            ignis__chat_write_line(c, out, json, depth + 1, v.mark);
-        ignis__chat_write_words(c, out, key ? "\"" : "", item.mark);
-        ignis__chat_write_value(c, out, item, json, true, depth + 1);
-        ignis__chat_write_words(c, out, key ? "\"" : "", item.mark);
+            ignis__chat_write_line(chat, out, json, depth + 1, v.mark);
+        ignis__chat_write_words(chat, out, key ? "\"" : "", item.mark);
+        ignis__chat_write_value(chat, out, item, json, true, depth + 1);
+        ignis__chat_write_words(chat, out, key ? "\"" : "", item.mark);
     }
     if (items.count)
-        ignis__chat_write_line(c, out, json, depth, v.mark);
-    ignis__chat_write_words(c, out, !json && v.kind == IGNIS__CHAT_TUPLE && i == 1 ? "," : "", v.mark);
-    ignis__chat_write_words(c, out, around[1], v.mark);
+        ignis__chat_write_line(chat, out, json, depth, v.mark);
+    ignis__chat_write_words(chat, out, !json && v.kind == IGNIS__CHAT_TUPLE && i == 1 ? "," : "", v.mark);
+    ignis__chat_write_words(chat, out, around[1], v.mark);
 }
 
 /*  Returns a value as a string, which keeps its marks. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *chat, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     if (v.kind == IGNIS__CHAT_STRING)
         return v;
-    ignis__chat_write_value(c, &out, v, NULL, false, 0);
-    return ignis__chat_written(&out);
+    ignis__chat_write_value(chat, &out, v, NULL, false, 0);
+    return ignis__chat_writer_value(&out);
 }

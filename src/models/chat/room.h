@@ -150,8 +150,9 @@ typedef struct ignis__chat {
     char message[600];
 } ignis__chat;
 
-#define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
-#define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
+#define ignis__chat_fail(chat, ...) ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, (chat)->here, __VA_ARGS__)
+#define ignis__chat_fail_unsupported(chat, ...) \
+    ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, (chat)->here, __VA_ARGS__)
 
 /*  Options of json.dumps. */
 typedef struct ignis__chat_json {
@@ -178,7 +179,7 @@ typedef struct ignis__chat_row {
     const char *of;         /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
     const char *names;      /* separated by spaces */
     const char *parameters; /* names, a ! before required ones; NULL: the function reads the call itself */
-    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call);
+    ignis__chat_value (*run)(ignis__chat *chat, ignis__chat_call *call);
     int how;
 } ignis__chat_row;
 
@@ -187,10 +188,10 @@ typedef struct ignis__chat_row {
 /* template.c */
 extern const char *const ignis__chat_kinds[];
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at,
-                                                               const char *format, ...);
-IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *c, int64_t steps);
-IGNIS__PRIVATE void *ignis__chat_alloc(ignis__chat *c, size_t size);
+IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *chat, ignis_diagnostic diagnostic,
+                                                               size_t at, const char *format, ...);
+IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *chat, int64_t steps);
+IGNIS__PRIVATE void *ignis__chat_alloc(ignis__chat *chat, size_t size);
 
 /* value.c */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number);
@@ -201,22 +202,22 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_words(const char *text);
 IGNIS__PRIVATE ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from, size_t to);
 IGNIS__PRIVATE bool ignis__chat_is(ignis__chat_value value, const char *text);
 IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, int64_t size);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind);
-IGNIS__PRIVATE void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value);
-IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *more);
-IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity);
-IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *chat, ignis__chat_kind kind);
+IGNIS__PRIVATE void ignis__chat_add(ignis__chat *chat, ignis__chat_items *items, ignis__chat_value value);
+IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *chat, ignis__chat_items *items, const ignis__chat_items *more);
+IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *chat, ignis__chat_writer *out, size_t capacity);
+IGNIS__PRIVATE void ignis__chat_write(ignis__chat *chat, ignis__chat_writer *out, const char *text, size_t size,
                                       const char *marks, bool mark);
-IGNIS__PRIVATE void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string);
-IGNIS__PRIVATE void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_written(const ignis__chat_writer *out);
+IGNIS__PRIVATE void ignis__chat_write_string(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value string);
+IGNIS__PRIVATE void ignis__chat_write_words(ignis__chat *chat, ignis__chat_writer *out, const char *text, bool mark);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_writer_value(const ignis__chat_writer *out);
 IGNIS__PRIVATE size_t ignis__chat_before(const char *text, size_t at);
 IGNIS__PRIVATE uint32_t ignis__chat_code(const char *text);
-IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string);
+IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *chat, ignis__chat_value string);
 IGNIS__PRIVATE bool ignis__chat_is_space(const char *text);
 IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left);
-IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value);
-IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what,
+IGNIS__PRIVATE bool ignis__chat_is_marked(ignis__chat_value value);
+IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *chat, const char *what,
                                                                    ignis__chat_value value);
 IGNIS__PRIVATE size_t ignis__chat_character(const char *text);
 IGNIS__PRIVATE bool ignis__chat_is_number(ignis__chat_value v);
@@ -224,140 +225,141 @@ IGNIS__PRIVATE bool ignis__chat_has_items(ignis__chat_value v);
 IGNIS__PRIVATE bool ignis__chat_is_whole(ignis__chat_value v);
 IGNIS__PRIVATE double ignis__chat_as_real(ignis__chat_value v);
 IGNIS__PRIVATE bool ignis__chat_true(ignis__chat_value v);
-IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b);
-IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items,
+IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b);
+IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b, bool or_equal);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *chat, const ignis__chat_items *items,
                                                     const ignis__chat_items *keys, bool reverse);
-IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
-IGNIS__PRIVATE void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key,
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *chat, const ignis__chat_items *items, ignis__chat_value key);
+IGNIS__PRIVATE void ignis__chat_put(ignis__chat *chat, ignis__chat_items *items, ignis__chat_value key,
                                     ignis__chat_value value);
-IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *from);
-IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key);
-IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out);
-IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back);
-IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size,
+IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *chat, ignis__chat_items *items, const ignis__chat_items *from);
+IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *chat, ignis__chat_value key);
+IGNIS__PRIVATE bool ignis__chat_iterate(ignis__chat *chat, ignis__chat_value v, ignis__chat_items *out);
+IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *chat, ignis__chat_value part, bool back);
+IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *chat, const char *text, size_t size,
                                               const ignis__needle *needle);
 
 /* repr.c */
 IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double *real);
-IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number);
-IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v,
+IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *chat, const char *text, size_t size, int64_t *number);
+IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value v,
                                             const ignis__chat_json *json, bool quoted, int depth);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *chat, ignis__chat_value v);
 
 /* lexer.c */
-IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *c, size_t at);
-IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign);
-IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag);
-IGNIS__PRIVATE void ignis__chat_next(ignis__chat *c);
-IGNIS__PRIVATE bool ignis__chat_sees(const ignis__chat *c, const char *word);
-IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *c, const char *word);
-IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign);
-IGNIS__PRIVATE bool ignis__chat_listed(const ignis__chat *c, const char *words);
-IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *c, const char *wanted);
-IGNIS__PRIVATE void ignis__chat_want(ignis__chat *c, const char *sign);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c);
+IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *chat, size_t at);
+IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *chat, size_t at, const char *sign);
+IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *chat, size_t at, char tag);
+IGNIS__PRIVATE void ignis__chat_next(ignis__chat *chat);
+IGNIS__PRIVATE bool ignis__chat_is_word(const ignis__chat *chat, const char *word);
+IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *chat, const char *word);
+IGNIS__PRIVATE bool ignis__chat_follows(const ignis__chat *chat, const char *sign);
+IGNIS__PRIVATE bool ignis__chat_is_listed(const ignis__chat *chat, const char *words);
+IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *chat, const char *wanted);
+IGNIS__PRIVATE void ignis__chat_want(ignis__chat *chat, const char *sign);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_take_word(ignis__chat *chat);
 
 /* parse_expression.c */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at);
-IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *c);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *chat, ignis__chat_op op, size_t at);
+IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *chat);
 IGNIS__PRIVATE void ignis__chat_append(ignis__chat_node *node, ignis__chat_node *part);
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_node *(*read)(ignis__chat *c),
-                                                    bool empty);
-IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call);
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at,
-                                                    ignis__chat_node *part);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_list(ignis__chat *chat, ignis__chat_node *(*read)(ignis__chat *chat),
+                                                       bool empty);
+IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *chat, ignis__chat_node *call);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_wrap_node(ignis__chat *chat, ignis__chat_op op, size_t at,
+                                                       ignis__chat_node *part);
 extern const struct ignis__chat_operators_type ignis__chat_operators[];
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *c);
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *chat);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *chat);
 
 /* parse_statement.c */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char *ends);
 
 /* eval_attribute.c */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name);
-IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop);
-IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character);
-IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *chat, ignis__chat_loop *loop);
+IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *chat, ignis__chat_value string, int64_t character);
+IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
                                      ignis__chat_value *out);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other,
-                                                  const ignis__chat_items *items);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_join_like(ignis__chat *chat, ignis__chat_value other,
+                                                       const ignis__chat_items *items);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
                                                     bool item);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *chat, ignis__chat_value object,
                                                    const ignis__chat_value *bound);
 
 /* eval_operator.c */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_repeat(ignis__chat *chat, ignis__chat_value a, int64_t times);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_binary_of(ignis__chat *chat, char op, ignis__chat_value a,
                                                        ignis__chat_value b);
-IGNIS__PRIVATE bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b);
-IGNIS__PRIVATE bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b);
+IGNIS__PRIVATE bool ignis__chat_contains(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b);
+IGNIS__PRIVATE bool ignis__chat_compares(ignis__chat *chat, char sign, ignis__chat_value a, ignis__chat_value b);
 
 /* eval_statement.c */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name);
-IGNIS__PRIVATE ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body);
-IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
-IGNIS__PRIVATE bool ignis__chat_deeper(ignis__chat *c, size_t at);
-IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_lookup(ignis__chat *chat, ignis__chat_value name);
+IGNIS__PRIVATE ignis__chat_scope *ignis__chat_enter(ignis__chat *chat, ignis__chat_scope *outer);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *chat, const ignis__chat_node *body);
+IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *chat, ignis__chat_loop *loop);
+IGNIS__PRIVATE bool ignis__chat_enter_node(ignis__chat *chat, size_t at);
+IGNIS__PRIVATE int ignis__chat_run(ignis__chat *chat, const ignis__chat_node *body);
 
 /* eval_expression.c */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *chat, char of, ignis__chat_value name,
                                                    ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *chat, const ignis__chat_node *node,
                                                        const ignis__chat_value *caller);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *chat, const ignis__chat_node *node);
 
 /* filter_argument.c */
-IGNIS__PRIVATE bool ignis__chat_given(ignis__chat_value v);
-IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v);
-IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise);
-IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit,
-                                       bool right, ignis__chat_items *out);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call);
+IGNIS__PRIVATE bool ignis__chat_is_given(ignis__chat_value v);
+IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *chat, ignis__chat_value v);
+IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *chat, ignis__chat_value v, int64_t otherwise);
+IGNIS__PRIVATE void ignis__chat_split(ignis__chat *chat, ignis__chat_value s, ignis__chat_value by, int64_t limit,
+                                      bool right, ignis__chat_items *out);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *chat, ignis__chat_call *call);
 
 /* case_mapping.c */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *chat, ignis__chat_call *call);
 
 /* filter_string.c */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_affix(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *chat, ignis__chat_value item, ignis__chat_value path,
                                                   ignis__chat_value otherwise, bool fold);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *chat, ignis__chat_call *call);
 
 /* filter_list.c */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_pairs(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_get(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_default(ignis__chat *chat, ignis__chat_call *call);
 
 /* filter_format.c */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *chat, ignis__chat_value format,
+                                                    ignis__chat_value values);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_format(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_indent(ignis__chat *chat, ignis__chat_call *call);
 
 /* filter_map.c */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *chat, ignis__chat_call *call);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *chat, ignis__chat_call *call);
 
 /* filter_table.c */
-IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
+IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *chat, char of, ignis__chat_value name);
 IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row);
 
 /* render.c */
-IGNIS__PRIVATE void ignis__chat_close(ignis__chat *c);
-IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const char *text,
+IGNIS__PRIVATE void ignis__chat_close(ignis__chat *chat);
+IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *chat, const char *call, const char *text,
                                        const ignis_message *messages, int count, const ignis_chat_desc *desc,
                                        ignis__tokenizer *tokenizer, ignis__chat_writer *out);

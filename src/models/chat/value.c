@@ -64,20 +64,20 @@ IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, in
 }
 
 /*  Makes an empty value with items. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *chat, ignis__chat_kind kind)
 {
     ignis__chat_value value = ignis__chat_make(kind, 0);
-    value.u.items = (ignis__chat_items *)ignis__chat_alloc(c, sizeof *value.u.items);
+    value.u.items = (ignis__chat_items *)ignis__chat_alloc(chat, sizeof *value.u.items);
     return value.u.items ? value : ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
 }
 
-IGNIS__PRIVATE void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
+IGNIS__PRIVATE void ignis__chat_add(ignis__chat *chat, ignis__chat_items *items, ignis__chat_value value)
 {
-    if (c->fault)
+    if (chat->fault)
         return;
     if (items->count == items->capacity) {
         int64_t capacity = items->capacity ? 2 * items->capacity : 8;
-        ignis__chat_value *larger = (ignis__chat_value *)ignis__chat_alloc(c, (size_t)capacity * sizeof *larger);
+        ignis__chat_value *larger = (ignis__chat_value *)ignis__chat_alloc(chat, (size_t)capacity * sizeof *larger);
         if (!larger)
             return;
         if (items->count)
@@ -88,17 +88,17 @@ IGNIS__PRIVATE void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ig
     items->item[items->count++] = value;
 }
 
-IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *more)
+IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *chat, ignis__chat_items *items, const ignis__chat_items *more)
 {
     int64_t i;
-    for (i = 0; !c->fault && i < more->count && ignis__chat_work(c, 1); i++)
-        ignis__chat_add(c, items, more->item[i]);
+    for (i = 0; !chat->fault && i < more->count && ignis__chat_work(chat, 1); i++)
+        ignis__chat_add(chat, items, more->item[i]);
 }
 
 /*  Grows an output to a capacity of `capacity` bytes. */
-IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
+IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *chat, ignis__chat_writer *out, size_t capacity)
 {
-    char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
+    char *larger = (char *)ignis__chat_alloc(chat, capacity), *marked = (char *)ignis__chat_alloc(chat, capacity);
     if (!larger || !marked)
         return false;
     if (out->size) {
@@ -112,13 +112,13 @@ IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out,
 }
 
 /*  Appends bytes. Their marks are those of `marks`; if that is NULL, all are `mark`. */
-IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size,
+IGNIS__PRIVATE void ignis__chat_write(ignis__chat *chat, ignis__chat_writer *out, const char *text, size_t size,
                                       const char *marks, bool mark)
 {
-    if (!ignis__chat_work(c, 1 + (int64_t)(size / 64)) || size == 0)
+    if (!ignis__chat_work(chat, 1 + (int64_t)(size / 64)) || size == 0)
         return;
     if (out->capacity - out->size < size &&
-        !ignis__chat_reserve(c, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
+        !ignis__chat_reserve(chat, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
         return;
     memcpy(out->text + out->size, text, size);
     if (marks)
@@ -128,17 +128,17 @@ IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, c
     out->size += size;
 }
 
-IGNIS__PRIVATE void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+IGNIS__PRIVATE void ignis__chat_write_string(ignis__chat *chat, ignis__chat_writer *out, ignis__chat_value string)
 {
-    ignis__chat_write(c, out, string.u.text, (size_t)string.number, string.marks, false);
+    ignis__chat_write(chat, out, string.u.text, (size_t)string.number, string.marks, false);
 }
 
-IGNIS__PRIVATE void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
+IGNIS__PRIVATE void ignis__chat_write_words(ignis__chat *chat, ignis__chat_writer *out, const char *text, bool mark)
 {
-    ignis__chat_write(c, out, text, strlen(text), NULL, mark);
+    ignis__chat_write(chat, out, text, strlen(text), NULL, mark);
 }
 
-IGNIS__PRIVATE ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_writer_value(const ignis__chat_writer *out)
 {
     return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
 }
@@ -158,10 +158,10 @@ IGNIS__PRIVATE uint32_t ignis__chat_code(const char *text)
     return ignis__utf8_code(text, &length);
 }
 
-IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
+IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *chat, ignis__chat_value string)
 {
     int64_t count = 0, i;
-    ignis__chat_work(c, string.number / 16);
+    ignis__chat_work(chat, string.number / 16);
     for (i = 0; i < string.number; i++)
         count += ((unsigned char)string.u.text[i] & 0xC0) != 0x80;
     return count;
@@ -186,7 +186,7 @@ IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left)
 }
 
 /*  Tells whether any byte came from the caller. */
-IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
+IGNIS__PRIVATE bool ignis__chat_is_marked(ignis__chat_value value)
 {
     if (value.kind != IGNIS__CHAT_STRING)
         return value.mark;
@@ -194,17 +194,17 @@ IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
 }
 
 /*  Fails with the kind of a value, or with the name of an undefined one. */
-IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what,
+IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *chat, const char *what,
                                                                    ignis__chat_value value)
 {
     int length = (int)(value.number < 60 ? value.number : 60);
     if (value.kind != IGNIS__CHAT_UNDEFINED)
-        return ignis__chat_fail(c, "%s, not %s", what, ignis__chat_kinds[value.kind]);
+        return ignis__chat_fail(chat, "%s, not %s", what, ignis__chat_kinds[value.kind]);
     if (!value.u.text)
-        return ignis__chat_fail(c, "a value is undefined");
+        return ignis__chat_fail(chat, "a value is undefined");
     if (value.of)
-        return ignis__chat_fail(c, "%s has no '%.*s'", ignis__chat_kinds[value.of], length, value.u.text);
-    return ignis__chat_fail(c, "'%.*s' is undefined", length, value.u.text);
+        return ignis__chat_fail(chat, "%s has no '%.*s'", ignis__chat_kinds[value.of], length, value.u.text);
+    return ignis__chat_fail(chat, "'%.*s' is undefined", length, value.u.text);
 }
 
 /*  Returns the bytes of the character at a place of well-formed text. */
@@ -241,18 +241,18 @@ IGNIS__PRIVATE bool ignis__chat_true(ignis__chat_value v)
     return v.kind > IGNIS__CHAT_STRING || (v.kind >= IGNIS__CHAT_BOOL && v.number != 0);
 }
 
-IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *chat, const ignis__chat_items *items, ignis__chat_value key);
 
 /*  Returns -1, 0 or 1 in Python's order of numbers, strings, lists and tuples; 2 if there is no order. With
     `equal` only 0 or not 0 matters. */
-static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
+static int ignis__chat_compare(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
 {
     bool numbers = ignis__chat_is_number(a) && ignis__chat_is_number(b);
     int64_t i, k, count;
     int sign = 0;
     if (depth > IGNIS__CHAT_NESTING)
-        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
-    if (!ignis__chat_work(c, 1))
+        ignis__chat_fail(chat, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+    if (!ignis__chat_work(chat, 1))
         return 2;
     if (numbers && (a.kind == IGNIS__CHAT_FLOAT || b.kind == IGNIS__CHAT_FLOAT)) {
         double x = ignis__chat_as_real(a), y = ignis__chat_as_real(b);
@@ -269,7 +269,7 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
         if (equal && a.number != b.number)
             return 2;
         count = a.number < b.number ? a.number : b.number;
-        ignis__chat_work(c, count / 64);
+        ignis__chat_work(chat, count / 64);
         sign = memcmp(a.u.text, b.u.text, (size_t)count);
         return sign ? (sign > 0) - (sign < 0) : (a.number > b.number) - (a.number < b.number);
     case IGNIS__CHAT_LIST:
@@ -279,155 +279,156 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
         if (equal ? a.u.items->count != count : a.kind == IGNIS__CHAT_RANGE_OF)
             return 2;
         for (i = 0; i < a.u.items->count && i < count && !sign; i++) {
-            sign = ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], true, depth + 1);
+            sign = ignis__chat_compare(chat, a.u.items->item[i], b.u.items->item[i], true, depth + 1);
             if (sign && !equal)
-                sign = ignis__chat_compare(c, a.u.items->item[i], b.u.items->item[i], false, depth + 1);
+                sign = ignis__chat_compare(chat, a.u.items->item[i], b.u.items->item[i], false, depth + 1);
         }
         return sign ? sign : (a.u.items->count > count) - (a.u.items->count < count);
     case IGNIS__CHAT_DICT:
         if (!equal || a.u.items->count != b.u.items->count)
             return 2;
         for (i = 0; i < a.u.items->count && !sign; i += 2) {
-            k = ignis__chat_find(c, b.u.items, a.u.items->item[i]);
-            sign = k < 0 ? 2 : ignis__chat_compare(c, a.u.items->item[i + 1], b.u.items->item[k + 1], true, depth + 1);
+            k = ignis__chat_find(chat, b.u.items, a.u.items->item[i]);
+            sign =
+                k < 0 ? 2 : ignis__chat_compare(chat, a.u.items->item[i + 1], b.u.items->item[k + 1], true, depth + 1);
         }
         return sign ? 2 : 0;
     default: return equal && a.u.items == b.u.items && a.number == b.number ? 0 : 2;
     }
 }
 
-IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b)
 {
-    return ignis__chat_compare(c, a, b, true, 0) == 0;
+    return ignis__chat_compare(chat, a, b, true, 0) == 0;
 }
 
 /*  Tells whether a < b. A fault if the values have no order. */
-IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
+IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *chat, ignis__chat_value a, ignis__chat_value b, bool or_equal)
 {
-    int sign = ignis__chat_compare(c, a, b, false, 0);
+    int sign = ignis__chat_compare(chat, a, b, false, 0);
     if (sign == 2 && (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED))
-        ignis__chat_fail_kind(c, "", a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
+        ignis__chat_fail_kind(chat, "", a.kind == IGNIS__CHAT_UNDEFINED ? a : b);
     else if (sign == 2)
-        ignis__chat_fail(c, "%s and %s have no order", ignis__chat_kinds[a.kind], ignis__chat_kinds[b.kind]);
+        ignis__chat_fail(chat, "%s and %s have no order", ignis__chat_kinds[a.kind], ignis__chat_kinds[b.kind]);
     return sign == -1 || (or_equal && sign == 0);
 }
 
 /*  Sorts a list by its keys. The sort is stable. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items,
+IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *chat, const ignis__chat_items *items,
                                                     const ignis__chat_items *keys, bool reverse)
 {
-    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST), key, other;
-    int64_t i, low, high, middle, *order = (int64_t *)ignis__chat_alloc(c, (size_t)keys->count * sizeof *order);
-    for (i = 0; i < keys->count && !c->fault; i++) { /* each item is inserted after those that it does not precede */
-        for (low = 0, high = i, key = keys->item[i]; low < high && !c->fault;) {
+    ignis__chat_value out = ignis__chat_new(chat, IGNIS__CHAT_LIST), key, other;
+    int64_t i, low, high, middle, *order = (int64_t *)ignis__chat_alloc(chat, (size_t)keys->count * sizeof *order);
+    for (i = 0; i < keys->count && !chat->fault; i++) { /* each item is inserted after those that it does not precede */
+        for (low = 0, high = i, key = keys->item[i]; low < high && !chat->fault;) {
             middle = (low + high) / 2;
             other = keys->item[order[middle]];
-            if (reverse ? ignis__chat_less(c, other, key, false) : ignis__chat_less(c, key, other, false))
+            if (reverse ? ignis__chat_less(chat, other, key, false) : ignis__chat_less(chat, key, other, false))
                 high = middle;
             else
                 low = middle + 1;
         }
-        ignis__chat_work(c, (i - low) / 8);
+        ignis__chat_work(chat, (i - low) / 8);
         memmove(order + low + 1, order + low, (size_t)(i - low) * sizeof *order);
         order[low] = i;
     }
-    for (i = 0; i < keys->count && !c->fault; i++)
-        ignis__chat_add(c, out.u.items, items->item[order[i] + items->at]);
+    for (i = 0; i < keys->count && !chat->fault; i++)
+        ignis__chat_add(chat, out.u.items, items->item[order[i] + items->at]);
     return out;
 }
 
 /*  Returns the index of a key in a dict, a namespace or names; -1 if it is missing. */
-IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *chat, const ignis__chat_items *items, ignis__chat_value key)
 {
     int64_t i;
-    for (i = 0; i < items->count && ignis__chat_work(c, 1); i += 2) {
+    for (i = 0; i < items->count && ignis__chat_work(chat, 1); i += 2) {
         const ignis__chat_value *other = &items->item[i];
         if (key.kind == IGNIS__CHAT_STRING && other->kind == IGNIS__CHAT_STRING
-                ? key.number == other->number && ignis__chat_work(c, key.number / 64) &&
+                ? key.number == other->number && ignis__chat_work(chat, key.number / 64) &&
                       memcmp(key.u.text, other->u.text, (size_t)key.number) == 0
-                : ignis__chat_equal(c, key, *other))
+                : ignis__chat_equal(chat, key, *other))
             return i;
     }
     return -1;
 }
 
-IGNIS__PRIVATE void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key,
+IGNIS__PRIVATE void ignis__chat_put(ignis__chat *chat, ignis__chat_items *items, ignis__chat_value key,
                                     ignis__chat_value value)
 {
-    int64_t i = ignis__chat_find(c, items, key);
+    int64_t i = ignis__chat_find(chat, items, key);
     if (i >= 0) {
         items->item[i + 1] = value;
         return;
     }
-    ignis__chat_add(c, items, key);
-    ignis__chat_add(c, items, value);
+    ignis__chat_add(chat, items, key);
+    ignis__chat_add(chat, items, value);
 }
 
-IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *from)
+IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *chat, ignis__chat_items *items, const ignis__chat_items *from)
 {
     int64_t i;
-    for (i = 0; i < from->count && !c->fault; i += 2)
-        ignis__chat_put(c, items, from->item[i], from->item[i + 1]);
+    for (i = 0; i < from->count && !chat->fault; i += 2)
+        ignis__chat_put(chat, items, from->item[i], from->item[i + 1]);
 }
 
 /*  Checks that a value can be the key of a dict. A fault if it cannot. */
-static bool ignis__chat_hashable_at(ignis__chat *c, ignis__chat_value key, int depth)
+static bool ignis__chat_hashable_at(ignis__chat *chat, ignis__chat_value key, int depth)
 {
     int64_t i;
     if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT)
-        ignis__chat_fail(c, "a %s cannot be a key", ignis__chat_kinds[key.kind]);
+        ignis__chat_fail(chat, "a %s cannot be a key", ignis__chat_kinds[key.kind]);
     if (depth > IGNIS__CHAT_NESTING)
-        ignis__chat_fail(c, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
-    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && ignis__chat_work(c, 1); i++)
-        ignis__chat_hashable_at(c, key.u.items->item[i], depth + 1);
-    return !c->fault;
+        ignis__chat_fail(chat, "values are nested deeper than %d", IGNIS__CHAT_NESTING);
+    for (i = 0; key.kind == IGNIS__CHAT_TUPLE && i < key.u.items->count && ignis__chat_work(chat, 1); i++)
+        ignis__chat_hashable_at(chat, key.u.items->item[i], depth + 1);
+    return !chat->fault;
 }
 
-IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
+IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *chat, ignis__chat_value key)
 {
-    return ignis__chat_hashable_at(c, key, 0);
+    return ignis__chat_hashable_at(chat, key, 0);
 }
 
 /*  Sets *out to the items of an iterable: from out->at to out->count. A fault if the value is not iterable. */
-IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
+IGNIS__PRIVATE bool ignis__chat_iterate(ignis__chat *chat, ignis__chat_value v, ignis__chat_items *out)
 {
     size_t at, length;
     int64_t i;
     memset(out, 0, sizeof *out);
     if (v.kind == IGNIS__CHAT_STRING) {
-        for (v.of = 0, at = 0; at < (size_t)v.number && ignis__chat_work(c, 1); at += length) {
+        for (v.of = 0, at = 0; at < (size_t)v.number && ignis__chat_work(chat, 1); at += length) {
             length = ignis__chat_character(v.u.text + at);
-            ignis__chat_add(c, out, ignis__chat_part(v, at, at + length));
+            ignis__chat_add(chat, out, ignis__chat_part(v, at, at + length));
         }
     } else if (v.kind == IGNIS__CHAT_DICT) {
-        for (i = 0; i < v.u.items->count && ignis__chat_work(c, 1); i += 2)
-            ignis__chat_add(c, out, v.u.items->item[i]);
+        for (i = 0; i < v.u.items->count && ignis__chat_work(chat, 1); i += 2)
+            ignis__chat_add(chat, out, v.u.items->item[i]);
     } else if (ignis__chat_has_items(v)) {
         *out = *v.u.items;
         out->capacity = out->count; /* appending makes a copy */
         if (v.kind == IGNIS__CHAT_GENERATOR)
             v.u.items->at = v.u.items->count;
     } else if (v.kind == IGNIS__CHAT_LOOP) {
-        ignis__chat_lacks(c, "'loop' as something to walk over");
+        ignis__chat_fail_unsupported(chat, "'loop' as something to walk over");
     } else if (v.kind != IGNIS__CHAT_UNDEFINED) {
-        ignis__chat_fail(c, "there is nothing to walk over in %s", ignis__chat_kinds[v.kind]);
+        ignis__chat_fail(chat, "there is nothing to walk over in %s", ignis__chat_kinds[v.kind]);
     }
-    return !c->fault;
+    return !chat->fault;
 }
 
 /*  Prepares a search for `part`. Its length is counted as work. */
-IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
+IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *chat, ignis__chat_value part, bool back)
 {
-    ignis__chat_work(c, 1 + part.number / 2);
+    ignis__chat_work(chat, 1 + part.number / 2);
     return ignis__needle_of(part.u.text, (size_t)part.number, back);
 }
 
 /*  Searches, and counts the bytes it looked at as work. */
-IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size,
+IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *chat, const char *text, size_t size,
                                               const ignis__needle *needle)
 {
     const char *found = ignis__needle_find(needle, text, size);
     size_t before = found ? (size_t)(found - text) : 0;
-    ignis__chat_work(c, (int64_t)((!found ? size : needle->back ? size - before : before + needle->length) / 4));
+    ignis__chat_work(chat, (int64_t)((!found ? size : needle->back ? size - before : before + needle->length) / 4));
     return found;
 }

@@ -143,7 +143,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_for_ranks(const char *call, 
     Allocates nothing if no weight is quantised. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_dequantised(const char *call, ignis__engine *engine)
 {
-    int64_t most = ignis__model_largest(engine->model);
+    int64_t most = ignis__model_scratch_elements(engine->model);
     return most == 0 || ignis__engine_alloc(call, engine, &engine->dequantised, 1, most, engine->model->dtype);
 }
 

@@ -138,7 +138,7 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
         if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
             ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed",
                         ignis__shape_write(&shape).text);
-        else if (!ignis__model_whole(call, model))
+        else if (!ignis__model_check_not_shared(call, model))
             logits = ignis__no_tensor();
         else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
             ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens",

@@ -184,7 +184,7 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind k
     for (first = 0; op->ok && first < all; first += some) {
         some = all - first < some ? all - first : some;
         if (weights->blocks.count)
-            ignis__op_numbers(op, dequantised, 0, weights, &weights->blocks, first, some);
+            ignis__op_dequantise(op, dequantised, 0, weights, &weights->blocks, first, some);
         p.n = some / (gated ? 2 : 1);
         ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128,
                          1, 0, params);
@@ -236,7 +236,7 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind
     product.transpose_b = 1;
     product.dtype = (int)x->dtype;
     if (weights->blocks.count) {
-        ignis__op_numbers(op, dequantised, 0, weights, &weights->blocks, 0, product.n);
+        ignis__op_dequantise(op, dequantised, 0, weights, &weights->blocks, 0, product.n);
         weights = dequantised;
     }
     epilogue.bias = bias;

@@ -66,7 +66,8 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     else if (alone && (state || !sequence->grammar || !sequence->length) &&
              ignis__engine_decode(call, &sequence, 1, sampling, true, NULL, NULL))
         id = sequence->ids[sequence->length - 1];
-    fails = id == -2 && !alone && !ignis__model_plain(call, sequence->model); /* checked with a token ahead, too */
+    fails =
+        id == -2 && !alone && !ignis__model_check_no_lora(call, sequence->model); /* checked with a token ahead, too */
     ok = id == -2 && !alone && !fails;
     if (ok && !event)
         event =

@@ -23,7 +23,7 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
     }
     for (; ok && sequence->matched < sequence->length; sequence->matched++, sequence->state = next) {
         id = sequence->ids[sequence->matched];
-        next = ignis__grammar_put(grammar, v, sequence->state, id);
+        next = ignis__grammar_step_token(grammar, v, sequence->state, id);
         for (i = 0; i < v->end_count && v->ends[i] != id;)
             i++;
         ok = next > 0 ||

@@ -111,7 +111,7 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
     ignis__engine *engine = sequence->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_plain(call, sequence->model) ||
+    if (!ignis__model_check_no_lora(call, sequence->model) ||
         !ignis__engine_has_pages(call, engine,
                                  ignis__sequence_pages_needed(sequence, sequence->cached, sequence->length)) ||
         !ignis__op_begin_on_device(&op, call, engine->device))

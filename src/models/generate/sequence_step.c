@@ -110,7 +110,7 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
     ignis__op op;
     int of[IGNIS__STEP_ROWS], pass, next, batch, i;
     bool all = true;
-    if (!ignis__model_plain(call, sequences[0]->model))
+    if (!ignis__model_check_no_lora(call, sequences[0]->model))
         return false;
     for (i = 0; i < count; i++) {
         ignis__sequence *sequence = sequences[i];

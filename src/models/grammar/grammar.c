@@ -8,20 +8,20 @@
 #include "room.h"
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic diagnostic, const char *at,
-                                                    const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *grammar, ignis_diagnostic diagnostic,
+                                                    const char *at, const char *format, ...)
 {
     ignis__string_writer text;
     int line, column;
     va_list args;
-    if (g->diagnostic != IGNIS_DIAG_NONE)
+    if (grammar->diagnostic != IGNIS_DIAG_NONE)
         return false;
-    g->diagnostic = diagnostic;
-    ignis__string_begin(&text, g->fault, sizeof g->fault);
+    grammar->diagnostic = diagnostic;
+    ignis__string_begin(&text, grammar->fault, sizeof grammar->fault);
     if (at) {
-        ignis__text_place(g->text, at, &line, &column);
-        ignis__string_add(&text, "%sline %d, column %d: ", g->text == g->source ? "" : "of the grammar of the schema, ",
-                          line, column);
+        ignis__text_place(grammar->text, at, &line, &column);
+        ignis__string_add(&text, "%sline %d, column %d: ",
+                          grammar->text == grammar->source ? "" : "of the grammar of the schema, ", line, column);
     }
     va_start(args, format);
     ignis__string_addv(&text, format, args);
@@ -29,12 +29,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *g, ignis_dia
     return false;
 }
 
-IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *g, ignis__list *list)
+IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *grammar, ignis__list *list)
 {
     void *item = ignis__list_add(list);
     if (item)
         memset(item, 0, list->size);
     else
-        ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
     return item;
 }

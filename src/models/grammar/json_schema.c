@@ -58,18 +58,18 @@ static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object",  
                                                                      "integer", "boolean", "null"};
 
 typedef struct ignis__schema {
-    ignis__grammar *g;
-    const char *text;        /* valid JSON; the schema at byte n becomes the rule vn */
-    ignis__bytes out, later; /* later: written after the line that is being written */
-    bool *there;             /* by byte: its rule is written or pending */
-    ignis__list coming;      /* offsets of pending schemas */
-    ignis__bytes names[2];   /* names whose escapes were replaced */
-    int64_t work;            /* bytes that were read */
+    ignis__grammar *grammar;
+    const char *text;           /* valid JSON; the schema at byte n becomes the rule vn */
+    ignis__bytes out, deferred; /* later: written after the line that is being written */
+    bool *has_rule;             /* by byte: its rule is written or pending */
+    ignis__list pending;        /* offsets of pending schemas */
+    ignis__bytes names[2];      /* names whose escapes were replaced */
+    int64_t work;               /* bytes that were read */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic diagnostic, const char *at,
+IGNIS__COLD static void ignis__schema_fail(ignis__schema *schema, ignis_diagnostic diagnostic, const char *at,
                                            const char *format, ...)
 {
     char text[200];
@@ -77,13 +77,14 @@ IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic di
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    ignis__grammar_fail(s->g, diagnostic, NULL, "at byte %lld of the schema, %s", (long long)(at - s->text), text);
+    ignis__grammar_fail(schema->grammar, diagnostic, NULL, "at byte %lld of the schema, %s",
+                        (long long)(at - schema->text), text);
 }
-#define ignis__schema_lacks(s, ...) ignis__schema_fail(s, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
-#define ignis__schema_wrong(s, ...) ignis__schema_fail(s, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
+#define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
+#define ignis__schema_fail_malformed(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static void ignis__schema_write(ignis__schema *s, ignis__bytes *to, const char *format, ...)
+IGNIS__COLD static void ignis__schema_write(ignis__schema *schema, ignis__bytes *to, const char *format, ...)
 {
     char text[320];
     va_list args;
@@ -91,14 +92,14 @@ IGNIS__COLD static void ignis__schema_write(ignis__schema *s, ignis__bytes *to, 
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (!ignis__bytes_add(to, text, strlen(text)))
-        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
 }
 
 /*  Read valid JSON. Return the next character after white space; the place after a value; the first element
     of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
 static const char *ignis__schema_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 
-static const char *ignis__schema_behind(const char *at)
+static const char *ignis__schema_value_end(const char *at)
 {
     int depth = 0;
     do {
@@ -119,40 +120,40 @@ static const char *ignis__schema_first(const char *at)
 }
 
 /*  Counts the bytes that a search in the schema has read. A fault if there are too many. */
-static void ignis__schema_looked(ignis__schema *s, const char *from, const char *to)
+static void ignis__schema_count_work(ignis__schema *schema, const char *from, const char *to)
 {
-    s->work += to - from;
-    if (s->work > IGNIS__SCHEMA_WORK)
-        ignis__grammar_fail(s->g, IGNIS_DIAG_UNSUPPORTED, NULL,
+    schema->work += to - from;
+    if (schema->work > IGNIS__SCHEMA_WORK)
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
                             "the schema is too large: its names are looked for in more than %lld bytes",
                             (long long)IGNIS__SCHEMA_WORK);
 }
 
-static const char *ignis__schema_next(ignis__schema *s, const char *value)
+static const char *ignis__schema_next(ignis__schema *schema, const char *value)
 {
-    const char *behind = ignis__schema_blank(ignis__schema_behind(value));
-    ignis__schema_looked(s, value, behind);
-    return *behind == ',' && !s->g->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
+    const char *behind = ignis__schema_blank(ignis__schema_value_end(value));
+    ignis__schema_count_work(schema, value, behind);
+    return *behind == ',' && !schema->grammar->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
 }
 
 static const char *ignis__schema_value(const char *key)
 {
-    return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1);
+    return ignis__schema_blank(ignis__schema_blank(ignis__schema_value_end(key)) + 1);
 }
 
 /*  Returns the bytes of a string. Escapes are replaced in one of two buffers. */
-static const char *ignis__schema_string(ignis__schema *s, const char *at, int place, size_t *size)
+static const char *ignis__schema_string(ignis__schema *schema, const char *at, int place, size_t *size)
 {
-    const char *end = ignis__schema_behind(at);
-    ignis__bytes *copy = &s->names[place];
+    const char *end = ignis__schema_value_end(at);
+    ignis__bytes *copy = &schema->names[place];
     ignis__json json = IGNIS__ZERO;
-    ignis__schema_looked(s, at, end);
+    ignis__schema_count_work(schema, at, end);
     *size = (size_t)(end - at) - 2;
     if (*at != '"' || !memchr(at, '\\', (size_t)(end - at)))
         return at + 1;
     copy->size = 0;
     if (!ignis__bytes_add(copy, at, (size_t)(end - at))) {
-        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         return at + 1;
     }
     json.start = json.at = copy->data;
@@ -161,31 +162,31 @@ static const char *ignis__schema_string(ignis__schema *s, const char *at, int pl
 }
 
 /*  Tells whether a string, such as a key, has these bytes. */
-static bool ignis__schema_is(ignis__schema *s, const char *at, const char *name, size_t size)
+static bool ignis__schema_is(ignis__schema *schema, const char *at, const char *name, size_t size)
 {
     size_t length;
-    const char *text = ignis__schema_string(s, at, 0, &length);
+    const char *text = ignis__schema_string(schema, at, 0, &length);
     return *at == '"' && length == size && memcmp(text, name, size) == 0;
 }
 
-static bool ignis__schema_same(ignis__schema *s, const char *a, const char *b)
+static bool ignis__schema_same(ignis__schema *schema, const char *a, const char *b)
 {
     size_t size;
-    const char *name = ignis__schema_string(s, b, 1, &size);
-    return *b == '"' && ignis__schema_is(s, a, name, size);
+    const char *name = ignis__schema_string(schema, b, 1, &size);
+    return *b == '"' && ignis__schema_is(schema, a, name, size);
 }
 
 /*  Returns the value of a key with these bytes; NULL if it is missing. */
-static const char *ignis__schema_member(ignis__schema *s, const char *object, const char *name, size_t size)
+static const char *ignis__schema_member(ignis__schema *schema, const char *object, const char *name, size_t size)
 {
     const char *key = ignis__schema_first(object);
-    while (key && !ignis__schema_is(s, key, name, size))
-        key = ignis__schema_next(s, ignis__schema_value(key));
+    while (key && !ignis__schema_is(schema, key, name, size))
+        key = ignis__schema_next(schema, ignis__schema_value(key));
     return key ? ignis__schema_value(key) : NULL;
 }
 
 /*  Returns the element of an array whose number has these bytes; NULL if it is missing. */
-static const char *ignis__schema_element(ignis__schema *s, const char *array, const char *number, size_t size)
+static const char *ignis__schema_element(ignis__schema *schema, const char *array, const char *number, size_t size)
 {
     const char *value = ignis__schema_first(array);
     int64_t left = 0;
@@ -195,60 +196,61 @@ static const char *ignis__schema_element(ignis__schema *s, const char *array, co
     if (size == 0 || i < size || (size > 1 && *number == '0'))
         return NULL;
     while (value && left-- > 0)
-        value = ignis__schema_next(s, value);
+        value = ignis__schema_next(schema, value);
     return value;
 }
 
 /*  Writes the name of the rule of a schema. The rule is made pending if it is new. */
-static void ignis__schema_name(ignis__schema *s, ignis__bytes *to, const char *at)
+static void ignis__schema_name(ignis__schema *schema, ignis__bytes *to, const char *at)
 {
-    int64_t *coming = s->there[at - s->text] ? NULL : (int64_t *)ignis__grammar_add(s->g, &s->coming);
-    if (coming)
-        *coming = at - s->text;
-    s->there[at - s->text] = true;
-    ignis__schema_write(s, to, "v%lld", (long long)(at - s->text));
+    int64_t *pending =
+        schema->has_rule[at - schema->text] ? NULL : (int64_t *)ignis__grammar_add(schema->grammar, &schema->pending);
+    if (pending)
+        *pending = at - schema->text;
+    schema->has_rule[at - schema->text] = true;
+    ignis__schema_write(schema, to, "v%lld", (long long)(at - schema->text));
 }
 
 /*  Writes a value as a literal: strings with the fewest escapes, without white space. */
-static void ignis__schema_literal(ignis__schema *s, ignis__bytes *to, const char *value)
+static void ignis__schema_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
 {
-    const char *end = ignis__schema_behind(value), *text;
+    const char *end = ignis__schema_value_end(value), *text;
     ignis__bytes copy = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
     size_t size = 0, i;
-    ignis__schema_write(s, to, "\"");
-    for (; value < end && !s->g->diagnostic; value++) {
+    ignis__schema_write(schema, to, "\"");
+    for (; value < end && !schema->grammar->diagnostic; value++) {
         if (*value == '"') { /* a string: its escapes are replaced and written again */
-            text = ignis__schema_behind(value);
+            text = ignis__schema_value_end(value);
             copy.size = 0;
             if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
-                ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+                ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
                 break;
             }
             json.start = json.at = copy.data;
             json.end = copy.data + copy.size;
             value = text - 1;
             text = ignis__json_string(&json, &size);
-            ignis__schema_write(s, to, "\\\"");
+            ignis__schema_write(schema, to, "\\\"");
             for (i = 0; i < size; i++)
                 if (text[i] == '"' || text[i] == '\\')
-                    ignis__schema_write(s, to, "\\\\\\%c", text[i]);
+                    ignis__schema_write(schema, to, "\\\\\\%c", text[i]);
                 else if (text[i] == '\n')
-                    ignis__schema_write(s, to, "\\\\n");
+                    ignis__schema_write(schema, to, "\\\\n");
                 else if ((unsigned char)text[i] < ' ')
-                    ignis__schema_write(s, to, "\\\\u%04x", (unsigned)text[i]);
+                    ignis__schema_write(schema, to, "\\\\u%04x", (unsigned)text[i]);
                 else
-                    ignis__schema_write(s, to, "%c", text[i]);
-            ignis__schema_write(s, to, "\\\"");
+                    ignis__schema_write(schema, to, "%c", text[i]);
+            ignis__schema_write(schema, to, "\\\"");
         } else if (!strchr(" \t\r\n", *value)) {
-            ignis__schema_write(s, to, "%c", *value);
+            ignis__schema_write(schema, to, "%c", *value);
         }
     }
     ignis__free(copy.data);
-    ignis__schema_write(s, to, "\"");
+    ignis__schema_write(schema, to, "\"");
 }
 
-static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
+static int ignis__schema_count(ignis__schema *schema, const char *at, int otherwise)
 {
     ignis__json json = IGNIS__ZERO;
     int64_t count;
@@ -258,121 +260,123 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
     json.end = json.at + strspn(at, "-+.eE0123456789");
     count = ignis__json_count(&json);
     if (json.fault[0] || count > IGNIS__GRAMMAR_PARTS)
-        ignis__schema_wrong(s, at, "this has to be a whole number from 0 to %d", (int)IGNIS__GRAMMAR_PARTS);
+        ignis__schema_fail_malformed(schema, at, "this has to be a whole number from 0 to %d",
+                                     (int)IGNIS__GRAMMAR_PARTS);
     return (int)count;
 }
 
 /*  Reads the least and the most count from the two keywords at `word`. A fault if least is above most. most
     is below 0 if there is no limit. */
-static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least,
-                                 int *most)
+static bool ignis__schema_read_counts(ignis__schema *schema, const char *at, const char *const *has, int word,
+                                      int *least, int *most)
 {
-    *least = ignis__schema_count(s, has[word], 0);
-    *most = ignis__schema_count(s, has[word + 1], -1);
+    *least = ignis__schema_count(schema, has[word], 0);
+    *most = ignis__schema_count(schema, has[word + 1], -1);
     if (*most >= 0 && *least > *most)
-        ignis__schema_wrong(s, schema, "no text fits: %s is %d, and %s %d", ignis__schema_words[word], *least,
-                            ignis__schema_words[word + 1], *most);
-    return !s->g->diagnostic;
+        ignis__schema_fail_malformed(schema, at, "no text fits: %s is %d, and %s %d", ignis__schema_words[word], *least,
+                                     ignis__schema_words[word + 1], *most);
+    return !schema->grammar->diagnostic;
 }
 
 /*  Writes {least,most}, a repetition of the item before it. */
-static void ignis__schema_times(ignis__schema *s, int least, int most)
+static void ignis__schema_write_times(ignis__schema *schema, int least, int most)
 {
     if (most >= 0)
-        ignis__schema_write(s, &s->out, "{%d,%d}", least, most);
+        ignis__schema_write(schema, &schema->out, "{%d,%d}", least, most);
     else
-        ignis__schema_write(s, &s->out, "{%d,}", least);
+        ignis__schema_write(schema, &schema->out, "{%d,}", least);
 }
 
 /*  Writes the rules of an object. Properties keep their order. Rule vN-i is what may follow from property i
     on; its form with r follows another property. */
-static void ignis__schema_object(ignis__schema *s, const char *schema, const char *const *has)
+static void ignis__schema_object(ignis__schema *schema, const char *at, const char *const *has)
 {
     const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
                *other;
     const char *more = has[IGNIS__SCHEMA_ADDITIONAL];
-    long long number = schema - s->text;
+    long long number = at - schema->text;
     int i = 0, behind;
     if ((has[IGNIS__SCHEMA_PROPERTIES] && *has[IGNIS__SCHEMA_PROPERTIES] != '{') ||
         (has[IGNIS__SCHEMA_REQUIRED] && *has[IGNIS__SCHEMA_REQUIRED] != '[')) {
-        ignis__schema_wrong(s, schema, "properties has to be an object, and required an array");
+        ignis__schema_fail_malformed(schema, at, "properties has to be an object, and required an array");
         return;
     }
     for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL; name;
-         name = ignis__schema_next(s, name)) {
-        for (other = key; other && !ignis__schema_same(s, name, other);)
-            other = ignis__schema_next(s, ignis__schema_value(other));
+         name = ignis__schema_next(schema, name)) {
+        for (other = key; other && !ignis__schema_same(schema, name, other);)
+            other = ignis__schema_next(schema, ignis__schema_value(other));
         if (!other)
-            ignis__schema_lacks(s, name, "what is required is none of the properties");
+            ignis__schema_fail_unsupported(schema, name, "what is required is none of the properties");
     }
     if (key && more && *more != 'f')
-        ignis__schema_lacks(s, more, "additionalProperties beside properties is not supported, but for false");
+        ignis__schema_fail_unsupported(schema, more,
+                                       "additionalProperties beside properties is not supported, but for false");
     if (!key && (!more || *more == 't')) {
-        ignis__schema_write(s, &s->out, "object");
+        ignis__schema_write(schema, &schema->out, "object");
     } else if (!key && *more == 'f') {
-        ignis__schema_write(s, &s->out, "\"{\" ws \"}\"");
+        ignis__schema_write(schema, &schema->out, "\"{\" ws \"}\"");
     } else if (!key) {
-        ignis__schema_write(s, &s->out, "\"{\" ws (string \":\" ws ");
-        ignis__schema_name(s, &s->out, more);
-        ignis__schema_write(s, &s->out, " (\",\" ws string \":\" ws ");
-        ignis__schema_name(s, &s->out, more);
-        ignis__schema_write(s, &s->out, ")* ws)? \"}\"");
+        ignis__schema_write(schema, &schema->out, "\"{\" ws (string \":\" ws ");
+        ignis__schema_name(schema, &schema->out, more);
+        ignis__schema_write(schema, &schema->out, " (\",\" ws string \":\" ws ");
+        ignis__schema_name(schema, &schema->out, more);
+        ignis__schema_write(schema, &schema->out, ")* ws)? \"}\"");
     } else {
-        ignis__schema_write(s, &s->out, "\"{\" ws v%lld-0 \"}\"", number);
-        for (; key && !s->g->diagnostic; key = ignis__schema_next(s, ignis__schema_value(key)), i++)
+        ignis__schema_write(schema, &schema->out, "\"{\" ws v%lld-0 \"}\"", number);
+        for (; key && !schema->grammar->diagnostic; key = ignis__schema_next(schema, ignis__schema_value(key)), i++)
             for (behind = 0; behind < 2; behind++) {
                 for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
-                     name && !ignis__schema_same(s, name, key);)
-                    name = ignis__schema_next(s, name);
-                ignis__schema_write(s, &s->later, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
+                     name && !ignis__schema_same(schema, name, key);)
+                    name = ignis__schema_next(schema, name);
+                ignis__schema_write(schema, &schema->deferred, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
                                     behind ? "\",\" ws " : "");
-                ignis__schema_literal(s, &s->later, key);
-                ignis__schema_write(s, &s->later, " \":\" ws ");
-                ignis__schema_name(s, &s->later, ignis__schema_value(key));
-                ignis__schema_write(s, &s->later, " v%lld-%dr", number, i + 1);
+                ignis__schema_literal(schema, &schema->deferred, key);
+                ignis__schema_write(schema, &schema->deferred, " \":\" ws ");
+                ignis__schema_name(schema, &schema->deferred, ignis__schema_value(key));
+                ignis__schema_write(schema, &schema->deferred, " v%lld-%dr", number, i + 1);
                 if (!name)
-                    ignis__schema_write(s, &s->later, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
-                ignis__schema_write(s, &s->later, "\n");
+                    ignis__schema_write(schema, &schema->deferred, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
+                ignis__schema_write(schema, &schema->deferred, "\n");
             }
-        ignis__schema_write(s, &s->later, "v%lld-%d ::= \"\"\nv%lld-%dr ::= ws\n", number, i, number, i);
+        ignis__schema_write(schema, &schema->deferred, "v%lld-%d ::= \"\"\nv%lld-%dr ::= ws\n", number, i, number, i);
     }
 }
 
-static void ignis__schema_array(ignis__schema *s, const char *schema, const char *const *has)
+static void ignis__schema_array(ignis__schema *schema, const char *at, const char *const *has)
 {
     const char *items = has[IGNIS__SCHEMA_ITEMS];
     int least, most, i;
-    if (!ignis__schema_counts(s, schema, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
+    if (!ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
         return;
     if (items && *items == 'f') { /* a schema that nothing matches */
         if (least > 0)
-            ignis__schema_wrong(s, schema, "no text fits: minItems is %d, and items false", least);
+            ignis__schema_fail_malformed(schema, at, "no text fits: minItems is %d, and items false", least);
         most = 0;
     }
-    ignis__schema_write(s, &s->out, "\"[\" ws");
+    ignis__schema_write(schema, &schema->out, "\"[\" ws");
     for (i = 0; i < 2 && most != 0; i++) {
-        ignis__schema_write(s, &s->out, i ? " (\",\" ws " : " (");
+        ignis__schema_write(schema, &schema->out, i ? " (\",\" ws " : " (");
         if (items)
-            ignis__schema_name(s, &s->out, items);
+            ignis__schema_name(schema, &schema->out, items);
         else
-            ignis__schema_write(s, &s->out, "value");
+            ignis__schema_write(schema, &schema->out, "value");
         if (i)
-            ignis__schema_write(s, &s->out, ")");
+            ignis__schema_write(schema, &schema->out, ")");
     }
     if (most != 0) {
-        ignis__schema_times(s, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
-        ignis__schema_write(s, &s->out, least > 0 ? " ws)" : " ws)?");
+        ignis__schema_write_times(schema, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
+        ignis__schema_write(schema, &schema->out, least > 0 ? " ws)" : " ws)?");
     }
-    ignis__schema_write(s, &s->out, " \"]\"");
+    ignis__schema_write(schema, &schema->out, " \"]\"");
 }
 
 /*  Writes the values of `enum`, or the value of `const`, that have one of the types. */
-static void ignis__schema_values(ignis__schema *s, const char *value, bool many, unsigned types)
+static void ignis__schema_values(ignis__schema *schema, const char *value, bool many, unsigned types)
 {
     const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
     if (many && (*value != '[' || !at))
-        ignis__schema_wrong(s, value, "enum has to be an array of at least one value");
-    for (; at && !s->g->diagnostic; at = many ? ignis__schema_next(s, at) : NULL, bar = " | ") {
+        ignis__schema_fail_malformed(schema, value, "enum has to be an array of at least one value");
+    for (; at && !schema->grammar->diagnostic; at = many ? ignis__schema_next(schema, at) : NULL, bar = " | ") {
         size_t digits = strspn(at, "-0123456789");
         unsigned type = *at == '{'                 ? 1u
                         : *at == '['               ? 2u
@@ -383,28 +387,29 @@ static void ignis__schema_values(ignis__schema *s, const char *value, bool many,
         if (type == 8 && !strchr(".eE", at[digits]))
             type |= 16;
         if (!(types & type))
-            ignis__schema_wrong(s, at, "this value is none of the schema's type");
-        ignis__schema_write(s, &s->out, "%s", bar);
-        ignis__schema_literal(s, &s->out, at);
+            ignis__schema_fail_malformed(schema, at, "this value is none of the schema's type");
+        ignis__schema_write(schema, &schema->out, "%s", bar);
+        ignis__schema_literal(schema, &schema->out, at);
     }
 }
 
 /*  Resolves a JSON pointer in a fragment, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1
     a slash, ~0 a tilde. */
-static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
+static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
 {
-    const char *at = ignis__schema_blank(s->text), *text, *known;
+    const char *at = ignis__schema_blank(schema->text), *text, *known;
     static const char digits[] = "0123456789abcdefABCDEF";
     char *name;
     size_t size, from, to = 0, end;
     ignis__bytes copy = IGNIS__ZERO;
-    text = ignis__schema_string(s, ref, 1, &size);
+    text = ignis__schema_string(schema, ref, 1, &size);
     if (*ref != '"' || size == 0 || text[0] != '#' || (size > 1 && text[1] != '/')) {
-        ignis__schema_lacks(s, ref, "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
+        ignis__schema_fail_unsupported(schema, ref,
+                                       "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
         return NULL;
     }
     if (!ignis__bytes_add(&copy, text, size)) {
-        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         return NULL;
     }
     for (name = copy.data, from = 1; from < size && at; from++) {
@@ -428,37 +433,38 @@ static const char *ignis__schema_refer(ignis__schema *s, const char *ref)
             to++;
         }
         at = !at          ? NULL
-             : *at == '{' ? ignis__schema_member(s, at, name + from, to - from)
-             : *at == '[' ? ignis__schema_element(s, at, name + from, to - from)
+             : *at == '{' ? ignis__schema_member(schema, at, name + from, to - from)
+             : *at == '[' ? ignis__schema_element(schema, at, name + from, to - from)
                           : NULL;
     }
     ignis__free(copy.data);
     if (!at)
-        ignis__schema_wrong(s, ref, "there is nothing that $ref refers to");
-    return s->g->diagnostic ? NULL : at;
+        ignis__schema_fail_malformed(schema, ref, "there is nothing that $ref refers to");
+    return schema->grammar->diagnostic ? NULL : at;
 }
 
 /*  Writes the rule of a schema. */
-static void ignis__schema_rule(ignis__schema *s, const char *at)
+static void ignis__schema_rule(ignis__schema *schema, const char *at)
 {
     const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
     unsigned types = 0;
     int word, constraints = 0, i;
-    ignis__schema_write(s, &s->out, "v%lld ::= ", (long long)(at - s->text));
+    ignis__schema_write(schema, &schema->out, "v%lld ::= ", (long long)(at - schema->text));
     if (*at != '{') {
         if (*at != 't')
-            ignis__schema_wrong(s, at,
-                                *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
-        ignis__schema_write(s, &s->out, "value\n");
+            ignis__schema_fail_malformed(
+                schema, at, *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
+        ignis__schema_write(schema, &schema->out, "value\n");
         return;
     }
-    for (key = ignis__schema_first(at); key; key = ignis__schema_next(s, ignis__schema_value(key))) {
-        size_t size = (size_t)(ignis__schema_behind(key) - key) - 2;
+    for (key = ignis__schema_first(at); key; key = ignis__schema_next(schema, ignis__schema_value(key))) {
+        size_t size = (size_t)(ignis__schema_value_end(key) - key) - 2;
         for (word = 0; word < IGNIS__SCHEMA_WORDS; word++)
             if (strlen(ignis__schema_words[word]) == size && memcmp(key + 1, ignis__schema_words[word], size) == 0)
                 break;
         if (word == IGNIS__SCHEMA_WORDS) {
-            ignis__schema_lacks(s, key, "the keyword '%.*s' is not supported", size > 60 ? 60 : (int)size, key + 1);
+            ignis__schema_fail_unsupported(schema, key, "the keyword '%.*s' is not supported",
+                                           size > 60 ? 60 : (int)size, key + 1);
             return;
         }
         constraints += word < IGNIS__SCHEMA_DESCRIPTION;
@@ -466,150 +472,152 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
     }
     if ((value = has[IGNIS__SCHEMA_TYPE]) != NULL)
         for (key = *value == '[' ? ignis__schema_first(value) : value; key;
-             key = *value == '[' ? ignis__schema_next(s, key) : NULL) {
+             key = *value == '[' ? ignis__schema_next(schema, key) : NULL) {
             for (i = 0; i < IGNIS__SCHEMA_TYPES; i++)
                 if (strncmp(key + (*key == '"'), ignis__schema_types[i], strlen(ignis__schema_types[i])) == 0 &&
-                    (size_t)(ignis__schema_behind(key) - key) == strlen(ignis__schema_types[i]) + 2)
+                    (size_t)(ignis__schema_value_end(key) - key) == strlen(ignis__schema_types[i]) + 2)
                     break;
             if (i == IGNIS__SCHEMA_TYPES)
-                ignis__schema_wrong(s, key, "this is no type");
+                ignis__schema_fail_malformed(schema, key, "this is no type");
             types |= 1u << i;
         }
     if (value && !types)
-        ignis__schema_wrong(s, value, "this is no type");
+        ignis__schema_fail_malformed(schema, value, "this is no type");
     for (word = IGNIS__SCHEMA_ENUM; word <= IGNIS__SCHEMA_ONE_OF; word++) {
         if (!has[word])
             continue;
         if (constraints > 1 + (word <= IGNIS__SCHEMA_CONST && has[IGNIS__SCHEMA_TYPE])) {
-            ignis__schema_lacks(s, at, "%s beside other keywords is not supported", ignis__schema_words[word]);
+            ignis__schema_fail_unsupported(schema, at, "%s beside other keywords is not supported",
+                                           ignis__schema_words[word]);
         } else if (word <= IGNIS__SCHEMA_CONST) {
-            ignis__schema_values(s, has[word], word == IGNIS__SCHEMA_ENUM, has[IGNIS__SCHEMA_TYPE] ? types : 127u);
+            ignis__schema_values(schema, has[word], word == IGNIS__SCHEMA_ENUM, has[IGNIS__SCHEMA_TYPE] ? types : 127u);
         } else if (word == IGNIS__SCHEMA_REF) {
-            if ((value = ignis__schema_refer(s, has[word])) != NULL)
-                ignis__schema_name(s, &s->out, value);
+            if ((value = ignis__schema_resolve(schema, has[word])) != NULL)
+                ignis__schema_name(schema, &schema->out, value);
         } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
-            ignis__schema_wrong(s, has[word], "%s has to be an array of at least one schema",
-                                ignis__schema_words[word]);
+            ignis__schema_fail_malformed(schema, has[word], "%s has to be an array of at least one schema",
+                                         ignis__schema_words[word]);
         } else {
-            for (value = ignis__schema_first(has[word]); value; value = ignis__schema_next(s, value), bar = " | ") {
-                ignis__schema_write(s, &s->out, "%s", bar);
-                ignis__schema_name(s, &s->out, value);
+            for (value = ignis__schema_first(has[word]); value;
+                 value = ignis__schema_next(schema, value), bar = " | ") {
+                ignis__schema_write(schema, &schema->out, "%s", bar);
+                ignis__schema_name(schema, &schema->out, value);
             }
         }
-        ignis__schema_write(s, &s->out, "\n");
+        ignis__schema_write(schema, &schema->out, "\n");
         return;
     }
     for (word = IGNIS__SCHEMA_PROPERTIES; !has[IGNIS__SCHEMA_TYPE] && word < IGNIS__SCHEMA_DESCRIPTION; word++)
         if (has[word])
             types |= word <= IGNIS__SCHEMA_ADDITIONAL ? 1u : word <= IGNIS__SCHEMA_MAX_ITEMS ? 2u : 4u;
     if (types == 0)
-        ignis__schema_write(s, &s->out, "value");
+        ignis__schema_write(schema, &schema->out, "value");
     for (i = 0; i < IGNIS__SCHEMA_TYPES; i++) {
         if (!(types >> i & 1))
             continue;
-        ignis__schema_write(s, &s->out, "%s", bar);
+        ignis__schema_write(schema, &schema->out, "%s", bar);
         bar = " | ";
         if (i == IGNIS__SCHEMA_OBJECT) {
-            ignis__schema_object(s, at, has);
+            ignis__schema_object(schema, at, has);
         } else if (i == IGNIS__SCHEMA_ARRAY) {
-            ignis__schema_array(s, at, has);
+            ignis__schema_array(schema, at, has);
         } else if (i == IGNIS__SCHEMA_STRING && (has[IGNIS__SCHEMA_MIN_LENGTH] || has[IGNIS__SCHEMA_MAX_LENGTH])) {
             int least, most;
-            (void)ignis__schema_counts(s, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
-            ignis__schema_write(s, &s->out, "\"\\\"\" char");
-            ignis__schema_times(s, least, most);
-            ignis__schema_write(s, &s->out, " \"\\\"\"");
+            (void)ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
+            ignis__schema_write(schema, &schema->out, "\"\\\"\" char");
+            ignis__schema_write_times(schema, least, most);
+            ignis__schema_write(schema, &schema->out, " \"\\\"\"");
         } else {
-            ignis__schema_write(s, &s->out, "%s", ignis__schema_types[i]);
+            ignis__schema_write(schema, &schema->out, "%s", ignis__schema_types[i]);
         }
     }
-    ignis__schema_write(s, &s->out, "\n");
-    if (s->later.size && !ignis__bytes_add(&s->out, s->later.data, s->later.size))
-        ignis__grammar_fail(s->g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-    s->later.size = 0;
+    ignis__schema_write(schema, &schema->out, "\n");
+    if (schema->deferred.size && !ignis__bytes_add(&schema->out, schema->deferred.data, schema->deferred.size))
+        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    schema->deferred.size = 0;
 }
 
 /*  Translates the schema in g->source to g->text. */
-static void ignis__schema_read(ignis__grammar *g)
+static void ignis__schema_read(ignis__grammar *grammar)
 {
-    ignis__schema s = IGNIS__ZERO;
+    ignis__schema schema = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
-    size_t size = strlen(g->source);
+    size_t size = strlen(grammar->source);
     int64_t i;
-    char *copy = ignis__copy_string(g->source); /* parsing modifies it */
-    s.g = g;
-    s.text = g->source;
-    s.coming.size = sizeof(int64_t);
-    s.there = (bool *)ignis__alloc(size + 1);
-    if (!copy || !s.there)
-        ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    char *copy = ignis__copy_string(grammar->source); /* parsing modifies it */
+    schema.grammar = grammar;
+    schema.text = grammar->source;
+    schema.pending.size = sizeof(int64_t);
+    schema.has_rule = (bool *)ignis__alloc(size + 1);
+    if (!copy || !schema.has_rule)
+        ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
     json.what = "the schema";
     json.start = json.at = copy;
     json.end = copy ? copy + size : NULL;
-    if (!g->diagnostic)
+    if (!grammar->diagnostic)
         ignis__json_skip(&json);
-    if (!g->diagnostic && !json.fault[0] && ignis__json_peek(&json))
+    if (!grammar->diagnostic && !json.fault[0] && ignis__json_peek(&json))
         ignis__json_fail(&json, "something follows its end");
     if (json.fault[0])
-        ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
-    if (!g->diagnostic) {
-        ignis__schema_write(&s, &s.out, "root ::= ");
-        ignis__schema_name(&s, &s.out, ignis__schema_blank(s.text));
-        ignis__schema_write(&s, &s.out, "\n");
-        for (i = 0; i < s.coming.count && !g->diagnostic; i++)
-            ignis__schema_rule(&s, s.text + ((const int64_t *)(void *)s.coming.items)[i]);
+        ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
+    if (!grammar->diagnostic) {
+        ignis__schema_write(&schema, &schema.out, "root ::= ");
+        ignis__schema_name(&schema, &schema.out, ignis__schema_blank(schema.text));
+        ignis__schema_write(&schema, &schema.out, "\n");
+        for (i = 0; i < schema.pending.count && !grammar->diagnostic; i++)
+            ignis__schema_rule(&schema, schema.text + ((const int64_t *)(void *)schema.pending.items)[i]);
         for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
-            ignis__schema_write(&s, &s.out, "%s", ignis__schema_rules[i]);
-        if (!g->diagnostic && ignis__bytes_add(&s.out, "", 1)) {
-            g->text = s.out.data;
-            s.out.data = NULL;
+            ignis__schema_write(&schema, &schema.out, "%s", ignis__schema_rules[i]);
+        if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
+            grammar->text = schema.out.data;
+            schema.out.data = NULL;
         } else {
-            ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+            ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         }
     }
-    ignis__free(copy), ignis__free(s.there), ignis__free(s.coming.items), ignis__free(s.out.data),
-        ignis__free(s.later.data);
-    ignis__free(s.names[0].data), ignis__free(s.names[1].data);
+    ignis__free(copy), ignis__free(schema.has_rule), ignis__free(schema.pending.items), ignis__free(schema.out.data),
+        ignis__free(schema.deferred.data);
+    ignis__free(schema.names[0].data), ignis__free(schema.names[1].data);
 }
 
 /*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {
-    ignis__grammar *g = (ignis__grammar *)ignis__alloc(sizeof *g);
-    if (!g || (g->text = g->source = ignis__copy_string(source)) == NULL) {
-        ignis__free(g);
-        ignis__fail_host_memory(call, sizeof *g);
+    ignis__grammar *grammar = (ignis__grammar *)ignis__alloc(sizeof *grammar);
+    if (!grammar || (grammar->text = grammar->source = ignis__copy_string(source)) == NULL) {
+        ignis__free(grammar);
+        ignis__fail_host_memory(call, sizeof *grammar);
         return NULL;
     }
-    g->rules.size = sizeof(ignis__grammar_rule);
-    g->alternatives.size = sizeof(ignis__grammar_alternative);
-    g->parts.size = sizeof(ignis__grammar_part);
-    g->states.size = sizeof(ignis__grammar_state);
-    g->places.size = sizeof(ignis__grammar_place);
-    g->stacks.size = sizeof(ignis__grammar_stack);
+    grammar->rules.size = sizeof(ignis__grammar_rule);
+    grammar->alternatives.size = sizeof(ignis__grammar_alternative);
+    grammar->parts.size = sizeof(ignis__grammar_part);
+    grammar->states.size = sizeof(ignis__grammar_state);
+    grammar->places.size = sizeof(ignis__grammar_place);
+    grammar->stacks.size = sizeof(ignis__grammar_stack);
     if (source[strspn(source, " \t\r\n")] == '{')
-        ignis__schema_read(g);
-    if (!g->diagnostic && ignis__grammar_read(g)) {
-        g->rows.size = sizeof(int32_t) * (size_t)g->classes;
-        if (ignis__grammar_begin(g))
-            return g;
+        ignis__schema_read(grammar);
+    if (!grammar->diagnostic && ignis__grammar_read_gbnf(grammar)) {
+        grammar->rows.size = sizeof(int32_t) * (size_t)grammar->classes;
+        if (ignis__grammar_begin(grammar))
+            return grammar;
     }
-    ignis__fail(g->diagnostic, call, "%s", g->fault);
-    ignis__grammar_free(g);
+    ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
+    ignis__grammar_free(grammar);
     return NULL;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_grammar_check(const char *grammar)
 {
     static const char call[] = "ignis_grammar_check";
-    ignis__grammar *g;
+    ignis__grammar *made;
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (!grammar)
         return ignis__fail_null(call, "grammar");
-    g = ignis__grammar_make(call, grammar);
-    if (!g)
+    made = ignis__grammar_make(call, grammar);
+    if (!made)
         return ignis__failed();
-    ignis__grammar_free(g);
+    ignis__grammar_free(made);
     return IGNIS_OK;
 }

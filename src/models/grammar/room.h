@@ -12,15 +12,15 @@
     remember the next state for each class of bytes, as in a lazy automaton. So a byte that came before costs
     one table lookup. */
 enum {
-    IGNIS__GRAMMAR_PARTS = 1 << 18,   /* of a grammar, at most */
-    IGNIS__GRAMMAR_RANGES = 256,      /* of a class of characters */
-    IGNIS__GRAMMAR_NESTED = 100,      /* groups within groups */
-    IGNIS__GRAMMAR_DEPTH = 500,       /* nested rules of a text */
-    IGNIS__GRAMMAR_REACHED = 1 << 14, /* positions of a text at once */
-    IGNIS__GRAMMAR_LOOKED = 1 << 26,  /* compared names of rules, while a grammar is read */
-    IGNIS__GRAMMAR_STEPS = 1 << 24,   /* positions that one mask visits */
-    IGNIS__GRAMMAR_STATES = 4096,     /* kept from one mask to the next, */
-    IGNIS__GRAMMAR_MASKS = 256,       /* as are masks */
+    IGNIS__GRAMMAR_PARTS = 1 << 18,     /* of a grammar, at most */
+    IGNIS__GRAMMAR_RANGES = 256,        /* of a class of characters */
+    IGNIS__GRAMMAR_NESTED = 100,        /* groups within groups */
+    IGNIS__GRAMMAR_DEPTH = 500,         /* nested rules of a text */
+    IGNIS__GRAMMAR_POSITIONS = 1 << 14, /* positions of a text at once */
+    IGNIS__GRAMMAR_COMPARED = 1 << 26,  /* compared names of rules, while a grammar is read */
+    IGNIS__GRAMMAR_STEPS = 1 << 24,     /* positions that one mask visits */
+    IGNIS__GRAMMAR_STATES = 4096,       /* kept from one mask to the next, */
+    IGNIS__GRAMMAR_MASKS = 256,         /* as are masks */
     IGNIS__GRAMMAR_BUCKETS = 4096,
     IGNIS__GRAMMAR_BYTE = -1, /* a part that is a range of bytes */
     IGNIS__GRAMMAR_END = -2
@@ -77,13 +77,14 @@ typedef struct ignis__grammar {
     struct {
         ignis__grammar_place place;
         int32_t slot;
-    } reached[IGNIS__GRAMMAR_REACHED];
-    int32_t reached_count, buckets[2 * IGNIS__GRAMMAR_REACHED];
+    } reached[IGNIS__GRAMMAR_POSITIONS];
+    int32_t reached_count, buckets[2 * IGNIS__GRAMMAR_POSITIONS];
     ignis_diagnostic diagnostic; /* NONE: no fault */
     char fault[320];
 } ignis__grammar;
 
-#define IGNIS__GRAMMAR_AT(g, kind, list, number) ((ignis__grammar_##kind *)(void *)(g)->list.items + (number))
+#define IGNIS__GRAMMAR_AT(grammar, kind, list, number) \
+    ((ignis__grammar_##kind *)(void *)(grammar)->list.items + (number))
 typedef struct ignis__vocabulary_token {
     size_t begin, size;
     const char *text;
@@ -105,24 +106,26 @@ typedef struct ignis__vocabulary {
 
 /* grammar.c */
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic diagnostic, const char *at,
-                                                    const char *format, ...);
-IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *g, ignis__list *list);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *grammar, ignis_diagnostic diagnostic,
+                                                    const char *at, const char *format, ...);
+IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *grammar, ignis__list *list);
 
 /* gbnf.c */
-IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g);
+IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar);
 
 /* automaton.c */
-IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g);
-IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte);
-IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *g);
+IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *grammar);
+IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *grammar, int32_t from, unsigned char byte);
+IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *grammar);
 
 /* token_mask.c */
-IGNIS__PRIVATE void ignis__vocabulary_free(ignis__vocabulary *v);
+IGNIS__PRIVATE void ignis__vocabulary_free(ignis__vocabulary *vocabulary);
 IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
                                                                      const int32_t *ends, int end_count);
-IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state);
-IGNIS__PRIVATE int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id);
+IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
+                                                   int32_t state);
+IGNIS__PRIVATE int32_t ignis__grammar_step_token(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
+                                                 int32_t state, int32_t id);
 
 /* json_schema.c */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source);

@@ -23,10 +23,13 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
 }
 
 /*  Tells whether a part of a model supports an adapter: matrices of layers do. */
-IGNIS__PRIVATE bool ignis__lora_can(const ignis__model_part *part) { return part->row->in_layer && part->row->columns; }
+IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part)
+{
+    return part->row->in_layer && part->row->columns;
+}
 
 /*  Tells whether the name of a product ends with these words. */
-static bool ignis__lora_named(const char *product, const char *target)
+static bool ignis__lora_name_matches(const char *product, const char *target)
 {
     size_t length = strlen(product), end = strlen(target);
     return end && end <= length && strcmp(product + length - end, target) == 0 &&
@@ -93,7 +96,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
 }
 
 /*  Fills A uniformly within 1 / sqrt(columns), and B with zeros. The thread's random state is restored. */
-static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_t seed)
+static bool ignis__lora_init_values(const char *call, const ignis__lora *lora, uint64_t seed)
 {
     ignis__random_state *random = &ignis__thread_state()->random, before = *random;
     ignis_tensor_desc desc;
@@ -128,7 +131,7 @@ IGNIS__PRIVATE double ignis__lora_scale(const ignis__lora *lora)
 }
 
 /*  Checks a description and reads its settings. */
-static bool ignis__lora_check(const char *call, const ignis_lora_desc *desc, ignis__lora *read)
+static bool ignis__lora_check_desc(const char *call, const ignis_lora_desc *desc, ignis__lora *read)
 {
     int i;
     read->rank = desc->rank ? desc->rank : 8;
@@ -161,8 +164,8 @@ static bool ignis__lora_check(const char *call, const ignis_lora_desc *desc, ign
 }
 
 /*  Marks the parts that targets name. */
-static bool ignis__lora_choose(const char *call, const ignis__model *model, const ignis_lora_desc *desc,
-                               const ignis__model_part *parts, int count, char *wanted)
+static bool ignis__lora_choose_targets(const char *call, const ignis__model *model, const ignis_lora_desc *desc,
+                                       const ignis__model_part *parts, int count, char *wanted)
 {
     static const char *const gpt2[] = {"c_attn"}, *const others[] = {"q_proj", "v_proj"};
     const char *const *targets = desc->target_count ? desc->targets : model->family == IGNIS_MODEL_GPT2 ? gpt2 : others;
@@ -173,9 +176,9 @@ static bool ignis__lora_choose(const char *call, const ignis__model *model, cons
     for (k = 0; k < target_count; k++) {
         found = false;
         for (i = 0; i < count; i++) {
-            if (!ignis__lora_can(&parts[i]) ||
+            if (!ignis__lora_supports(&parts[i]) ||
                 !(strcmp(targets[k], "all-linear") == 0 ||
-                  ignis__lora_named(ignis__lora_product(model, parts[i].row, parts[i].layer).text, targets[k])))
+                  ignis__lora_name_matches(ignis__lora_product(model, parts[i].row, parts[i].layer).text, targets[k])))
                 continue;
             wanted[i] = 1;
             found = true;
@@ -184,7 +187,7 @@ static bool ignis__lora_choose(const char *call, const ignis__model *model, cons
             continue;
         ignis__string_begin(&text, known, sizeof known);
         for (i = 0; i < count && parts[i].layer < 1; i++)
-            if (ignis__lora_can(&parts[i])) {
+            if (ignis__lora_supports(&parts[i])) {
                 ignis__model_name product = ignis__lora_product(model, parts[i].row, 0);
                 ignis__string_add(&text, "%s%s", text.length ? ", " : "", strstr(product.text, ".0.") + 3);
             }
@@ -211,17 +214,18 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_create(ignis_model handle, const ign
     memset(&read, 0, sizeof read);
     desc = desc ? desc : &defaults;
     read.dtype = desc->dtype ? desc->dtype : model->dtype;
-    if (ignis__model_whole(call, model) && !ignis__capture_refuses(call) && ignis__lora_check(call, desc, &read))
+    if (ignis__model_check_not_shared(call, model) && !ignis__capture_refuses(call) &&
+        ignis__lora_check_desc(call, desc, &read))
         parts = ignis__model_parts_make(call, NULL, model, &count);
     if (parts && (wanted = (char *)ignis__alloc((size_t)count + 1)) == NULL)
         ignis__fail_host_memory(call, (size_t)count + 1);
-    if (!wanted || !ignis__lora_choose(call, model, desc, parts, count, wanted))
+    if (!wanted || !ignis__lora_choose_targets(call, model, desc, parts, count, wanted))
         ignis__model_drop(call, model);
     else
         lora = ignis__lora_make(call, model, parts, count, wanted, &read);
     ignis__free(parts);
     ignis__free(wanted);
-    if (lora && !ignis__lora_begin(call, lora, desc->seed)) {
+    if (lora && !ignis__lora_init_values(call, lora, desc->seed)) {
         ignis__lora_clear(call, lora);
         lora = NULL;
     }

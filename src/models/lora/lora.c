@@ -61,7 +61,7 @@ IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model)
 }
 
 /*  Checks that no adapters are set, as sequences do not support them. False, and reported, if some are. */
-IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_check_no_lora(const char *call, ignis__model *model)
 {
     bool plain;
     ignis__mutex_lock(&model->slot.lock);

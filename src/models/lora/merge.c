@@ -83,7 +83,7 @@ static bool ignis__lora_merge_one(const char *call, const ignis__lora *lora, con
     ignis_array_inputs inputs;
     bool ok;
     memset(&inputs, 0, sizeof inputs);
-    rows = ignis__model_rows_of(call, weight, adapter->first, adapter->rows, lora->model->dtype);
+    rows = ignis__model_slice_rows(call, weight, adapter->first, adapter->rows, lora->model->dtype);
     inputs.names = "w, d, scale";
     inputs.count = 3;
     inputs.array[0] = ignis_tensor_data(rows);

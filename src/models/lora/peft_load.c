@@ -51,8 +51,8 @@ static bool ignis__config_is_empty(const ignis__config *config, const ignis__con
 }
 
 /*  Checks that a text is one of a NULL-ended list. False, and reported, if it is not. */
-static bool ignis__lora_text(const char *call, const char *folder, const ignis__config_item *item,
-                             const char *const *texts)
+static bool ignis__lora_check_text(const char *call, const char *folder, const ignis__config_item *item,
+                                   const char *const *texts)
 {
     int k;
     for (k = 0; texts[k] && strcmp(item->text, texts[k]) != 0;)
@@ -65,8 +65,8 @@ static bool ignis__lora_text(const char *call, const char *folder, const ignis__
 
 /*  Reads a number within limits. `otherwise` is its value if it is missing; outside of the limits if it is
     required. */
-static bool ignis__lora_number(const char *call, const char *folder, const ignis__config *config, const char *name,
-                               double otherwise, double low, double high, double *value)
+static bool ignis__lora_read_number(const char *call, const char *folder, const ignis__config *config, const char *name,
+                                    double otherwise, double low, double high, double *value)
 {
     const ignis__config_item *item = ignis__config_find(config, name);
     *value = item ? item->number : otherwise;
@@ -82,7 +82,8 @@ static bool ignis__lora_number(const char *call, const char *folder, const ignis
 }
 
 /*  Reads the settings of adapter_config.json, and refuses keys that would be ignored. */
-static bool ignis__lora_config(const char *call, const char *folder, const ignis__config *config, ignis__lora *read)
+static bool ignis__lora_read_config(const char *call, const char *folder, const ignis__config *config,
+                                    ignis__lora *read)
 {
     static const char *const types[] = {"LORA", NULL}, *const biases[] = {"none", NULL},
                              *const inits[] = {"gaussian", "eva", "orthogonal",
@@ -99,9 +100,9 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
         if (!*item->name || strpbrk(item->name, ".["))
             continue;
         if (item->kind == 't' &&
-            ((strcmp(item->name, "peft_type") == 0 && !ignis__lora_text(call, folder, item, types)) ||
-             (strcmp(item->name, "bias") == 0 && !ignis__lora_text(call, folder, item, biases)) ||
-             (strcmp(item->name, "init_lora_weights") == 0 && !ignis__lora_text(call, folder, item, inits))))
+            ((strcmp(item->name, "peft_type") == 0 && !ignis__lora_check_text(call, folder, item, types)) ||
+             (strcmp(item->name, "bias") == 0 && !ignis__lora_check_text(call, folder, item, biases)) ||
+             (strcmp(item->name, "init_lora_weights") == 0 && !ignis__lora_check_text(call, folder, item, inits))))
             return false;
         for (k = 0; k < IGNIS__COUNT(ignis__lora_keys) && strcmp(item->name, ignis__lora_keys[k].name) != 0;)
             k++;
@@ -120,9 +121,9 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
                            : item->kind == 'b' ? "true"
                                                : "there") == IGNIS_OK;
     }
-    if (!ignis__lora_number(call, folder, config, "r", -1, 1, IGNIS__LORA_RANK, &rank) ||
-        !ignis__lora_number(call, folder, config, "lora_alpha", -1, 1e-12, 1e12, &read->alpha) ||
-        !ignis__lora_number(call, folder, config, "lora_dropout", 0, 0, 0.999999, &read->dropout))
+    if (!ignis__lora_read_number(call, folder, config, "r", -1, 1, IGNIS__LORA_RANK, &rank) ||
+        !ignis__lora_read_number(call, folder, config, "lora_alpha", -1, 1e-12, 1e12, &read->alpha) ||
+        !ignis__lora_read_number(call, folder, config, "lora_dropout", 0, 0, 0.999999, &read->dropout))
         return false;
     if (rank != (double)(int)rank)
         return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
@@ -134,8 +135,8 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
 }
 
 /*  Checks one of the two tensors of an adapter: its shape, and that its dtype is the one of the others. */
-static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows,
-                             int64_t columns, ignis__lora *read)
+static bool ignis__lora_check_tensor(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows,
+                                     int64_t columns, ignis__lora *read)
 {
     ignis_dtype dtype = ignis__file_dtypes[item->type].dtype;
     ignis_shape wanted;
@@ -159,8 +160,9 @@ static bool ignis__lora_fits(const char *call, const char *path, const ignis__fi
 }
 
 /*  Marks the parts for which the file has an adapter. Fails if the file has any other tensor. */
-static bool ignis__lora_match(const char *call, const char *path, ignis__safetensors *file, const ignis__model *model,
-                              const ignis__model_part *parts, int count, char *wanted, ignis__lora *read)
+static bool ignis__lora_match_file(const char *call, const char *path, ignis__safetensors *file,
+                                   const ignis__model *model, const ignis__model_part *parts, int count, char *wanted,
+                                   ignis__lora *read)
 {
     int i, used = 0;
     ignis__file_tensor_sort(file->items, file->count, ignis__file_tensor_by_name);
@@ -168,7 +170,7 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
         file->items[i].index = 0;
     for (i = 0; i < count; i++) {
         ignis__file_tensor *a, *b;
-        if (!ignis__lora_can(&parts[i]))
+        if (!ignis__lora_supports(&parts[i]))
             continue;
         a = ignis__file_tensor_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'A').text);
         b = ignis__file_tensor_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'B').text);
@@ -178,8 +180,8 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
             return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensor %s", path,
                                ignis__lora_name_write(model, parts[i].row, parts[i].layer, a ? 'B' : 'A').text) ==
                    IGNIS_OK;
-        if (!ignis__lora_fits(call, path, a, read->rank, parts[i].columns, read) ||
-            !ignis__lora_fits(call, path, b, parts[i].rows, read->rank, read))
+        if (!ignis__lora_check_tensor(call, path, a, read->rank, parts[i].columns, read) ||
+            !ignis__lora_check_tensor(call, path, b, parts[i].rows, read->rank, read))
             return false;
         a->index = b->index = 1;
         wanted[i] = 1;
@@ -239,14 +241,14 @@ IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model 
     memset(&read, 0, sizeof read);
     ok = ignis__config_open(call, config_path, true, &config);
     if (ok) {
-        ok = ignis__lora_config(call, folder, &config, &read);
+        ok = ignis__lora_read_config(call, folder, &config, &read);
         ignis__config_close(&config);
     }
     ok = ok && (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
     if (ok && (wanted = (char *)ignis__alloc((size_t)count + 1)) == NULL)
         ok = ignis__fail_host_memory(call, (size_t)count + 1) == IGNIS_OK;
     if (ok && (ok = ignis__load_open(call, path, &load)) != false) {
-        ok = ignis__lora_match(call, path, &load.file, model, parts, count, wanted, &read);
+        ok = ignis__lora_match_file(call, path, &load.file, model, parts, count, wanted, &read);
         ignis__load_close(&load);
     }
     if (ok)
@@ -275,7 +277,7 @@ IGNIS__COLD IGNIS_API ignis_lora ignis_lora_open(ignis_model handle, const char 
         return none;
     if (!folder)
         ignis__fail_null(call, "folder");
-    else if (ignis__model_whole(call, model) && !ignis__capture_refuses(call) &&
+    else if (ignis__model_check_not_shared(call, model) && !ignis__capture_refuses(call) &&
              (config = ignis__model_path(call, folder, "adapter_config.json")) != NULL)
         path = ignis__model_path(call, folder, "adapter_model.safetensors");
     if (path)

@@ -6,7 +6,7 @@
 #include "room.h"
 
 /*  Tells whether every layer has an adapter for a row. */
-static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_row *row)
+static bool ignis__lora_in_all_layers(const ignis__lora *lora, const ignis__model_row *row)
 {
     int i, found = 0;
     for (i = 0; i < lora->count; i++)
@@ -23,7 +23,7 @@ static void ignis__lora_write_targets(const ignis__lora *lora, ignis__string_wri
     for (i = 0; i < lora->count; i++) {
         const ignis__adapter *adapter = &lora->adapters[i];
         ignis__model_name product = ignis__lora_product(lora->model, adapter->row, adapter->layer);
-        bool everywhere = ignis__lora_everywhere(lora, adapter->row);
+        bool everywhere = ignis__lora_in_all_layers(lora, adapter->row);
         char *word = product.text;
         if (everywhere && adapter->layer > 0)
             continue;

@@ -54,7 +54,7 @@ IGNIS__PRIVATE void ignis__lora_clear(const char *call, ignis__lora *lora);
 IGNIS__PRIVATE void ignis__lora_drop(const char *call, ignis__lora *lora);
 IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora);
 IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model);
-IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model);
+IGNIS__PRIVATE bool ignis__model_check_no_lora(const char *call, ignis__model *model);
 IGNIS__PRIVATE void ignis__loras_close(const char *call);
 IGNIS__PRIVATE bool ignis__lora_has(const ignis__lora *lora, const ignis__layer *layer, size_t member);
 IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member,
@@ -64,7 +64,7 @@ IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis
 IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer);
 IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model, const ignis__model_row *row,
                                                        int layer, char which);
-IGNIS__PRIVATE bool ignis__lora_can(const ignis__model_part *part);
+IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part);
 IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis__model *model,
                                                          const ignis__model_part *parts, int count, const char *wanted,
                                                          const ignis__lora *read);

@@ -22,7 +22,8 @@ IGNIS__PRIVATE uint64_t ignis__token_hash(const char *text, size_t size)
 
 /*  Returns the id of the model's token with these bytes; -1 if there is none. odd: of a token whose text does
     not encode bytes. */
-IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
+IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                         bool not_bytes)
 {
     uint64_t hash = ignis__token_hash(text, size), at = hash & tokenizer->slot_mask;
     const ignis__token_slot *slot;
@@ -32,7 +33,7 @@ IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, cons
         int32_t id = slot->id - 1;
         if (slot->tag == (uint32_t)(hash >> 32) && tokenizer->begin[id + 1] - tokenizer->begin[id] == size &&
             memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 &&
-            ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
+            ((tokenizer->flags[id] & IGNIS__TOKEN_NOT_BYTES) != 0) == not_bytes)
             return id;
     }
     return -1;
@@ -66,14 +67,14 @@ IGNIS__PRIVATE void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
 }
 
 /*  Grows an array to `wanted` items and keeps the first `kept`. False without memory. */
-static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size,
-                                size_t kept)
+static bool ignis__encoder_reserve(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size,
+                                   size_t kept)
 {
-    size_t room = *capacity * 2 < wanted ? wanted + 64 : *capacity * 2;
+    size_t fresh_size = *capacity * 2 < wanted ? wanted + 64 : *capacity * 2;
     void *fresh;
     if (wanted <= *capacity)
         return true;
-    fresh = ignis__alloc(room * size);
+    fresh = ignis__alloc(fresh_size * size);
     if (!fresh) {
         encoder->failed = true;
         return false;
@@ -82,22 +83,22 @@ static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *c
         memcpy(fresh, *items, kept * size);
     ignis__free(*items);
     *items = fresh;
-    *capacity = room;
+    *capacity = fresh_size;
     return true;
 }
 
-static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t left, int32_t right)
+static bool ignis__bpe_queue_add(ignis__encoder *encoder, int32_t place, int32_t left, int32_t right)
 {
     const ignis__join *join = ignis__join_find(encoder->tokenizer, left, right);
-    ignis__queued item, *queue;
+    ignis__bpe_pair item, *queue;
     void *items = encoder->queue;
     size_t at;
     if (!join)
         return true;
-    if (!ignis__encoder_room(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item,
-                             encoder->queued))
+    if (!ignis__encoder_reserve(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item,
+                                encoder->queued))
         return false;
-    encoder->queue = queue = (ignis__queued *)items;
+    encoder->queue = queue = (ignis__bpe_pair *)items;
     item.order = (uint64_t)join->rank << 32 | (uint32_t)place;
     item.id = join->id;
     for (at = encoder->queued++; at > 0 && queue[(at - 1) / 2].order > item.order; at = (at - 1) / 2)
@@ -107,9 +108,9 @@ static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t lef
 }
 
 /*  Removes and returns the first item of the queue, which is not empty. */
-static ignis__queued ignis__queue_take(ignis__encoder *encoder)
+static ignis__bpe_pair ignis__bpe_queue_take(ignis__encoder *encoder)
 {
-    ignis__queued *queue = encoder->queue, first = queue[0], item = queue[--encoder->queued];
+    ignis__bpe_pair *queue = encoder->queue, first = queue[0], item = queue[--encoder->queued];
     size_t at = 0, child;
     while ((child = at * 2 + 1) < encoder->queued) {
         if (child + 1 < encoder->queued && queue[child + 1].order < queue[child].order)
@@ -124,20 +125,20 @@ static ignis__queued ignis__queue_take(ignis__encoder *encoder)
 }
 
 /*  Joins the symbols of a long piece with a queue, in n log n steps. */
-static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
+static bool ignis__bpe_join_long(ignis__encoder *encoder, int32_t count)
 {
-    ignis__text_symbol *symbols = encoder->symbols;
+    ignis__bpe_symbol *symbols = encoder->symbols;
     int32_t i;
     encoder->queued = 0;
     for (i = 0; i < count; i++) {
         symbols[i].before = i - 1;
         symbols[i].after = i + 1 < count ? i + 1 : -1;
-        if (i + 1 < count && !ignis__queue_add(encoder, i, symbols[i].id, symbols[i + 1].id))
+        if (i + 1 < count && !ignis__bpe_queue_add(encoder, i, symbols[i].id, symbols[i + 1].id))
             return false;
     }
     while (encoder->queued > 0) {
-        ignis__queued first = ignis__queue_take(encoder);
-        ignis__text_symbol *symbol = &symbols[(uint32_t)first.order], *right;
+        ignis__bpe_pair first = ignis__bpe_queue_take(encoder);
+        ignis__bpe_symbol *symbol = &symbols[(uint32_t)first.order], *right;
         const ignis__join *join;
         if (symbol->id < 0 || symbol->after < 0)
             continue;
@@ -151,21 +152,21 @@ static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
         if (symbol->after >= 0)
             symbols[symbol->after].before = (int32_t)(symbol - symbols);
         if ((symbol->before >= 0 &&
-             !ignis__queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
+             !ignis__bpe_queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
             (symbol->after >= 0 &&
-             !ignis__queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
+             !ignis__bpe_queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
             return false;
     }
     return true;
 }
 
-#define IGNIS__JOIN_FEW 32
+#define IGNIS__BPE_SHORT 32
 
 /*  Joins the symbols of a short piece, searching all pairs each time. Returns how many remain. */
-static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
+static int32_t ignis__bpe_join_short(ignis__encoder *encoder, int32_t count)
 {
-    const ignis__join *joins[IGNIS__JOIN_FEW];
-    ignis__text_symbol *symbols = encoder->symbols;
+    const ignis__join *joins[IGNIS__BPE_SHORT];
+    ignis__bpe_symbol *symbols = encoder->symbols;
     int32_t i, best;
     for (i = 0; i + 1 < count; i++)
         joins[i] = ignis__join_find(encoder->tokenizer, symbols[i].id, symbols[i + 1].id);
@@ -189,8 +190,8 @@ static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
 
 /*  Splits a piece into its first symbols: bytes or characters that the vocabulary has. Returns their number.
     The caller has made space for them. */
-static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size,
-                                    ignis__text_symbol *symbols)
+static int32_t ignis__bpe_split_piece(const ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                      ignis__bpe_symbol *symbols)
 {
     int32_t count = 0, id;
     int length = 1, i;
@@ -250,13 +251,13 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
         ignis__encoder_put(encoder, id);
         return true;
     }
-    if (!ignis__encoder_room(encoder, &items, &encoder->symbol_capacity, size + 1, sizeof *encoder->symbols, 0))
+    if (!ignis__encoder_reserve(encoder, &items, &encoder->symbol_capacity, size + 1, sizeof *encoder->symbols, 0))
         return false;
-    encoder->symbols = (ignis__text_symbol *)items;
-    count = ignis__piece_symbols(tokenizer, text, size, encoder->symbols);
-    if (count <= IGNIS__JOIN_FEW)
-        count = ignis__join_few(encoder, count);
-    else if (!ignis__join_many(encoder, count))
+    encoder->symbols = (ignis__bpe_symbol *)items;
+    count = ignis__bpe_split_piece(tokenizer, text, size, encoder->symbols);
+    if (count <= IGNIS__BPE_SHORT)
+        count = ignis__bpe_join_short(encoder, count);
+    else if (!ignis__bpe_join_long(encoder, count))
         return false;
     for (i = 0; i < count; i++)
         if (encoder->symbols[i].id >= 0)

@@ -6,7 +6,7 @@
 #include "room.h"
 
 /*  Grows a buffer by at least `more` bytes. False without memory. */
-IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
+IGNIS__PRIVATE bool ignis__bytes_reserve(ignis__bytes *bytes, size_t more)
 {
     size_t capacity = bytes->capacity ? bytes->capacity : 256;
     char *data;
@@ -27,7 +27,7 @@ IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
 
 IGNIS__PRIVATE bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
 {
-    if (!ignis__bytes_room(bytes, size))
+    if (!ignis__bytes_reserve(bytes, size))
         return false;
     if (size)
         memcpy(bytes->data + bytes->size, data, size);

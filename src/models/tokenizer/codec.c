@@ -103,7 +103,7 @@ IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
     int64_t size = -1;
     int i, strip;
-    bool first = true, known = true, room = true;
+    bool first = true, known = true, has_memory = true;
     if (!held)
         return -1;
     if ((!ids && count > 0) || (!out && capacity > 0)) {
@@ -111,18 +111,19 @@ IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_
     } else if (count < 0 || capacity < 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "%s is below 0", count < 0 ? "count" : "capacity");
     } else {
-        for (i = 0; known && room && i < count; i++) {
+        for (i = 0; known && has_memory && i < count; i++) {
             known = ignis__token_check(call, held, ids[i]);
             if (!known || (held->flags[ids[i]] & IGNIS__TOKEN_CONTROL && !(desc && desc->control)))
                 continue;
-            room = ignis__token_add(held, ids[i], first, &bytes);
+            has_memory = ignis__token_add(held, ids[i], first, &bytes);
             first = false;
         }
-        if (!room)
+        if (!has_memory)
             ignis__fail_host_memory(call, bytes.size);
-        for (strip = 0; room && strip < held->strip && (size_t)strip < bytes.size && bytes.data[strip] == ' '; strip++)
+        for (strip = 0; has_memory && strip < held->strip && (size_t)strip < bytes.size && bytes.data[strip] == ' ';
+             strip++)
             continue;
-        size = known && room ? (int64_t)bytes.size - strip : -1;
+        size = known && has_memory ? (int64_t)bytes.size - strip : -1;
         if (size > 0 && capacity > 0)
             memcpy(out, bytes.data + strip, (size_t)(size < capacity ? size : capacity));
         ignis__free(bytes.data);

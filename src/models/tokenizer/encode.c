@@ -100,10 +100,10 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
     return (ignis__char_at(text, size, at, &length) & IGNIS__CHAR_WORD) != 0;
 }
 
-/*  Finds the longest added token at a place, control tokens of at most `room` bytes. NULL if there is none.
+/*  Finds the longest added token at a place, control tokens of at most `limit` bytes. NULL if there is none.
     *hidden: a control token is longer than that. */
 IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
-                                                   size_t at, size_t room, bool *hidden)
+                                                   size_t at, size_t limit, bool *hidden)
 {
     const ignis__added *found = NULL;
     int low = 0, high = set->count, begin, end;
@@ -112,7 +112,7 @@ IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, 
     for (depth = 0; low < high; depth++) {
         unsigned char c;
         if (set->items[low].size == depth) {
-            *hidden = set->items[low].special && depth > room;
+            *hidden = set->items[low].special && depth > limit;
             found = *hidden ? found : &set->items[low];
             low++;
         }
@@ -143,7 +143,7 @@ IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, 
 }
 
 /*  Normalizes a text between added tokens of the raw text. */
-IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
+IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char **text, size_t *size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     int i;
@@ -178,7 +178,7 @@ IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **t
 }
 
 /*  Returns where plain text begins, at or after a place of the raw text; SIZE_MAX if there is none. */
-static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
+static size_t ignis__encoder_find_plain(const ignis__encoder *encoder, size_t begin)
 {
     int64_t low = 0, high = encoder->span_count;
     while (low < high) { /* the first that ends after it */
@@ -194,11 +194,11 @@ static size_t ignis__encoder_plain(const ignis__encoder *encoder, size_t begin)
 }
 
 /*  Returns how many bytes a control token at a place may have before it would overlap plain text. */
-static size_t ignis__encoder_reach(const ignis__encoder *encoder, int level, size_t at)
+static size_t ignis__encoder_token_limit(const ignis__encoder *encoder, int level, size_t at)
 {
     if (level == 0 || encoder->tokenizer->normal_count == 0) {
         at += level == 0 ? 0 : encoder->part;
-        return ignis__encoder_plain(encoder, at) - at;
+        return ignis__encoder_find_plain(encoder, at) - at;
     }
     return encoder->part_plain ? 0 : SIZE_MAX;
 }
@@ -215,7 +215,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         for (found = NULL; at < size && !found; at += !found) {
             if (!set->first[(unsigned char)text[at]])
                 continue;
-            found = ignis__added_at(set, text, size, at, ignis__encoder_reach(encoder, level, at), &hidden);
+            found = ignis__added_at(set, text, size, at, ignis__encoder_token_limit(encoder, level, at), &hidden);
             if (hidden && level == 1 && encoder->tokenizer->normal_count > 0 && !encoder->plain)
                 encoder->unclear = true;
         }
@@ -244,8 +244,8 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
                 ok = ignis__encode_words(encoder, part, part_size);
             } else {
                 encoder->part = done;
-                encoder->part_plain = ignis__encoder_plain(encoder, done) < begin;
-                ok = ignis__encode_normal(encoder, &part, &part_size);
+                encoder->part_plain = ignis__encoder_find_plain(encoder, done) < begin;
+                ok = ignis__encode_normalize(encoder, &part, &part_size);
                 encoder->front = done == 0 ? part : NULL;
                 ok = ok && ignis__encode_level(encoder, 1, part, part_size);
             }

@@ -133,7 +133,7 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
             }
         }
         count = ignis__nfc_compose(chars, count);
-        ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_room(bytes, count * 4);
+        ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_reserve(bytes, count * 4);
         for (i = 0; ok && i < count; i++)
             bytes->size += (size_t)ignis__utf8_write(bytes->data + bytes->size, (uint32_t)(chars[i] & 0x1FFFFF));
         done = base = at = end;

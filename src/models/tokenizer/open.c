@@ -19,7 +19,7 @@ IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
     info->has_template = tokenizer->chat_template != NULL;
 }
 
-static bool ignis__text_is_gguf(const char *path)
+static bool ignis__tokenizer_is_gguf(const char *path)
 {
     char first[4];
     int64_t size;
@@ -31,7 +31,8 @@ static bool ignis__text_is_gguf(const char *path)
 }
 
 /*  Opens a tokenizer. load->path is the file of a failure. */
-IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *given, char *path, size_t path_size)
+IGNIS__COLD static void ignis__tokenizer_open(ignis__tokenizer_load *load, const char *given, char *path,
+                                              size_t path_size)
 {
     int64_t length, time;
     size_t size;
@@ -40,18 +41,18 @@ IGNIS__COLD static void ignis__text_open(ignis__text_load *load, const char *giv
     ignis__gguf gguf;
     load->path = path;
     snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
-    if (!folder && ignis__text_is_gguf(path)) {
+    if (!folder && ignis__tokenizer_is_gguf(path)) {
         if (!ignis__gguf_open(load->call, path, &gguf)) {
-            ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+            ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
             return;
         }
-        (void)ignis__text_gguf_take(load, &gguf);
+        (void)ignis__tokenizer_read_gguf(load, &gguf);
         ignis__gguf_close(&gguf);
         return;
     }
-    text = ignis__text_file(load, path, true, &size);
-    if (text && ignis__text_json_read(load) && ignis__text_json_take(load) && folder)
-        (void)ignis__text_beside_take(load, given, path, path_size);
+    text = ignis__tokenizer_read_file(load, path, true, &size);
+    if (text && ignis__tokenizer_read_json(load) && ignis__tokenizer_build(load) && folder)
+        (void)ignis__tokenizer_read_other_files(load, given, path, path_size);
     ignis__free(text);
 }
 
@@ -59,7 +60,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
 {
     static const char call[] = "ignis_tokenizer_open";
     ignis_tokenizer handle = IGNIS__ZERO;
-    ignis__text_load load = IGNIS__ZERO;
+    ignis__tokenizer_load load = IGNIS__ZERO;
     ignis__tokenizer *tokenizer;
     char *file;
     size_t size;
@@ -77,8 +78,8 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
     }
     tokenizer = (ignis__tokenizer *)ignis__pool_take(call, &ignis__tokenizers);
     if (tokenizer) {
-        ignis__text_load_begin(&load, call, tokenizer);
-        ignis__text_open(&load, path, file, size);
+        ignis__tokenizer_load_begin(&load, call, tokenizer);
+        ignis__tokenizer_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
             ignis__tokenizer_facts(tokenizer);
             handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
@@ -87,7 +88,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
                 ignis__fail(load.diagnostic, call, "'%s': %s", file, load.fault);
             ignis__tokenizer_destroy(tokenizer);
         }
-        ignis__text_load_end(&load);
+        ignis__tokenizer_load_end(&load);
     }
     ignis__free(file);
     return handle;

@@ -1,4 +1,4 @@
-/*  models/tokenizer/pre_tokenizer.c - splits text into pieces, as the patterns of ignis__text_splits do
+/*  models/tokenizer/pre_tokenizer.c - splits text into pieces, as the patterns of ignis__tokenizer_patterns do
 
     Code for three known patterns replaces an engine for regular expressions.
     May use: unicode.c. Locks: none. */

@@ -18,13 +18,13 @@ typedef enum ignis__splitter {
 } ignis__splitter;
 
 /*  The known patterns, compared letter by letter. */
-struct ignis__text_splits_type {
+struct ignis__tokenizer_patterns_type {
     const char *pattern;
     ignis__splitter split;
 };
 
 /*  Flags of ids. */
-enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_ODD = 4, IGNIS__TOKEN_CONTROL = 8 };
+enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_NOT_BYTES = 4, IGNIS__TOKEN_CONTROL = 8 };
 
 /*  A token that is cut out of text before it is split. */
 typedef struct ignis__added {
@@ -130,16 +130,16 @@ typedef struct ignis__needle {
 } ignis__needle;
 
 /*  A symbol of a piece that is being joined. */
-typedef struct ignis__text_symbol {
+typedef struct ignis__bpe_symbol {
     int32_t id, before,
         after; /* before, after: indices of symbols, -1 at the ends. id -1: joined to the one before it */
-} ignis__text_symbol;
+} ignis__bpe_symbol;
 
 /*  A pair that may be joined: rank << 32 | index of its first symbol. */
-typedef struct ignis__queued {
+typedef struct ignis__bpe_pair {
     uint64_t order;
     int32_t id;
-} ignis__queued;
+} ignis__bpe_pair;
 
 /*  A range of a text in which control tokens are plain text. */
 typedef struct ignis__plain_span {
@@ -158,9 +158,9 @@ typedef struct ignis__encoder {
     bool unclear;    /* a control token is in normalized text, whose plain ranges are unknown */
     int32_t *ids;
     int64_t capacity, count;
-    ignis__text_symbol *symbols;
+    ignis__bpe_symbol *symbols;
     size_t symbol_capacity;
-    ignis__queued *queue;
+    ignis__bpe_pair *queue;
     size_t queued, queue_capacity;
     ignis__bytes fixed, normal[2], spaced;
     const char *front; /* the normalized text at the beginning of the raw text; NULL later */
@@ -177,8 +177,8 @@ typedef struct ignis__token_entry {
     const char *text;
     size_t size;
     int64_t id;
-    bool odd;   /* its text does not encode bytes */
-    bool apart; /* text is never encoded to it */
+    bool not_bytes;   /* its text does not encode bytes */
+    bool unreachable; /* text is never encoded to it */
     float score;
     int type; /* in a GGUF file */
 } ignis__token_entry;
@@ -191,22 +191,22 @@ typedef struct ignis__merge_entry {
 } ignis__merge_entry;
 
 /*  A step of a normalizer or another part. Numbers that the file does not have are -1, texts NULL. */
-typedef struct ignis__text_part {
+typedef struct ignis__tokenizer_part {
     const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
     int64_t invert, individual, prefix, use_regex, split, start, stop;
-} ignis__text_part;
+} ignis__tokenizer_part;
 
 enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
 
 #define IGNIS__TEMPLATE_TOKENS 16
 
 /*  The state of opening a tokenizer. Its texts are in the file that is read. */
-typedef struct ignis__text_load {
+typedef struct ignis__tokenizer_load {
     const char *call, *path;
     ignis__tokenizer *tokenizer;
     ignis__json json;
     ignis__list entries, merges, added;
-    ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
+    ignis__tokenizer_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
     int part_count[IGNIS__PART_KINDS];
     const char *model, *unknown; /* NULL if missing */
     bool has_vocabulary, has_merges, dropout, affix;
@@ -219,7 +219,7 @@ typedef struct ignis__text_load {
     int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
     ignis_diagnostic diagnostic; /* of the fault; NONE if there is none */
     char fault[400];
-} ignis__text_load;
+} ignis__tokenizer_load;
 
 enum {
     IGNIS__TYPE_NORMAL = 1,
@@ -250,7 +250,7 @@ extern const uint64_t ignis__char_parts[2060];
 extern const uint16_t ignis__char_pairs[940];
 
 /* tokenizer.c */
-extern const struct ignis__text_splits_type ignis__text_splits[3];
+extern const struct ignis__tokenizer_patterns_type ignis__tokenizer_patterns[3];
 extern ignis__pool ignis__tokenizers;
 IGNIS__PRIVATE void *ignis__tokenizer_keep(ignis__tokenizer *tokenizer, size_t size);
 IGNIS__PRIVATE const char *ignis__tokenizer_keep_text(ignis__tokenizer *tokenizer, const char *text, size_t size);
@@ -269,7 +269,7 @@ IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at,
 IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other);
 
 /* byte_buffer.c */
-IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more);
+IGNIS__PRIVATE bool ignis__bytes_reserve(ignis__bytes *bytes, size_t more);
 IGNIS__PRIVATE bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size);
 IGNIS__PRIVATE bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size);
 
@@ -287,60 +287,63 @@ IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text,
 
 /* bpe.c */
 IGNIS__PRIVATE uint64_t ignis__token_hash(const char *text, size_t size);
-IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd);
+IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                         bool not_bytes);
 IGNIS__PRIVATE void ignis__encoder_close(ignis__encoder *encoder);
 IGNIS__PRIVATE void ignis__encoder_put(ignis__encoder *encoder, int32_t id);
 IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_t size);
 
 /* encode.c */
 IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
-                                                   size_t at, size_t room, bool *hidden);
-IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size);
+                                                   size_t at, size_t limit, bool *hidden);
+IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char **text, size_t *size);
 IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos);
 
 /* tokenizer_json.c */
 IGNIS__PRIVATE void *ignis__list_add(ignis__list *list);
-extern const char *const ignis__part_names[IGNIS__PART_KINDS];
-IGNIS__PRIVATE void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer);
-IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load);
-IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, size_t size);
+extern const char *const ignis__tokenizer_part_names[IGNIS__PART_KINDS];
+IGNIS__PRIVATE void ignis__tokenizer_load_begin(ignis__tokenizer_load *load, const char *call,
+                                                ignis__tokenizer *tokenizer);
+IGNIS__PRIVATE void ignis__tokenizer_load_end(ignis__tokenizer_load *load);
+IGNIS__PRIVATE void ignis__tokenizer_load_json(ignis__tokenizer_load *load, char *text, size_t size);
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic,
-                                                  const char *format, ...);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_no_memory(ignis__text_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_fault(ignis__tokenizer_load *load, ignis_diagnostic diagnostic,
+                                                       const char *format, ...);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_no_memory(ignis__tokenizer_load *load);
 IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word);
 IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json);
 IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first);
 IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json);
 IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_json(ignis__tokenizer_load *load);
 
 /* pipeline.c */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part,
-                                                   const char *why);
-IGNIS__PRIVATE bool ignis__text_is(const char *text, const char *other);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__normalizer_take(ignis__text_load *load);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__decoder_take(ignis__text_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_refuse_part(ignis__tokenizer_load *load, int kind,
+                                                             const ignis__tokenizer_part *part, const char *why);
+IGNIS__PRIVATE bool ignis__tokenizer_part_is(const char *text, const char *other);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_decoder(ignis__tokenizer_load *load);
 
 /* vocabulary.c */
 IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_take(ignis__text_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenizer_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_joins(ignis__tokenizer_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_merges(ignis__tokenizer_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *load);
 
 /* tokenizer_config.c */
-IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32_t id);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load);
-IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path,
-                                                        size_t path_size);
+IGNIS__PRIVATE void ignis__tokenizer_set_template(int32_t *ids, int *count, int add, int32_t id);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_config(ignis__tokenizer_load *load);
+IGNIS__COLD IGNIS__PRIVATE char *ignis__tokenizer_read_file(ignis__tokenizer_load *load, const char *path, bool needed,
+                                                            size_t *size);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_other_files(ignis__tokenizer_load *load, const char *folder,
+                                                                  char *path, size_t path_size);
 
 /* tokenizer_gguf.c */
-IGNIS__PRIVATE int ignis__text_ends(const char *text, int type);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file);
+IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load *load, ignis__gguf *file);
 
 /* open.c */
 IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer);

@@ -43,9 +43,9 @@ static const char *ignis__config_template(ignis__json *json)
             else
                 ignis__json_skip(json);
         }
-        if (!chosen || (!is_default && ignis__text_is(its_name, "default"))) {
+        if (!chosen || (!is_default && ignis__tokenizer_part_is(its_name, "default"))) {
             chosen = text;
-            is_default = ignis__text_is(its_name, "default");
+            is_default = ignis__tokenizer_part_is(its_name, "default");
         }
     }
     return chosen;
@@ -70,7 +70,7 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
 }
 
 /*  Sets the ids before or after a text to this one, or to none. */
-IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
+IGNIS__PRIVATE void ignis__tokenizer_set_template(int32_t *ids, int *count, int add, int32_t id)
 {
     if (add == 0)
         *count = 0;
@@ -80,7 +80,7 @@ IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32
     *count = 1;
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_config(ignis__tokenizer_load *load)
 {
     static const char *const names[] = {"bos_token",     "eos_token",     "pad_token",
                                         "chat_template", "add_bos_token", "add_eos_token"};
@@ -103,7 +103,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
             add[i - 4] = ignis__json_bool(json);
     }
     if (json->fault[0])
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
     if (texts[0]) {
         tokenizer->info.bos = ignis__token_named(tokenizer, texts[0]);
         copied = (tokenizer->bos_text = ignis__tokenizer_keep_text(tokenizer, texts[0], strlen(texts[0]))) != NULL;
@@ -118,14 +118,15 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
     if (texts[3])
         copied = copied &&
                  (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
-    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
-    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
-    return copied || ignis__text_no_memory(load);
+    ignis__tokenizer_set_template(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__tokenizer_set_template(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+    return copied || ignis__tokenizer_no_memory(load);
 }
 
 /*  Reads the text file `path` for load->json. *missing: it does not exist, which is reported only if
     `needed`. */
-IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE char *ignis__tokenizer_read_file(ignis__tokenizer_load *load, const char *path, bool needed,
+                                                            size_t *size)
 {
     int64_t length = 0;
     int64_t time;
@@ -133,45 +134,45 @@ IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const 
     *size = 0;
     if (!ignis__file_info(path, &length, &time)) {
         if (needed)
-            ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be opened");
+            ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be opened");
         return NULL;
     }
     if (length > IGNIS__TEXT_LIMIT) {
-        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has %lld bytes, above %lld", (long long)length,
-                          (long long)IGNIS__TEXT_LIMIT);
+        ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has %lld bytes, above %lld", (long long)length,
+                               (long long)IGNIS__TEXT_LIMIT);
         return NULL;
     }
     text = (char *)ignis__file_read(path, size);
     if (!text)
-        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes",
-                          (long long)length);
-    ignis__text_load_json(load, text, *size);
+        ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_IO,
+                               "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
+    ignis__tokenizer_load_json(load, text, *size);
     return text;
 }
 
 /*  Reads the files beside tokenizer.json. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path,
-                                                        size_t path_size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_other_files(ignis__tokenizer_load *load, const char *folder,
+                                                                  char *path, size_t path_size)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     bool ok;
     size_t size;
     char *text;
     snprintf(path, path_size, "%s/tokenizer_config.json", folder);
-    text = ignis__text_file(load, path, false, &size);
-    ok = !text ? load->diagnostic == IGNIS_DIAG_NONE : ignis__text_config_take(load);
+    text = ignis__tokenizer_read_file(load, path, false, &size);
+    ok = !text ? load->diagnostic == IGNIS_DIAG_NONE : ignis__tokenizer_read_config(load);
     ignis__free(text);
     if (!ok)
         return false;
     snprintf(path, path_size, "%s/chat_template.jinja", folder);
-    text = ignis__text_file(load, path, false, &size);
+    text = ignis__tokenizer_read_file(load, path, false, &size);
     if (!text)
         return load->diagnostic == IGNIS_DIAG_NONE;
     if (strlen(text) != size || !ignis__utf8_valid(text))
-        ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it is no text in UTF-8");
+        ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it is no text in UTF-8");
     else
         ok = (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) != NULL ||
-             ignis__text_no_memory(load);
+             ignis__tokenizer_no_memory(load);
     ignis__free(text);
     return ok;
 }

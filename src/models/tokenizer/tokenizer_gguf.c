@@ -5,7 +5,7 @@
 
 #include "room.h"
 
-static const char *const ignis__text_end_list[] = {
+static const char *const ignis__tokenizer_end_texts[] = {
     "<|end|>",
     "<|return|>",
     "<|flush|>",
@@ -43,14 +43,15 @@ static const char *const ignis__text_end_list[] = {
 };
 
 /*  Returns the index of a token of a GGUF file in that list; -1 if it is not in it. */
-IGNIS__PRIVATE int ignis__text_ends(const char *text, int type)
+IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type)
 {
     int i;
     if (*text != '<' && *text != '[' && *text != '_')
         return -1;
-    for (i = 0; i < IGNIS__COUNT(ignis__text_end_list) && strcmp(text, ignis__text_end_list[i]) != 0;)
+    for (i = 0; i < IGNIS__COUNT(ignis__tokenizer_end_texts) && strcmp(text, ignis__tokenizer_end_texts[i]) != 0;)
         i++;
-    return i == IGNIS__COUNT(ignis__text_end_list) || (i == IGNIS__END_SLASH_S && type == IGNIS__TYPE_NORMAL) ? -1 : i;
+    return i == IGNIS__COUNT(ignis__tokenizer_end_texts) || (i == IGNIS__END_SLASH_S && type == IGNIS__TYPE_NORMAL) ? -1
+                                                                                                                    : i;
 }
 
 /*  Names of pre-tokenizers, with their equivalents in tokenizer.json. */
@@ -58,7 +59,7 @@ static const struct {
     const char *name;
     ignis__splitter split;
     bool digits, nfc, ignore_merges, adds_bos;
-} ignis__gguf_splits[] = {
+} ignis__tokenizer_gguf_patterns[] = {
     {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
     {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
     {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},
@@ -125,7 +126,7 @@ static int ignis__scored_order(const void *a, const void *b)
 
 /*  Reads a vocabulary with scores. Any two tokens that form a third are joined; the pair with the highest
     score comes first. */
-IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
+IGNIS__COLD static bool ignis__tokenizer_build_score_merges(ignis__tokenizer_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
@@ -136,7 +137,7 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
     for (i = 0; ok && i < load->entries.count; i++) {
         scored[count].score = entries[i].score;
         scored[count].id = (int32_t)entries[i].id;
-        count += !entries[i].apart;
+        count += !entries[i].unreachable;
     }
     if (ok && count > 1)
         qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
@@ -147,9 +148,9 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
         rank += i > 0 && scored[i].score != scored[i - 1].score;
         if (size > IGNIS__SCORED_LIMIT) {
             ignis__free(scored);
-            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                     "token %d has %lld bytes; with scores at most %d are supported", (int)id,
-                                     (long long)size, IGNIS__SCORED_LIMIT);
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                          "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+                                          (long long)size, IGNIS__SCORED_LIMIT);
         }
         for (at = 1; ok && at < size; at++) {
             int32_t left, right;
@@ -168,11 +169,11 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
         }
     }
     ignis__free(scored);
-    return ok || ignis__text_no_memory(load);
+    return ok || ignis__tokenizer_no_memory(load);
 }
 
 /*  Reads the tokens of a file, their types and scores. */
-IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *file, bool scores)
+IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load *load, ignis__gguf *file, bool scores)
 {
     ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO, values = IGNIS__ZERO, merges = IGNIS__ZERO;
     ignis__gguf_found got[4];
@@ -184,42 +185,43 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
     got[3] = scores ? IGNIS__GGUF_NONE : ignis__gguf_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
     for (i = 0; i < 4; i++)
         if (got[i] == IGNIS__GGUF_BAD)
-            return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     count = texts.left;
     if (!count || got[scores ? 2 : 3] == IGNIS__GGUF_NONE)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
-                                 !count   ? "tokens"
-                                 : scores ? "scores"
-                                          : "merges");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
+                                      !count   ? "tokens"
+                                      : scores ? "scores"
+                                               : "merges");
     if (count > IGNIS__TOKEN_LIMIT || (got[1] && types.left != count) || (got[2] && values.left != count))
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens",
-                                 (long long)count, (long long)(got[1] ? types.left : count),
-                                 (long long)(got[2] ? values.left : count), (long long)IGNIS__TOKEN_LIMIT);
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                      "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens",
+                                      (long long)count, (long long)(got[1] ? types.left : count),
+                                      (long long)(got[2] ? values.left : count), (long long)IGNIS__TOKEN_LIMIT);
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
         ignis__added *added;
         bool control;
         if (!entry)
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
         entry->text = ignis__gguf_next_text(&texts, &size);
         entry->size = size;
         entry->id = i;
         entry->type = (int)type;
-        entry->apart = type != IGNIS__TYPE_NORMAL;
+        entry->unreachable = type != IGNIS__TYPE_NORMAL;
         entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
         if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                     "token %lld has no score, or is no text in UTF-8", (long long)i);
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                          "token %lld has no score, or is no text in UTF-8", (long long)i);
         control =
             type == IGNIS__TYPE_CONTROL || /* a token that ends a text is a control token, whatever the file has */
-            ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
+            ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) &&
+             ignis__tokenizer_find_end_text(entry->text, (int)type) >= 0);
         if (!control && type != IGNIS__TYPE_USER)
             continue;
         added = (ignis__added *)ignis__list_add(&load->added);
         if (!added)
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
         added->text = entry->text;
         added->size = size;
         added->id = (int32_t)i;
@@ -230,18 +232,18 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
         ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
         const char *both = ignis__gguf_next_text(&merges, &size);
         if (!merge)
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
         merge->rank = (uint32_t)(load->merges.count - 1);
         if (strlen(both) != size || !ignis__utf8_valid(both) || !ignis__merge_split(merge, both, size))
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                     "merge %lld is not two tokens with a space between them",
-                                     (long long)(load->merges.count - 1));
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                          "merge %lld is not two tokens with a space between them",
+                                          (long long)(load->merges.count - 1));
     }
     return true;
 }
 
 /*  Reads ids and flags of a file. */
-IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
+IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *load, ignis__gguf *file, bool adds_bos)
 {
     static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                         "tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id"};
@@ -261,8 +263,8 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
         ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
             if (id != UINT32_MAX) /* the value that some writers use for none */
-                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
-                                         names[i], (long long)id, tokenizer->info.tokens);
+                return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
+                                              names[i], (long long)id, tokenizer->info.tokens);
         } else if (got == IGNIS__GGUF_FOUND) {
             *ids[i] = (int)id;
         }
@@ -272,13 +274,13 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
          ignis__gguf_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
          ignis__gguf_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
     if (!ok)
-        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
     tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
     if (!tokenizer->front || !tokenizer->back)
-        return ignis__text_no_memory(load);
-    ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
-    ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
+        return ignis__tokenizer_no_memory(load);
+    ignis__tokenizer_set_template(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
+    ignis__tokenizer_set_template(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
     for (i = 0; i < 2; i++) {
         const char *kept = NULL;
         if (*ids[i] < 0)
@@ -286,42 +288,42 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
         kept = ignis__tokenizer_keep_text(tokenizer, tokenizer->bytes + tokenizer->begin[*ids[i]],
                                           tokenizer->begin[*ids[i] + 1] - tokenizer->begin[*ids[i]]);
         if (!kept)
-            return ignis__text_no_memory(load);
+            return ignis__tokenizer_no_memory(load);
         *(i == 0 ? &tokenizer->bos_text : &tokenizer->eos_text) = kept;
     }
     if (text && (strlen(text) != size || !ignis__utf8_valid(text)))
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its chat template is no text in UTF-8");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its chat template is no text in UTF-8");
     if (text && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) == NULL)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     return true;
 }
 
 /*  Reads the tokenizer of a GGUF file, with the result of the tokenizer.json that it was converted from. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load *load, ignis__gguf *file)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries;
     const char *model = NULL, *name = NULL;
     size_t size;
     int64_t i;
-    int at = IGNIS__COUNT(ignis__gguf_splits);
+    int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns);
     bool pieces, prefix = true;
     if (ignis__gguf_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
-        return ignis__text_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     if (!model)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
     pieces = strcmp(model, "llama") == 0;
     if (!pieces && strcmp(model, "gpt2") != 0)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                 "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
-                                 ignis__name_write(model).text);
-    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__gguf_splits); at++)
-        if (ignis__text_is(name, ignis__gguf_splits[at].name))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                      "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+                                      ignis__name_write(model).text);
+    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
+        if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_patterns[at].name))
             break;
-    if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
-        return ignis__text_fault(
+    if (!pieces && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns))
+        return ignis__tokenizer_fault(
             load, IGNIS_DIAG_UNSUPPORTED,
             "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
             ignis__name_write(name ? name : "").text);
@@ -337,14 +339,14 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ig
         tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
         tokenizer->strip = prefix;
     } else {
-        tokenizer->split = ignis__gguf_splits[at].split;
-        tokenizer->digits = ignis__gguf_splits[at].digits;
-        tokenizer->ignore_merges = ignis__gguf_splits[at].ignore_merges;
-        tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* NFC is the only one */
+        tokenizer->split = ignis__tokenizer_gguf_patterns[at].split;
+        tokenizer->digits = ignis__tokenizer_gguf_patterns[at].digits;
+        tokenizer->ignore_merges = ignis__tokenizer_gguf_patterns[at].ignore_merges;
+        tokenizer->normal_count = ignis__tokenizer_gguf_patterns[at].nfc; /* NFC is the only one */
     }
-    if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
-        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) ||
-        !ignis__added_take(load))
+    if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces) || !ignis__tokenizer_read_vocabulary(load) ||
+        !(pieces ? ignis__tokenizer_build_score_merges(load) : ignis__tokenizer_build_merges(load)) ||
+        !ignis__tokenizer_build_joins(load) || !ignis__tokenizer_build_added(load))
         return false;
     entries = (const ignis__token_entry *)(const void *)load->entries.items;
     for (i = 0; i < load->entries.count; i++) {
@@ -357,5 +359,5 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ig
         if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
             tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
     }
-    return ignis__gguf_facts(load, file, pieces || ignis__gguf_splits[at].adds_bos);
+    return ignis__tokenizer_read_gguf_facts(load, file, pieces || ignis__tokenizer_gguf_patterns[at].adds_bos);
 }

@@ -22,10 +22,11 @@ IGNIS__PRIVATE void *ignis__list_add(ignis__list *list)
     return list->items + (size_t)list->count++ * list->size;
 }
 
-IGNIS__PRIVATE const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer",
-                                                                         "post_processor", "decoder"};
+IGNIS__PRIVATE const char *const ignis__tokenizer_part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer",
+                                                                                   "post_processor", "decoder"};
 
-IGNIS__PRIVATE void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__tokenizer_load_begin(ignis__tokenizer_load *load, const char *call,
+                                                ignis__tokenizer *tokenizer)
 {
     memset(load, 0, sizeof *load);
     load->call = call;
@@ -36,7 +37,7 @@ IGNIS__PRIVATE void ignis__text_load_begin(ignis__text_load *load, const char *c
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
-IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load)
+IGNIS__PRIVATE void ignis__tokenizer_load_end(ignis__tokenizer_load *load)
 {
     ignis__free(load->entries.items);
     ignis__free(load->merges.items);
@@ -44,7 +45,7 @@ IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load)
 }
 
 /*  Sets the text that load->json reads. */
-IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
+IGNIS__PRIVATE void ignis__tokenizer_load_json(ignis__tokenizer_load *load, char *text, size_t size)
 {
     memset(&load->json, 0, sizeof load->json);
     load->json.what = "the file";
@@ -53,8 +54,8 @@ IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, si
 }
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic,
-                                                  const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_fault(ignis__tokenizer_load *load, ignis_diagnostic diagnostic,
+                                                       const char *format, ...)
 {
     va_list args;
     if (load->diagnostic == IGNIS_DIAG_NONE) {
@@ -66,9 +67,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_fault(ignis__text_load *load, ignis_
     return false;
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_no_memory(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_no_memory(ignis__tokenizer_load *load)
 {
-    return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
+    return ignis__tokenizer_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
 }
 
 /*  Skips a word, such as null, if it is next. Tells whether it was. */
@@ -117,7 +118,7 @@ IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
 }
 
 /*  Reads {"id": "<s>", "ids": [1], ...} for each name. */
-IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_template_specials(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -153,7 +154,7 @@ IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
 }
 
 /*  Reads [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]. */
-IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_template_single(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -190,35 +191,35 @@ IGNIS__COLD static void ignis__template_single(ignis__text_load *load)
 }
 
 /*  Reads a normalizer or another part: null, one step, or a sequence of steps. */
-IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int depth)
+IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *load, int kind, int depth)
 {
     static const struct {
         const char *name;
         char type; /* t a text, n a number, b true or false */
         size_t at;
-    } fields[] = {{"type", 't', offsetof(ignis__text_part, type)},
-                  {"prepend", 't', offsetof(ignis__text_part, prepend)},
-                  {"content", 't', offsetof(ignis__text_part, content)},
-                  {"behavior", 't', offsetof(ignis__text_part, behavior)},
-                  {"replacement", 't', offsetof(ignis__text_part, replacement)},
-                  {"prepend_scheme", 't', offsetof(ignis__text_part, scheme)},
-                  {"invert", 'b', offsetof(ignis__text_part, invert)},
-                  {"individual_digits", 'b', offsetof(ignis__text_part, individual)},
-                  {"add_prefix_space", 'b', offsetof(ignis__text_part, prefix)},
-                  {"use_regex", 'b', offsetof(ignis__text_part, use_regex)},
-                  {"split", 'b', offsetof(ignis__text_part, split)},
-                  {"start", 'n', offsetof(ignis__text_part, start)},
-                  {"stop", 'n', offsetof(ignis__text_part, stop)}};
+    } fields[] = {{"type", 't', offsetof(ignis__tokenizer_part, type)},
+                  {"prepend", 't', offsetof(ignis__tokenizer_part, prepend)},
+                  {"content", 't', offsetof(ignis__tokenizer_part, content)},
+                  {"behavior", 't', offsetof(ignis__tokenizer_part, behavior)},
+                  {"replacement", 't', offsetof(ignis__tokenizer_part, replacement)},
+                  {"prepend_scheme", 't', offsetof(ignis__tokenizer_part, scheme)},
+                  {"invert", 'b', offsetof(ignis__tokenizer_part, invert)},
+                  {"individual_digits", 'b', offsetof(ignis__tokenizer_part, individual)},
+                  {"add_prefix_space", 'b', offsetof(ignis__tokenizer_part, prefix)},
+                  {"use_regex", 'b', offsetof(ignis__tokenizer_part, use_regex)},
+                  {"split", 'b', offsetof(ignis__tokenizer_part, split)},
+                  {"start", 'n', offsetof(ignis__tokenizer_part, start)},
+                  {"stop", 'n', offsetof(ignis__tokenizer_part, stop)}};
     static const char *const sequences[IGNIS__PART_KINDS] = {"normalizers", "pretokenizers", "processors", "decoders"};
     ignis__json *json = &load->json;
-    ignis__text_part part;
+    ignis__tokenizer_part part;
     bool first = true, first_step = true, sequence = false;
     const char *name;
     int i;
     if (ignis__json_word(json, "null"))
         return;
     if (depth > 8) {
-        ignis__json_fail(json, "a %s is nested deeper than 8", ignis__part_names[kind]);
+        ignis__json_fail(json, "a %s is nested deeper than 8", ignis__tokenizer_part_names[kind]);
         return;
     }
     memset(&part, 0, sizeof part);
@@ -238,16 +239,16 @@ IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int d
             sequence = true;
             ignis__json_expect(json, '[');
             while (ignis__json_more(json, ']', &first_step))
-                ignis__part_read(load, kind, depth + 1);
+                ignis__tokenizer_read_normalizer(load, kind, depth + 1);
         } else if (strcmp(name, "pattern") == 0) {
             bool first_pattern = true;
             ignis__json_expect(json, '{');
             while ((name = ignis__json_field(json, &first_pattern)) != NULL)
                 *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_words(json);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
-            ignis__template_single(load);
+            ignis__tokenizer_read_template_single(load);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
-            ignis__template_specials(load);
+            ignis__tokenizer_read_template_specials(load);
         } else {
             ignis__json_skip(json);
         }
@@ -255,16 +256,16 @@ IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int d
     if (json->fault[0] || sequence)
         return;
     if (!part.type)
-        ignis__json_fail(json, "a %s has no type", ignis__part_names[kind]);
+        ignis__json_fail(json, "a %s has no type", ignis__tokenizer_part_names[kind]);
     else if (load->part_count[kind] == IGNIS__TEXT_STEPS)
-        ignis__json_fail(json, "a %s has more than %d steps", ignis__part_names[kind], IGNIS__TEXT_STEPS);
+        ignis__json_fail(json, "a %s has more than %d steps", ignis__tokenizer_part_names[kind], IGNIS__TEXT_STEPS);
     else
         load->parts[kind][load->part_count[kind]++] = part;
 }
 
 /*  Reads [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized":
     false, "special": true}]. */
-IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_added(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -276,7 +277,7 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
         bool first_field = true, has_id = false;
         ignis__added *added = (ignis__added *)ignis__list_add(&load->added);
         if (!added) {
-            ignis__text_no_memory(load);
+            ignis__tokenizer_no_memory(load);
             return;
         }
         added->normalized = true;
@@ -325,7 +326,7 @@ IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *bo
 }
 
 /*  Reads "merges": ["a b", ...] or [["a", "b"], ...], the lowest rank first. */
-IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_merges(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -333,7 +334,7 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
     while (ignis__json_more(json, ']', &first)) {
         ignis__merge_entry *merge = (ignis__merge_entry *)ignis__list_add(&load->merges);
         if (!merge) {
-            ignis__text_no_memory(load);
+            ignis__tokenizer_no_memory(load);
             return;
         }
         if (ignis__json_take(json, '[')) {
@@ -352,7 +353,7 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
     }
 }
 
-IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_tokens(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -369,7 +370,7 @@ IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
         ignis__json_expect(json, ':');
         entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         if (!entry) {
-            ignis__text_no_memory(load);
+            ignis__tokenizer_no_memory(load);
             return;
         }
         entry->text = text;
@@ -381,7 +382,7 @@ IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
     }
 }
 
-IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
+IGNIS__COLD static void ignis__tokenizer_read_model(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -394,10 +395,10 @@ IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
         } else if (strcmp(name, "unk_token") == 0) {
             load->unknown = ignis__json_words(json);
         } else if (strcmp(name, "vocab") == 0) {
-            ignis__vocabulary_read(load);
+            ignis__tokenizer_read_tokens(load);
         } else if (strcmp(name, "merges") == 0) {
             load->has_merges = true;
-            ignis__merges_read(load);
+            ignis__tokenizer_read_merges(load);
         } else if (strcmp(name, "ignore_merges") == 0) {
             tokenizer->ignore_merges = ignis__json_bool(json);
         } else if (strcmp(name, "byte_fallback") == 0) {
@@ -421,7 +422,7 @@ IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
 }
 
 /*  Reads tokenizer.json. Its meaning is checked afterwards. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_json(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -429,20 +430,20 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
     int i;
     ignis__json_expect(json, '{');
     while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
-        for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__part_names[i]) != 0; i++)
+        for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__tokenizer_part_names[i]) != 0; i++)
             continue;
         if (i < IGNIS__PART_KINDS)
-            ignis__part_read(load, i, 0);
+            ignis__tokenizer_read_normalizer(load, i, 0);
         else if (strcmp(name, "added_tokens") == 0)
-            ignis__added_read(load);
+            ignis__tokenizer_read_added(load);
         else if (strcmp(name, "model") == 0)
-            ignis__text_model_read(load);
+            ignis__tokenizer_read_model(load);
         else
             ignis__json_skip(json);
     }
     if (load->diagnostic == IGNIS_DIAG_NONE && !json->fault[0] && (ignis__json_peek(json), json->at != json->end))
         ignis__json_fail(json, "something follows the end of the JSON text");
     if (json->fault[0])
-        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
+        ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
     return load->diagnostic == IGNIS_DIAG_NONE;
 }

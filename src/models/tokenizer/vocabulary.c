@@ -35,14 +35,14 @@ static bool ignis__token_bytes(char *text, size_t *size)
 /*  Returns the id of a text of the file, which is decoded as above. */
 IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
 {
-    bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
-    return ignis__token_find(tokenizer, text, *size, odd);
+    bool not_bytes = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
+    return ignis__token_find(tokenizer, text, *size, not_bytes);
 }
 
 /*  Gives each id its bytes, and fills the hash table of the model's tokens. extra: bytes of entries after
     those of the model. */
-IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens,
-                                                const int32_t *entry_of)
+IGNIS__COLD static bool ignis__tokenizer_build_vocabulary(ignis__tokenizer_load *load, int64_t model_count,
+                                                          int64_t tokens, const int32_t *entry_of)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
@@ -52,8 +52,8 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     for (i = 0; i < load->entries.count; i++)
         bytes += entries[i].size;
     if (bytes >= UINT32_MAX)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more",
-                                 (long long)bytes);
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more",
+                                      (long long)bytes);
     while (buckets < (uint64_t)model_count * 2)
         buckets *= 2;
     tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
@@ -65,7 +65,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     tokenizer->whole = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
     if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->buckets || !tokenizer->known ||
         !tokenizer->whole)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     tokenizer->slot_mask = buckets - 1;
     tokenizer->info.tokens = (int)tokens;
     for (bytes = 0, i = 0; i < tokens; i++) {
@@ -79,19 +79,19 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
             memcpy(tokenizer->bytes + bytes, entry->text, entry->size);
         bytes += entry->size;
         tokenizer->begin[i + 1] = (uint32_t)bytes;
-        tokenizer->flags[i] = (unsigned char)(IGNIS__TOKEN_THERE | (entry->odd ? IGNIS__TOKEN_ODD : 0));
-        if (entry_of[i] >= model_count || entry->apart)
+        tokenizer->flags[i] = (unsigned char)(IGNIS__TOKEN_THERE | (entry->not_bytes ? IGNIS__TOKEN_NOT_BYTES : 0));
+        if (entry_of[i] >= model_count || entry->unreachable)
             continue;
         tokenizer->flags[i] |= IGNIS__TOKEN_MODEL;
         tokenizer->longest = entry->size > tokenizer->longest ? entry->size : tokenizer->longest;
-        if (ignis__token_find(tokenizer, entry->text, entry->size, entry->odd) >= 0)
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                     "two ids, one of them %lld, have the same text %s", (long long)i,
-                                     ignis__name_write(entry->text).text);
+        if (ignis__token_find(tokenizer, entry->text, entry->size, entry->not_bytes) >= 0)
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                          "two ids, one of them %lld, have the same text %s", (long long)i,
+                                          ignis__name_write(entry->text).text);
         hash = ignis__token_hash(entry->text, entry->size);
         for (at = hash & tokenizer->slot_mask; tokenizer->buckets[at].id; at = (at + 1) & tokenizer->slot_mask)
             if (++probes > IGNIS__PROBE_LIMIT)
-                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the texts of its tokens collide");
+                return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "the texts of its tokens collide");
         tokenizer->buckets[at].tag = (uint32_t)(hash >> 32);
         tokenizer->buckets[at].id = (int32_t)i + 1;
     }
@@ -99,7 +99,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
 }
 
 /*  Reads all tokens: those of the model, and those added to them. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__added *added = (ignis__added *)(void *)load->added.items;
@@ -113,61 +113,62 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
     for (i = 0; i < load->added.count; i++)
         tokens = added[i].id >= tokens ? added[i].id + 1 : tokens;
     if (model_count == 0)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its vocabulary is empty");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its vocabulary is empty");
     entry_of = (int32_t *)ignis__alloc((size_t)tokens * sizeof *entry_of);
     if (!entry_of)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     for (i = 0; i < tokens; i++)
         entry_of[i] = -1;
     for (i = 0; ok && i < model_count; i++) {
         entry = &entries[i];
         if (entry_of[entry->id] >= 0)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
-                                   ignis__name_write(entries[entry_of[entry->id]].text).text,
-                                   ignis__name_write(entry->text).text, (long long)entry->id);
+            ok =
+                ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
+                                       ignis__name_write(entries[entry_of[entry->id]].text).text,
+                                       ignis__name_write(entry->text).text, (long long)entry->id);
         entry_of[entry->id] = (int32_t)i;
     }
     for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
-        entries[i].odd = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
+        entries[i].not_bytes = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
     for (i = 0; ok && i < load->added.count; i++) {
         char *text = (char *)(uintptr_t)added[i].text;
         size_t size = added[i].size;
-        bool odd;
+        bool not_bytes;
         added[i].text = ignis__tokenizer_keep_text(tokenizer, text, size);
         if (!added[i].text) {
-            ok = ignis__text_no_memory(load);
+            ok = ignis__tokenizer_no_memory(load);
             break;
         }
-        odd = tokenizer->byte_level && !ignis__token_bytes(text, &size);
+        not_bytes = tokenizer->byte_level && !ignis__token_bytes(text, &size);
         if (entry_of[added[i].id] < 0) {
             entry = (ignis__token_entry *)ignis__list_add(&load->entries);
             if (!entry) {
-                ok = ignis__text_no_memory(load);
+                ok = ignis__tokenizer_no_memory(load);
                 break;
             }
             entries = (ignis__token_entry *)(void *)load->entries.items;
             entry->text = text;
             entry->size = size;
-            entry->odd = odd;
+            entry->not_bytes = not_bytes;
             entry->id = added[i].id;
             entry_of[added[i].id] = (int32_t)(load->entries.count - 1);
             continue;
         }
         entry = &entries[entry_of[added[i].id]];
-        if (entry->size != size || entry->odd != odd || memcmp(entry->text, text, size) != 0)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                   "the added token %s has the id %d, which is that of another token",
-                                   ignis__name_write(added[i].text).text, (int)added[i].id);
+        if (entry->size != size || entry->not_bytes != not_bytes || memcmp(entry->text, text, size) != 0)
+            ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                        "the added token %s has the id %d, which is that of another token",
+                                        ignis__name_write(added[i].text).text, (int)added[i].id);
     }
-    ok = ok && ignis__vocabulary_build(load, model_count, tokens, entry_of);
+    ok = ok && ignis__tokenizer_build_vocabulary(load, model_count, tokens, entry_of);
     for (i = 0; ok && i < load->added.count; i++) {
         int32_t id = added[i].id, model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
                                                             tokenizer->begin[id + 1] - tokenizer->begin[id],
-                                                            (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
+                                                            (tokenizer->flags[id] & IGNIS__TOKEN_NOT_BYTES) != 0);
         if (model >= 0 && model != id)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                   "the added token %s has the id %d, but in the vocabulary %d",
-                                   ignis__name_write(added[i].text).text, (int)id, (int)model);
+            ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                        "the added token %s has the id %d, but in the vocabulary %d",
+                                        ignis__name_write(added[i].text).text, (int)id, (int)model);
         if (added[i].special)
             tokenizer->flags[id] |= IGNIS__TOKEN_CONTROL;
     }
@@ -182,7 +183,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
 }
 
 /*  Fills the table of pairs from the ids and ranks of the merges. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_joins(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__merge_entry *merges = (const ignis__merge_entry *)(const void *)load->merges.items;
@@ -192,7 +193,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
         size *= 2;
     tokenizer->joins = (ignis__join *)ignis__tokenizer_keep(tokenizer, (size_t)size * sizeof(ignis__join));
     if (!tokenizer->joins)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     tokenizer->join_mask = size - 1;
     tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 &&
                        !tokenizer->ignore_merges;
@@ -207,7 +208,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
              tokenizer->joins[at].key && tokenizer->joins[at].key != key;) {
             at = (at + 1) & tokenizer->join_mask;
             if (++probes > IGNIS__PROBE_LIMIT)
-                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its merges collide");
+                return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its merges collide");
         }
         tokenizer->joins[at].key = key;
         tokenizer->joins[at].rank = merge->rank;
@@ -219,7 +220,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
     return true;
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_merges(ignis__tokenizer_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__merge_entry *merges = (ignis__merge_entry *)(void *)load->merges.items;
@@ -234,7 +235,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load)
         ok = ignis__bytes_add(&both, merge->left, merge->left_size) &&
              ignis__bytes_add(&both, merge->right, merge->right_size) && ignis__bytes_add(&both, "", 1);
         if (!ok) {
-            ignis__text_no_memory(load);
+            ignis__tokenizer_no_memory(load);
             break;
         }
         size = both.size - 1;
@@ -243,9 +244,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load)
         merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
         for (k = 0; k < 3; k++)
             if (merge->ids[k] < 0)
-                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                       "merge %lld %s a token that is not in its vocabulary", (long long)i,
-                                       k == 2 ? "makes" : "joins");
+                ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                            "merge %lld %s a token that is not in its vocabulary", (long long)i,
+                                            k == 2 ? "makes" : "joins");
     }
     ignis__free(both.data);
     return ok;
@@ -266,7 +267,7 @@ static int ignis__added_order(const void *a, const void *b)
 }
 
 /*  Reads added tokens. A token that is matched in normalized text is normalized itself. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__added *added = (ignis__added *)(void *)load->added.items;
@@ -288,12 +289,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
             *item = added[i];
             if (item->size > IGNIS__ADDED_LIMIT) {
                 ignis__encoder_close(&encoder);
-                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                         "the added token %s has %lld bytes; at most %d are supported",
-                                         ignis__name_write(item->text).text, (long long)item->size, IGNIS__ADDED_LIMIT);
+                return ignis__tokenizer_fault(
+                    load, IGNIS_DIAG_UNSUPPORTED, "the added token %s has %lld bytes; at most %d are supported",
+                    ignis__name_write(item->text).text, (long long)item->size, IGNIS__ADDED_LIMIT);
             }
             if (level == 1) {
-                ok = ignis__encode_normal(&encoder, &text, &item->size) &&
+                ok = ignis__encode_normalize(&encoder, &text, &item->size) &&
                      (item->text = ignis__tokenizer_keep_text(tokenizer, text, item->size)) != NULL;
                 if (item->size == 0)
                     continue;
@@ -313,26 +314,28 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
             set->first[(unsigned char)set->items[k].text[0]] = true;
     }
     ignis__encoder_close(&encoder);
-    return ok || ignis__text_no_memory(load);
+    return ok || ignis__tokenizer_no_memory(load);
 }
 
 /*  Reads the ids around each text. */
-IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
+IGNIS__COLD static bool ignis__tokenizer_build_template(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     int i, k;
-    size_t room = (size_t)(IGNIS__TEMPLATE_TOKENS + 1) * IGNIS__TEMPLATE_TOKENS * sizeof(int32_t);
+    size_t fresh_size = (size_t)(IGNIS__TEMPLATE_TOKENS + 1) * IGNIS__TEMPLATE_TOKENS * sizeof(int32_t);
     for (i = 0; i < load->part_count[IGNIS__PART_PROCESSOR]; i++) {
-        const ignis__text_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
-        if (!ignis__text_is(part->type, "ByteLevel") && !ignis__text_is(part->type, "TemplateProcessing"))
-            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "");
-        if (ignis__text_is(part->type, "TemplateProcessing") && !load->template_text)
-            return ignis__part_refuse(load, IGNIS__PART_PROCESSOR, part, "its template has no place for the text");
+        const ignis__tokenizer_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
+        if (!ignis__tokenizer_part_is(part->type, "ByteLevel") &&
+            !ignis__tokenizer_part_is(part->type, "TemplateProcessing"))
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_PROCESSOR, part, "");
+        if (ignis__tokenizer_part_is(part->type, "TemplateProcessing") && !load->template_text)
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_PROCESSOR, part,
+                                                "its template has no place for the text");
     }
-    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
-    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, room);
+    tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, fresh_size);
+    tokenizer->back = (int32_t *)ignis__tokenizer_keep(tokenizer, fresh_size);
     if (!tokenizer->front || !tokenizer->back)
-        return ignis__text_no_memory(load);
+        return ignis__tokenizer_no_memory(load);
     for (i = 0; i < load->template_count; i++) {
         bool behind = load->template_behind[i];
         int32_t *ids = behind ? tokenizer->back : tokenizer->front;
@@ -340,14 +343,14 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
         for (at = 0; at < load->special_count && strcmp(load->special_name[at], load->template_name[i]) != 0; at++)
             continue;
         if (at == load->special_count)
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                     "its template names the special token %s, which it does not have",
-                                     ignis__name_write(load->template_name[i]).text);
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                          "its template names the special token %s, which it does not have",
+                                          ignis__name_write(load->template_name[i]).text);
         for (k = 0; k < load->special_id_count[at]; k++) {
             if (load->special_ids[at][k] >= tokenizer->info.tokens)
-                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                         "its template has the id %d, and it has %d tokens",
-                                         (int)load->special_ids[at][k], tokenizer->info.tokens);
+                return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                              "its template has the id %d, and it has %d tokens",
+                                              (int)load->special_ids[at][k], tokenizer->info.tokens);
             ids[(*count)++] = load->special_ids[at][k];
         }
     }
@@ -356,26 +359,30 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
 }
 
 /*  Converts the parsed tokenizer.json. Fails at anything unknown. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     size_t size;
     if (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model is of type %s, and BPE alone is supported",
-                                 load->model ? ignis__name_write(load->model).text : "none");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                      "its model is of type %s, and BPE alone is supported",
+                                      load->model ? ignis__name_write(load->model).text : "none");
     if (!load->has_vocabulary || !load->has_merges)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
-                                 load->has_vocabulary ? "merges" : "vocab");
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
+                                      load->has_vocabulary ? "merges" : "vocab");
     if (load->dropout || load->affix)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
-                                 load->dropout ? "a dropout" : "a continuing_subword_prefix or an end_of_word_suffix");
-    if (!ignis__normalizer_take(load) || !ignis__splitter_take(load) || !ignis__decoder_take(load))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
+                                      load->dropout ? "a dropout"
+                                                    : "a continuing_subword_prefix or an end_of_word_suffix");
+    if (!ignis__tokenizer_set_normalizer(load) || !ignis__tokenizer_set_splitter(load) ||
+        !ignis__tokenizer_set_decoder(load))
         return false;
     if (tokenizer->byte_level && tokenizer->byte_fallback)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                 "it has a byte_fallback beside ByteLevel, which is not supported");
-    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) ||
-        !ignis__added_take(load) || !ignis__template_take(load))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                      "it has a byte_fallback beside ByteLevel, which is not supported");
+    if (!ignis__tokenizer_read_vocabulary(load) || !ignis__tokenizer_build_merges(load) ||
+        !ignis__tokenizer_build_joins(load) || !ignis__tokenizer_build_added(load) ||
+        !ignis__tokenizer_build_template(load))
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
     tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;

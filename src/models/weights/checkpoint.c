@@ -62,7 +62,7 @@ IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_sour
 }
 
 /*  Allocates the list of tensors. */
-static bool ignis__model_sources(ignis__model_files *files, int64_t count)
+static bool ignis__model_alloc_sources(ignis__model_files *files, int64_t count)
 {
     size_t size = (size_t)(count + 1) * sizeof *files->sources;
     files->sources = (ignis__model_source *)ignis__alloc(size);
@@ -71,7 +71,7 @@ static bool ignis__model_sources(ignis__model_files *files, int64_t count)
     return files->sources != NULL;
 }
 
-static bool ignis__model_sort(ignis__model_files *files)
+static bool ignis__model_sort_sources(ignis__model_files *files)
 {
     int64_t i;
     if (files->source_count > 1)
@@ -88,7 +88,7 @@ static bool ignis__model_sort(ignis__model_files *files)
 }
 
 /*  Opens the files that `names` lists for the tensors, each file once. */
-static bool ignis__model_shards(ignis__model_files *files, const char *const *names, int count)
+static bool ignis__model_open_shards(ignis__model_files *files, const char *const *names, int count)
 {
     int64_t total = 0;
     int i, k;
@@ -107,7 +107,7 @@ static bool ignis__model_shards(ignis__model_files *files, const char *const *na
         files->paths[files->path_count++] = path;
         total += files->shards[i].file.count;
     }
-    if (!ignis__model_sources(files, total))
+    if (!ignis__model_alloc_sources(files, total))
         return false;
     for (i = 0; i < count; i++) {
         for (k = 0; k < files->shards[i].file.count; k++) {
@@ -124,7 +124,7 @@ static bool ignis__model_shards(ignis__model_files *files, const char *const *na
             source->bytes = ignis__file_dtypes[item->type].bits / 8;
         }
     }
-    return ignis__model_sort(files);
+    return ignis__model_sort_sources(files);
 }
 
 static int ignis__model_file_order(const void *a, const void *b)
@@ -133,7 +133,7 @@ static int ignis__model_file_order(const void *a, const void *b)
 }
 
 /*  Opens the shards that model.safetensors.index.json names. */
-static bool ignis__model_index(ignis__model_files *files, const char *path)
+static bool ignis__model_open_index(ignis__model_files *files, const char *path)
 {
     static const char prefix[] = "weight_map";
     const char **names;
@@ -170,7 +170,7 @@ static bool ignis__model_index(ignis__model_files *files, const char *path)
     for (i = 0; ok && i < count; i++)
         if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
             names[own++] = names[i];
-    ok = ok && ignis__model_shards(files, names, own);
+    ok = ok && ignis__model_open_shards(files, names, own);
     ignis__free((void *)names);
     return ok;
 }
@@ -206,8 +206,8 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
         ok = ignis__model_family_find(files, "model_type", type && type->kind == 't' ? type->text : NULL);
     }
     if (ok)
-        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index)
-                                                   : ignis__model_shards(files, whole, 1);
+        ok = ignis__file_info(index, &size, &time) ? ignis__model_open_index(files, index)
+                                                   : ignis__model_open_shards(files, whole, 1);
     ignis__free(config);
     ignis__free(index);
     ignis__free(generation);
@@ -215,7 +215,7 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
 }
 
 /*  Checks that a GGUF file is not one of several. False, and reported, if it is. */
-static bool ignis__model_open_whole(ignis__model_files *files)
+static bool ignis__model_check_not_split(ignis__model_files *files)
 {
     int64_t number = 0, count = 1;
     if (ignis__gguf_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
@@ -248,10 +248,10 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
         ignis__fail_host_memory(files->call, sizeof *files->paths + strlen(files->path));
         return false;
     }
-    if (!ignis__model_open_whole(files) ||
+    if (!ignis__model_check_not_split(files) ||
         ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
         !ignis__model_family_find(files, "general.architecture", architecture) ||
-        !ignis__model_sources(files, files->gguf.tensor_count))
+        !ignis__model_alloc_sources(files, files->gguf.tensor_count))
         return false;
     for (i = 0; i < files->gguf.tensor_count; i++) {
         const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];
@@ -270,5 +270,5 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
         if (ignis__gguf_types[tensor->type].readable && !source->dtype)
             source->quant = ignis__gguf_types[tensor->type].id;
     }
-    return ignis__model_sort(files);
+    return ignis__model_sort_sources(files);
 }

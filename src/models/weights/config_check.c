@@ -7,8 +7,8 @@
 
 /*  Reads a number of the description, by its name in config.json, or after "ARCHITECTURE." in a GGUF file.
     BAD has been reported. */
-IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf,
-                                                     double *value)
+IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *files, const char *json, const char *gguf,
+                                                          double *value)
 {
     const ignis__config_item *item;
     char name[96];
@@ -30,11 +30,11 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, 
 }
 
 /*  Reads a size: an integer from 1 to `most`. `otherwise` is its value if it is missing; 0 if it is required. */
-IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
-                                      int most, int *size)
+IGNIS__PRIVATE bool ignis__model_read_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
+                                           int most, int *size)
 {
     double value = otherwise;
-    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    ignis__gguf_found found = ignis__model_read_number(files, json, gguf, &value);
     const char *name = files->is_gguf ? gguf : json;
     if (found == IGNIS__GGUF_BAD)
         return false;
@@ -53,11 +53,11 @@ IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *jso
 }
 
 /*  Reads a positive number. `otherwise` is its value if it is missing; 0 if it is required. */
-IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise,
-                                      double *real)
+IGNIS__PRIVATE bool ignis__model_read_real(ignis__model_files *files, const char *json, const char *gguf,
+                                           double otherwise, double *real)
 {
     double value = otherwise;
-    ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
+    ignis__gguf_found found = ignis__model_read_number(files, json, gguf, &value);
     if (found == IGNIS__GGUF_BAD)
         return false;
     if (found == IGNIS__GGUF_NONE && otherwise == 0)
@@ -79,7 +79,7 @@ static const struct {
     char kind; /* the kind of the required value, as in ignis__config_item; '0': the entry must be missing */
     double number;
     const char *texts[3];
-} ignis__model_demands[] = {
+} ignis__model_required_values[] = {
     {1 << IGNIS_MODEL_GPT2, "activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
     {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
     {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
@@ -108,35 +108,37 @@ static const struct {
 };
 
 /*  Refuses entries of config.json that would otherwise be ignored. */
-IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files)
 {
-    char said[80];
+    char found[80];
     int i, d, k;
     for (i = 0; i < files->config.count; i++) {
         const ignis__config_item *item = &files->config.items[i];
-        for (d = 0; d < IGNIS__COUNT(ignis__model_demands); d++) {
-            bool fits = item->kind == '0' || item->kind == ignis__model_demands[d].kind;
-            if (!(ignis__model_demands[d].families >> files->family & 1) ||
-                strcmp(item->name, ignis__model_demands[d].name) != 0)
+        for (d = 0; d < IGNIS__COUNT(ignis__model_required_values); d++) {
+            bool fits = item->kind == '0' || item->kind == ignis__model_required_values[d].kind;
+            if (!(ignis__model_required_values[d].families >> files->family & 1) ||
+                strcmp(item->name, ignis__model_required_values[d].name) != 0)
                 continue;
             if (item->kind == 't')
-                snprintf(said, sizeof said, "%s", ignis__name_write(item->text).text);
+                snprintf(found, sizeof found, "%s", ignis__name_write(item->text).text);
             else if (item->kind == 'n')
-                snprintf(said, sizeof said, "%g", item->number);
+                snprintf(found, sizeof found, "%g", item->number);
             else
-                snprintf(said, sizeof said, "%s", item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
+                snprintf(found, sizeof found, "%s",
+                         item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
             if (fits && (item->kind == 'n' || item->kind == 'b'))
-                fits = item->number == ignis__model_demands[d].number;
+                fits = item->number == ignis__model_required_values[d].number;
             if (fits && item->kind == 't') {
-                for (k = 0;
-                     ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
+                for (k = 0; ignis__model_required_values[d].texts[k] &&
+                            strcmp(item->text, ignis__model_required_values[d].texts[k]) != 0;
+                     k++)
                     continue;
-                fits = ignis__model_demands[d].texts[k] != NULL;
+                fits = ignis__model_required_values[d].texts[k] != NULL;
             }
             if (fits)
                 continue;
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do",
-                        files->path, item->name, said);
+                        files->path, item->name, found);
             return false;
         }
     }
@@ -145,7 +147,7 @@ IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
 
 /*  Refuses entries of a GGUF file that would otherwise be ignored: numbers that have to be 0 or their usual
     value. */
-IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
     static const struct {
         const char *name;
@@ -172,7 +174,7 @@ IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ig
     for (i = 0; i < IGNIS__COUNT(rows); i++) {
         wanted = rows[i].wanted < 0 ? model->head_dim : rows[i].wanted;
         value = wanted;
-        if (ignis__model_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
+        if (ignis__model_read_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
             return false;
         if (value != wanted) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do",

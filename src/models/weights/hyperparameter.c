@@ -6,7 +6,7 @@
 #include "room.h"
 
 /*  Adds a token that ends a text. Ignores an id that the model does not have. */
-static void ignis__model_end_add(ignis__model *model, double id)
+static void ignis__model_add_end_token(ignis__model *model, double id)
 {
     int i;
     if (!(id >= 0 && id < model->vocab))
@@ -19,7 +19,7 @@ static void ignis__model_end_add(ignis__model *model, double id)
 
 /*  Adds the tokens of a GGUF file that end a text: those of its keys, and those known by their texts, as in
     llama.cpp. Writers of such files name one token, but models end their turns with others. */
-static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *model)
+static bool ignis__model_read_special_tokens_gguf(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"bos", "eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"};
     ignis__gguf_items texts = IGNIS__ZERO, types = IGNIS__ZERO;
@@ -34,7 +34,7 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
         if (ignis__gguf_int(&files->gguf, name, &id) == IGNIS__GGUF_BAD)
             return false;
         if (i > 0)
-            ignis__model_end_add(model, (double)id);
+            ignis__model_add_end_token(model, (double)id);
         else if (id >= 0 && id < model->vocab)
             model->bos = (int32_t)id;
     }
@@ -43,12 +43,12 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
         return false;
     for (i = 0; texts.left > 0 && i < model->vocab; i++) {
         int64_t type = types.left > 0 ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
-        int which = ignis__text_ends(ignis__gguf_next_text(&texts, &size), (int)type);
+        int which = ignis__tokenizer_find_end_text(ignis__gguf_next_text(&texts, &size), (int)type);
         if (which < 0)
             continue;
         found |= which < IGNIS__END_OTHERS ? 1u << which : 0;
         end = which == IGNIS__END_END ? i : end;
-        ignis__model_end_add(model, i);
+        ignis__model_add_end_token(model, i);
     }
     /* if messages end with other tokens, <|end|> is inside of an answer */
     bits[0] = 1u << IGNIS__END_RETURN | 1u << IGNIS__END_FLUSH;
@@ -60,14 +60,14 @@ static bool ignis__model_ends_gguf(ignis__model_files *files, ignis__model *mode
 }
 
 /*  Reads the tokens that begin and end a text. Missing entries and invalid ids are ignored. */
-static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
+static bool ignis__model_read_special_tokens(ignis__model_files *files, ignis__model *model)
 {
     static const char *const names[] = {"eos_token_id", "eos_token_id[]"};
     const ignis__config_item *item;
     int i, k;
     model->bos = -1;
     if (files->is_gguf)
-        return ignis__model_ends_gguf(files, model);
+        return ignis__model_read_special_tokens_gguf(files, model);
     item = ignis__config_find(&files->config, "bos_token_id");
     if (item && item->kind == 'n' && item->number >= 0 && item->number < model->vocab)
         model->bos = (int32_t)item->number;
@@ -76,38 +76,40 @@ static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
         for (i = 0; i < config->count; i++) {
             item = &config->items[i];
             if ((strcmp(item->name, names[0]) == 0 || strcmp(item->name, names[1]) == 0) && item->kind == 'n')
-                ignis__model_end_add(model, item->number);
+                ignis__model_add_end_token(model, item->number);
         }
     }
     return true;
 }
 
 /*  Reads the description. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
-    bool old = files->family == IGNIS_MODEL_GPT2;
+    bool is_gpt2 = files->family == IGNIS_MODEL_GPT2;
     const ignis__model_source *table;
     const ignis__config_item *tied;
     const int limit = 1 << 24;
     int i;
     model->family = files->family;
-    model->rms = model->rope = !old;
-    model->gelu = old;
-    if (!files->is_gguf && !ignis__model_demand(files))
+    model->rms = model->rope = !is_gpt2;
+    model->gelu = is_gpt2;
+    if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
         return false;
-    if (!ignis__model_size(files, old ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536, &model->layers) ||
-        !ignis__model_size(files, old ? "n_embd" : "hidden_size", "embedding_length", 0, limit, &model->hidden) ||
-        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536,
-                           &model->heads) ||
-        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv",
-                           model->heads, 65536, &model->kv_heads) ||
-        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length",
-                           old ? 4 * model->hidden : 0, 4 * limit, &model->inner) ||
-        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30,
-                           &model->context) ||
-        !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
-                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6,
-                           &model->eps))
+    if (!ignis__model_read_size(files, is_gpt2 ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536,
+                                &model->layers) ||
+        !ignis__model_read_size(files, is_gpt2 ? "n_embd" : "hidden_size", "embedding_length", 0, limit,
+                                &model->hidden) ||
+        !ignis__model_read_size(files, is_gpt2 ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536,
+                                &model->heads) ||
+        !ignis__model_read_size(files, is_gpt2 ? NULL : "num_key_value_heads",
+                                is_gpt2 ? NULL : "attention.head_count_kv", model->heads, 65536, &model->kv_heads) ||
+        !ignis__model_read_size(files, is_gpt2 ? "n_inner" : "intermediate_size", "feed_forward_length",
+                                is_gpt2 ? 4 * model->hidden : 0, 4 * limit, &model->inner) ||
+        !ignis__model_read_size(files, is_gpt2 ? "n_positions" : "max_position_embeddings", "context_length", 0,
+                                1 << 30, &model->context) ||
+        !ignis__model_read_real(files, is_gpt2 ? "layer_norm_epsilon" : "rms_norm_eps",
+                                is_gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+                                is_gpt2 ? 1e-5 : 1e-6, &model->eps))
         return false;
     if (model->layers > files->source_count) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
@@ -119,14 +121,14 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files,
         i = model->hidden / model->heads;
     else
         i = 0;
-    if (i == 0 && (old || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
+    if (i == 0 && (is_gpt2 || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                     "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token",
                     files->path, model->heads, model->hidden);
         return false;
     }
-    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536,
-                           &model->head_dim))
+    if (!ignis__model_read_size(files, is_gpt2 ? NULL : "head_dim", is_gpt2 ? NULL : "attention.key_length", i, 65536,
+                                &model->head_dim))
         return false;
     if (model->heads % model->kv_heads != 0) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
@@ -146,22 +148,22 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files,
                            ? (int)table->shape.dim[0]
                            : 1;
         model->tied = !ignis__model_source_find(files, "output.weight");
-        if (!ignis__model_demand_gguf(files, model))
+        if (!ignis__model_refuse_unknown_gguf_keys(files, model))
             return false;
     } else {
-        if (!ignis__model_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
+        if (!ignis__model_read_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
             return false;
         tied = ignis__config_find(&files->config, "tie_word_embeddings");
         model->tied =
             tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
     }
-    if (model->rope && !ignis__model_stretch(files, model))
+    if (model->rope && !ignis__model_read_rope_scaling(files, model))
         return false;
     model->attention_factor = model->rope ? model->attention_factor : 1;
     if (model->rope)
         ignis__model_frequencies(model);
-    if (model->rope && !ignis__model_divisors(files, model))
+    if (model->rope && !ignis__model_read_rope_divisors(files, model))
         return false;
     model->attention_scale = model->attention_factor * model->attention_factor / ignis__square_root(model->head_dim);
-    return ignis__model_ends(files, model);
+    return ignis__model_read_special_tokens(files, model);
 }

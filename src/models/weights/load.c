@@ -8,8 +8,8 @@
 #include "room.h"
 
 #define IGNIS__MODEL_SLOTS 8
-#define IGNIS__MODEL_THREADS 4 /* below the number of slots: the piece that is due always finds its slot free */
-#define IGNIS__MODEL_TURNED 64 /* columns of a file that are transposed at a time: a cache line or more of each */
+#define IGNIS__MODEL_THREADS 4     /* below the number of slots: the piece that is due always finds its slot free */
+#define IGNIS__MODEL_TRANSPOSED 64 /* columns of a file that are transposed at a time: a cache line or more of each */
 
 typedef struct ignis__model_piece {
     int part;
@@ -24,12 +24,13 @@ typedef struct ignis__model_loading {
     ignis__model_piece *pieces;
     int64_t count;
     int64_t staging_bytes, source_bytes, number_bytes,
-        turned_bytes; /* of the largest piece: on the device, in the file, as floats to be quantised; and of some columns to be transposed */
-    char *staging; /* pinned: one slot after the other */
+        transposed_bytes; /* of the largest piece: on the device, in the file, as floats to be
+                             quantised; and of some columns to be transposed */
+    char *staging;        /* pinned: one slot after the other */
     ignis__mutex lock;
     ignis__condition changed;
-    int64_t next;                     /* the next piece to be read */
-    int64_t turn[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
+    int64_t next;                         /* the next piece to be read */
+    int64_t piece_of[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
     bool full[IGNIS__MODEL_SLOTS];
     bool stop;
     ignis_diagnostic fault;
@@ -40,8 +41,8 @@ typedef struct ignis__model_loading {
 typedef struct ignis__model_reader {
     int file, descriptor; /* -1 if there is none */
     unsigned char *bytes, *row;
-    char *turned;   /* columns before they are transposed to rows */
-    float *numbers; /* a piece as floats, before it is quantised */
+    char *transposed; /* columns before they are transposed to rows */
+    float *numbers;   /* a piece as floats, before it is quantised */
 } ignis__model_reader;
 
 static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file,
@@ -89,8 +90,8 @@ static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
 }
 
 /*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
-static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
-                              ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
+static void ignis__model_pack_rows(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
+                                   ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
 {
     unsigned char *records = (unsigned char *)out,
                   *scales = records + ignis__blocks_bytes_of(part->blocks, rows, part->columns, false);
@@ -103,47 +104,49 @@ static void ignis__model_pack(const ignis__model_part *part, const unsigned char
 
 /*  Transposes elements of `size` bytes, [columns, rows], to [rows, columns] of a matrix whose rows are
     `stride` elements apart. */
-static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_t rows, int64_t columns, int64_t size)
+static void ignis__model_transpose(char *to, int64_t stride, const char *from, int64_t rows, int64_t columns,
+                                   int64_t size)
 {
-#define IGNIS__TURN_AS(type)          \
+#define IGNIS__TRANSPOSE_AS(type)     \
     for (row = 0; row < rows; row++)  \
         for (k = 0; k < columns; k++) \
     ((type *)(void *)to)[row * stride + k] = ((const type *)(const void *)from)[k * rows + row]
     int64_t row, k;
     if (size == 2)
-        IGNIS__TURN_AS(uint16_t);
+        IGNIS__TRANSPOSE_AS(uint16_t);
     else if (size == 4)
-        IGNIS__TURN_AS(uint32_t);
+        IGNIS__TRANSPOSE_AS(uint32_t);
     else
-        IGNIS__TURN_AS(uint64_t);
-#undef IGNIS__TURN_AS
+        IGNIS__TRANSPOSE_AS(uint64_t);
+#undef IGNIS__TRANSPOSE_AS
 }
 
 /*  Reads and converts a piece of a tensor that the file has transposed. */
-static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader,
-                                     const ignis__model_piece *piece, char *to, ignis_dtype dtype)
+static bool ignis__model_fill_transposed(ignis__model_loading *loading, ignis__model_reader *reader,
+                                         const ignis__model_piece *piece, char *to, ignis_dtype dtype)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     const ignis__model_source *source = part->from;
     int64_t size = ignis__dtypes[dtype].size, first = ignis__model_file_row(part, piece->first), k, i, some;
     for (k = 0; k < part->columns; k += some) {
-        some = ignis__clamp(part->columns - k, 0, IGNIS__MODEL_TURNED);
+        some = ignis__clamp(part->columns - k, 0, IGNIS__MODEL_TRANSPOSED);
         for (i = 0; i < some; i++) {
             if (!ignis__model_read_at(loading, reader, source->file,
                                       source->begin +
                                           ((part->skip_columns + k + i) * part->file_rows + first) * source->bytes,
                                       reader->bytes, piece->rows * source->bytes))
                 return false;
-            ignis__model_source_row(source, reader->bytes, piece->rows, reader->turned + i * piece->rows * size, dtype);
+            ignis__model_source_row(source, reader->bytes, piece->rows, reader->transposed + i * piece->rows * size,
+                                    dtype);
         }
-        ignis__model_turn(to + k * size, part->columns, reader->turned, piece->rows, some, size);
+        ignis__model_transpose(to + k * size, part->columns, reader->transposed, piece->rows, some, size);
     }
     return true;
 }
 
 /*  Reads and converts a piece. */
-static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader,
-                              const ignis__model_piece *piece, char *out)
+static bool ignis__model_fill_piece(ignis__model_loading *loading, ignis__model_reader *reader,
+                                    const ignis__model_piece *piece, char *out)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     const ignis__model_source *source = part->from;
@@ -158,10 +161,10 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
     bool pairs =
         loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
-        if (!ignis__model_fill_turned(loading, reader, piece, to, dtype))
+        if (!ignis__model_fill_transposed(loading, reader, piece, to, dtype))
             return false;
         for (row = 0; part->blocks && row < piece->rows; row++)
-            ignis__model_pack(part, NULL, reader->numbers + row * part->columns, reader, row, piece->rows, out);
+            ignis__model_pack_rows(part, NULL, reader->numbers + row * part->columns, reader, row, piece->rows, out);
         return true;
     }
     direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs;
@@ -189,7 +192,7 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
             ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
                                     dtype);
         if (part->blocks)
-            ignis__model_pack(part, from, kept ? NULL : reader->numbers, reader, row, piece->rows, out);
+            ignis__model_pack_rows(part, from, kept ? NULL : reader->numbers, reader, row, piece->rows, out);
     }
     return true;
 }
@@ -200,8 +203,8 @@ static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model
     reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
     reader->numbers = (float *)ignis__alloc((size_t)loading->number_bytes + 4);
     reader->row = (unsigned char *)ignis__alloc((size_t)loading->number_bytes + 4); /* blocks of a row are smaller */
-    reader->turned = (char *)ignis__alloc((size_t)loading->turned_bytes + 8);
-    return (reader->bytes && reader->numbers && reader->row && reader->turned) ||
+    reader->transposed = (char *)ignis__alloc((size_t)loading->transposed_bytes + 8);
+    return (reader->bytes && reader->numbers && reader->row && reader->transposed) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
 }
 
@@ -212,11 +215,11 @@ static void ignis__model_reader_close(ignis__model_reader *reader)
     ignis__free(reader->bytes);
     ignis__free(reader->numbers);
     ignis__free(reader->row);
-    ignis__free(reader->turned);
+    ignis__free(reader->transposed);
 }
 
 /*  Runs a reading thread: takes the next piece, waits for its slot, fills it. */
-static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
+static IGNIS__THREAD_RESULT ignis__model_reader_run(void *pointer)
 {
     ignis__model_loading *loading = (ignis__model_loading *)pointer;
     ignis__model_reader reader;
@@ -226,14 +229,14 @@ static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
         ignis__mutex_lock(&loading->lock);
         piece = loading->next++;
         slot = piece % IGNIS__MODEL_SLOTS;
-        while (!loading->stop && piece < loading->count && loading->turn[slot] != piece)
+        while (!loading->stop && piece < loading->count && loading->piece_of[slot] != piece)
             ignis__condition_wait(&loading->changed, &loading->lock);
         stop = loading->stop || piece >= loading->count;
         ignis__mutex_unlock(&loading->lock);
         if (stop)
             break;
-        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece],
-                               loading->staging + slot * loading->staging_bytes);
+        ok = ignis__model_fill_piece(loading, &reader, &loading->pieces[piece],
+                                     loading->staging + slot * loading->staging_bytes);
         ignis__mutex_lock(&loading->lock);
         loading->full[slot] = ok;
         loading->stop = stop = loading->stop || !ok;
@@ -252,30 +255,30 @@ static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
 
 /*  Writes the list of pieces, or returns their number if it is NULL. A piece has whole rows, or whole heads
     if the order of rows changes. */
-static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
+static int64_t ignis__model_list_pieces(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
 {
     int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_part *part = &loading->parts[i];
-        bool turned = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
+        bool transposed = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
         int64_t first, bytes, packed, numbers, columns, here;
         unit *= part->blocks ? 8 : 1; /* rows of one record */
         rows = rows < unit ? unit : rows / unit * unit;
         for (first = 0; first < part->rows; first += here, made++) {
-            int64_t left = part->stretch - first % part->stretch;
+            int64_t left = part->run - first % part->run;
             here = left < rows ? left : rows;
-            bytes =
-                turned ? here * part->from->bytes : here * (part->columns / part->from->elements) * part->from->bytes;
+            bytes = transposed ? here * part->from->bytes
+                               : here * (part->columns / part->from->elements) * part->from->bytes;
             packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
-            numbers = part->blocks ? (turned ? here : 1) * part->columns * 4 : 0;
+            numbers = part->blocks ? (transposed ? here : 1) * part->columns * 4 : 0;
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
             loading->staging_bytes = packed > loading->staging_bytes ? packed : loading->staging_bytes;
             loading->number_bytes = numbers > loading->number_bytes ? numbers : loading->number_bytes;
-            columns = turned ? IGNIS__MODEL_TURNED * here * (part->blocks ? 4 : size) : 0;
-            loading->turned_bytes = columns > loading->turned_bytes ? columns : loading->turned_bytes;
+            columns = transposed ? IGNIS__MODEL_TRANSPOSED * here * (part->blocks ? 4 : size) : 0;
+            loading->transposed_bytes = columns > loading->transposed_bytes ? columns : loading->transposed_bytes;
             if (!pieces)
                 continue;
             pieces[made].part = i;
@@ -305,8 +308,8 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
 }
 
 /*  Queues the copy of a filled piece. Returns an event recorded after it. */
-static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece,
-                                              const char *from)
+static ignis__pooled_event *ignis__model_copy_piece(ignis__model_loading *loading, const ignis__model_piece *piece,
+                                                    const char *from)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     ignis__array *array = ignis__borrow_array(loading->call, *part->to);
@@ -329,8 +332,8 @@ static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, con
 }
 
 /*  Waits for a copy, and assigns its slot to the next piece. */
-static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece,
-                                 ignis__pooled_event **copied)
+static bool ignis__model_release_slot(ignis__model_loading *loading, ignis__device *device, int64_t piece,
+                                      ignis__pooled_event **copied)
 {
     int64_t slot = piece % IGNIS__MODEL_SLOTS;
     bool ok = true;
@@ -341,14 +344,14 @@ static bool ignis__model_release(ignis__model_loading *loading, ignis__device *d
     copied[slot] = NULL;
     ignis__mutex_lock(&loading->lock);
     loading->full[slot] = false;
-    loading->turn[slot] = piece + IGNIS__MODEL_SLOTS;
+    loading->piece_of[slot] = piece + IGNIS__MODEL_SLOTS;
     ignis__condition_wake(&loading->changed);
     ignis__mutex_unlock(&loading->lock);
     return ok;
 }
 
 /*  Copies piece by piece as they become ready. The device is entered. */
-static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
+static bool ignis__model_copy_pieces(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
     ignis__pooled_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
@@ -358,7 +361,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
     bool ok = true, alone;
     wanted = wanted > IGNIS__MODEL_THREADS ? IGNIS__MODEL_THREADS : wanted;
     while (started < wanted && started < loading->count &&
-           ignis__thread_start(&threads[started], ignis__model_run, loading))
+           ignis__thread_start(&threads[started], ignis__model_reader_run, loading))
         started++;
     alone = started == 0;
     if (alone)
@@ -367,9 +370,9 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
         int64_t slot = piece % IGNIS__MODEL_SLOTS;
         const ignis__model_piece *now = &loading->pieces[piece];
         char *staging = loading->staging + slot * loading->staging_bytes;
-        ok = ignis__model_release(loading, device, piece - IGNIS__MODEL_SLOTS / 2, copied);
+        ok = ignis__model_release_slot(loading, device, piece - IGNIS__MODEL_SLOTS / 2, copied);
         if (ok && alone) {
-            ok = ignis__model_fill(loading, &reader, now, staging);
+            ok = ignis__model_fill_piece(loading, &reader, now, staging);
         } else if (ok) {
             ignis__mutex_lock(&loading->lock);
             while (!loading->stop && !loading->full[slot])
@@ -377,7 +380,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
             ok = loading->full[slot] && !loading->fault;
             ignis__mutex_unlock(&loading->lock);
         }
-        ok = ok && (copied[slot] = ignis__model_copy(loading, now, staging)) != NULL;
+        ok = ok && (copied[slot] = ignis__model_copy_piece(loading, now, staging)) != NULL;
         if (ok) {
             const ignis__model_source *source = loading->parts[now->part].from;
             done += now->rows * (loading->parts[now->part].columns / source->elements * source->bytes);
@@ -398,7 +401,7 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
     if (alone)
         ignis__model_reader_close(&reader);
     for (piece = 0; piece < IGNIS__MODEL_SLOTS; piece++)
-        ok = ignis__model_release(loading, device, piece, copied) && ok;
+        ok = ignis__model_release_slot(loading, device, piece, copied) && ok;
     if (loading->fault)
         ignis__fail(loading->fault, loading->call, "%s", loading->why);
     return ok && !loading->fault;
@@ -423,25 +426,25 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *file
     loading.files = files;
     loading.model = model;
     loading.parts = parts;
-    loading.count = ignis__model_cut(&loading, count, NULL);
+    loading.count = ignis__model_list_pieces(&loading, count, NULL);
     loading.pieces = (ignis__model_piece *)ignis__alloc((size_t)(loading.count + 1) * sizeof *loading.pieces);
     if (!loading.pieces) {
         ignis__fail_host_memory(files->call, (size_t)(loading.count + 1) * sizeof *loading.pieces);
         return false;
     }
-    (void)ignis__model_cut(&loading, count, loading.pieces);
+    (void)ignis__model_list_pieces(&loading, count, loading.pieces);
     ignis__mutex_init(&loading.lock);
     {
         static const ignis__condition none = IGNIS__CONDITION_INIT;
         memcpy(&loading.changed, &none, sizeof none);
     }
     for (i = 0; i < IGNIS__MODEL_SLOTS; i++)
-        loading.turn[i] = i;
+        loading.piece_of[i] = i;
     ok = ignis__device_enter(files->call, model->device, &binding);
     if (ok) {
         piece = ignis__pinned_chunk_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
         loading.staging = piece ? (char *)piece->memory : NULL;
-        ok = piece && ignis__model_pump(&loading, model->device, desc);
+        ok = piece && ignis__model_copy_pieces(&loading, model->device, desc);
         ignis__device_leave(&binding);
     }
     if (piece && ignis__pinned_chunk_recycle(files->call, model->device, piece) != IGNIS_OK)

@@ -82,7 +82,7 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
     array.tag = "model";
     thread->scope_count = 0;
     for (i = 0; ok && i < count; i++) {
-        ignis__blocks blocks = ignis__model_blocks(&parts[i], count - i);
+        ignis__blocks blocks = ignis__model_describe_blocks(&parts[i], count - i);
         ignis__array *made;
         if (!parts[i].total)
             continue;
@@ -144,7 +144,7 @@ static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
 }
 
 /*  Divides the sizes of a description by the ranks. False, and reported, if that is not possible. */
-static bool ignis__model_divide(const char *call, ignis__model *model)
+static bool ignis__model_divide_sizes(const char *call, ignis__model *model)
 {
     const struct {
         const char *name;
@@ -172,7 +172,7 @@ static bool ignis__model_divide(const char *call, ignis__model *model)
 }
 
 /*  Checks that a model is not shared. False, and reported, if this is a rank's share. */
-IGNIS__PRIVATE bool ignis__model_whole(const char *call, const ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis__model *model)
 {
     if (model->parallel.size <= 1)
         return true;
@@ -197,7 +197,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->parallel.size += model->parallel.size == 0;
     model->weights = desc->requires_grad || model->parallel.size > 1 ? IGNIS_WEIGHTS_NUMBERS : desc->weights;
     if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
-        ignis__model_describe(files, model) && ignis__model_divide(call, model)) {
+        ignis__model_read_hyperparameters(files, model) && ignis__model_divide_sizes(call, model)) {
         if (desc->context > model->context)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context,
                         model->context);
@@ -206,7 +206,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
         else
             parts = ignis__model_parts_make(call, files, model, count);
     }
-    if (parts && !ignis__model_match(files, model, parts, *count)) {
+    if (parts && !ignis__model_match_tensors(files, model, parts, *count)) {
         ignis__free(parts);
         parts = NULL;
     }
@@ -221,21 +221,21 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
 
 /*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
     block of 32: see kernels/gemv_blocks.cu. */
-IGNIS__PRIVATE int64_t ignis__blocks_room(int64_t columns)
+IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
 {
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
 /*  Returns the elements of scratch for products with quantised weights: for one weight converted to the
     dtype, or for the rows of a step. 0 if no weight is quantised. */
-IGNIS__PRIVATE int64_t ignis__model_largest(const ignis__model *model)
+IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim,
             qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
     int64_t up = (int64_t)(model->gelu ? 1 : 2) * model->inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    int64_t room = ignis__blocks_room(model->inner > k ? model->inner : k);
-    return !model->quantised ? 0 : rows * k > room ? rows * k : room;
+    int64_t scratch = ignis__blocks_scratch_elements(model->inner > k ? model->inner : k);
+    return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
 }
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
@@ -266,7 +266,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
        the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
                                      (model->gelu ? 1 : 4) * (int64_t)model->inner) +
-                             model->vocab + ignis__model_largest(model)) *
+                             model->vocab + ignis__model_scratch_elements(model)) *
                             ignis__dtypes[model->dtype].size;
 }
 

@@ -29,14 +29,14 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
 }
 
 /*  Makes a tensor over rows of a weight. Of a quantised one it is a copy in the dtype. */
-IGNIS__PRIVATE ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
-                                                 ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
+                                                    ignis_dtype dtype)
 {
     ignis__blocks blocks = ignis__blocks_of(call, weight);
     ignis__array *array = blocks.count ? NULL : ignis__borrow_array(call, weight);
     ignis_array view = IGNIS__ZERO;
     if (blocks.count)
-        return ignis__model_numbers(call, weight, &blocks, first, rows, dtype);
+        return ignis__model_dequantised(call, weight, &blocks, first, rows, dtype);
     if (!array)
         return ignis__no_tensor();
     view = ignis__array_slice(call, array, 0, first, rows);
@@ -67,8 +67,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;
         else
-            tensor = ignis__model_rows_of(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows,
-                                          model->dtype);
+            tensor = ignis__model_slice_rows(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows,
+                                             model->dtype);
     }
     ignis__free(parts);
     ignis__model_drop(call, model);

@@ -9,7 +9,7 @@ static void ignis__half_write(unsigned char *to, float value) { ignis__convert(t
 
 /*  Finds the number with the greatest magnitude, the first one of equals. False if one of them is infinite or
     NaN. */
-static bool ignis__quantise_most(const float *x, int count, float *most)
+static bool ignis__quantise_find_extreme(const float *x, int count, float *most)
 {
     int i;
     *most = 0;
@@ -122,7 +122,7 @@ IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, u
         i;
     for (; columns > 0; columns -= elements, x += elements, to += bytes) {
         float most, d, inverse;
-        if (!ignis__quantise_most(x, elements, &most)) {
+        if (!ignis__quantise_find_extreme(x, elements, &most)) {
             memset(to, 0, (size_t)bytes);
             to[1] = 0x7E; /* d is NaN */
             continue;

@@ -49,7 +49,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
 }
 
 /*  Returns the type that the description asks for; 0 if the weight is not to be quantised. */
-static int ignis__model_wanted(const ignis__model *model, const ignis__model_part *part)
+static int ignis__model_wanted_type(const ignis__model *model, const ignis__model_part *part)
 {
     if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS)
         return 0;
@@ -63,7 +63,7 @@ static int ignis__model_wanted(const ignis__model *model, const ignis__model_par
 }
 
 /*  Describes the parts of a weight on the device. `parts` begins at its first part. */
-IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
+IGNIS__PRIVATE ignis__blocks ignis__model_describe_blocks(const ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int i;
@@ -79,23 +79,23 @@ IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts,
 
 /*  Chooses the type of every weight on the device, and counts bytes. The parts of one weight are all
     quantised, or none is. Gate and up have one type, as one kernel reads both. */
-IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
+IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int first, end, i;
     for (first = 0; first < count; first = end) {
         bool all = true, aligned = true; /* groups of eight rows stay together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
-            parts[end].blocks = ignis__model_wanted(model, &parts[end]);
+            parts[end].blocks = ignis__model_wanted_type(model, &parts[end]);
             all = all && parts[end].blocks && (parts[end].row->rows != 'I' || parts[end].blocks == parts[first].blocks);
-            aligned = aligned && parts[end].rows % 8 == 0 && parts[end].stretch % 8 == 0;
+            aligned = aligned && parts[end].rows % 8 == 0 && parts[end].run % 8 == 0;
         }
-        all = all && (aligned || (end == first + 1 && parts[first].stretch >= parts[first].rows));
+        all = all && (aligned || (end == first + 1 && parts[first].run >= parts[first].rows));
         for (i = first; i < end; i++) {
             parts[i].blocks = all ? parts[i].blocks : 0;
             model->quantised += all ? parts[i].rows * parts[i].columns : 0;
         }
-        blocks = ignis__model_blocks(&parts[first], count - first);
+        blocks = ignis__model_describe_blocks(&parts[first], count - first);
         model->weight_bytes += all ? ignis__blocks_bytes(&blocks, blocks.count)
                                    : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
     }

@@ -30,8 +30,8 @@ IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
 }
 
 /*  Converts rows of a quantised weight to the dtype, into `out` from its row `to` on, [.., columns]. */
-IGNIS__PRIVATE void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
-                                      const ignis__blocks *blocks, int64_t first, int64_t rows)
+IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
+                                         const ignis__blocks *blocks, int64_t first, int64_t rows)
 {
     ignis__address at = ignis__op_read(op, weights), address = ignis__op_write(op, out), here;
     int64_t begin = 0, from, end, row = blocks->columns * ignis__dtypes[out->dtype].size;
@@ -62,8 +62,8 @@ IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor wei
 }
 
 /*  Makes a tensor with rows of a quantised weight, converted to the dtype. */
-IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
-                                                 int64_t first, int64_t rows, ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_dequantised(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                     int64_t first, int64_t rows, ignis_dtype dtype)
 {
     ignis_shape shape;
     ignis__array *out;
@@ -75,7 +75,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor 
     shape.dim[0] = rows;
     shape.dim[1] = blocks->columns;
     out = ignis__op_new(&op, &shape, dtype);
-    ignis__op_numbers(&op, out, 0, op.in[0], blocks, first, rows);
+    ignis__op_dequantise(&op, out, 0, op.in[0], blocks, first, rows);
     return ignis__op_end(&op, out, NULL);
 }
 
@@ -104,7 +104,7 @@ static ignis_status ignis__model_linear_backward(const ignis_backward_args *args
     gradient = ignis__op_new(&op, &shape, op.in[0]->dtype);
     shape.dim[0] = product.k;
     numbers = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    ignis__op_numbers(&op, numbers, 0, op.in[1], blocks, 0, product.k);
+    ignis__op_dequantise(&op, numbers, 0, op.in[1], blocks, 0, product.k);
     if (op.ok)
         ignis__matmul_run(&op, &product, gradient, op.in[0], numbers, NULL);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
@@ -124,7 +124,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis
         return ignis_linear(x, weight, bias);
     scope = ignis_scope_begin();
     (void)ignis_no_grad_begin();
-    y = ignis_linear(x, ignis__model_numbers(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
+    y = ignis_linear(x, ignis__model_dequantised(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
                      bias);
     (void)ignis_no_grad_end();
     y = ignis_scope_return(scope, y);

@@ -24,13 +24,13 @@ typedef struct ignis__layer {
 } ignis__layer;
 
 /*  How RoPE frequencies are scaled, as in the description. */
-typedef enum ignis__stretch {
-    IGNIS__STRETCH_NONE,
-    IGNIS__STRETCH_LINEAR,
-    IGNIS__STRETCH_LLAMA3,
-    IGNIS__STRETCH_YARN,
-    IGNIS__STRETCH_TABLE /* by the divisors of a GGUF file */
-} ignis__stretch;
+typedef enum ignis__rope_scaling {
+    IGNIS__ROPE_SCALING_NONE,
+    IGNIS__ROPE_SCALING_LINEAR,
+    IGNIS__ROPE_SCALING_LLAMA3,
+    IGNIS__ROPE_SCALING_YARN,
+    IGNIS__ROPE_SCALING_TABLE /* by the divisors of a GGUF file */
+} ignis__rope_scaling;
 
 typedef struct ignis__model {
     ignis__slot slot; /* has to be the first member */
@@ -52,7 +52,7 @@ typedef struct ignis__model {
     ignis_tensor embedding, positions, norm, norm_bias, head;
     ignis__layer *layer;
     double eps, theta, attention_factor;
-    ignis__stretch stretch;
+    ignis__rope_scaling rope_scaling;
     double factor, low, high, original; /* llama3: low_freq_factor and the like; yarn: beta_fast, beta_slow */
     bool uncut;                         /* yarn: the ends of the slope are not rounded to integers */
     int64_t parameters, quantised, weight_bytes, file_bytes;
@@ -145,8 +145,8 @@ typedef struct ignis__model_part {
     int layer;
     int64_t first, rows, columns; /* of the weight */
     int64_t total;                /* at a weight's first part: its rows; else 0 */
-    int64_t file_rows, file_columns, stretch,
-        stride; /* each group of `stretch` rows begins `stride` rows after the group before it in the file */
+    int64_t file_rows, file_columns, run,
+        stride; /* each group of `run` rows begins `stride` rows after the group before it in the file */
     int64_t skip_rows, skip_columns; /* before this rank's share in the file */
     int blocks;                      /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
     const ignis__model_source *from;
@@ -189,22 +189,22 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files);
 IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files);
 
 /* config_check.c */
-IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf,
-                                                     double *value);
-IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
-                                      int most, int *size);
-IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise,
-                                      double *real);
-IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files);
-IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model);
+IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *files, const char *json, const char *gguf,
+                                                          double *value);
+IGNIS__PRIVATE bool ignis__model_read_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
+                                           int most, int *size);
+IGNIS__PRIVATE bool ignis__model_read_real(ignis__model_files *files, const char *json, const char *gguf,
+                                           double otherwise, double *real);
+IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files);
+IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model);
 
 /* rope_scaling.c */
-IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model *model);
+IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ignis__model *model);
 IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model);
-IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__model *model);
+IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, ignis__model *model);
 
 /* hyperparameter.c */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files, ignis__model *model);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model);
 
 /* weight_map.c */
 extern const ignis__model_row ignis__model_rows[38];
@@ -224,12 +224,12 @@ IGNIS__PRIVATE int ignis__blocks_type(int type);
 IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales);
 IGNIS__PRIVATE int64_t ignis__blocks_row(int type, int64_t row, int64_t columns);
 IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts);
-IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count);
-IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count);
+IGNIS__PRIVATE ignis__blocks ignis__model_describe_blocks(const ignis__model_part *parts, int count);
+IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_part *parts, int count);
 
 /* tensor_match.c */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ignis__model *model,
-                                                   ignis__model_part *parts, int count);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *files, ignis__model *model,
+                                                           ignis__model_part *parts, int count);
 
 /* dequantize.c */
 IGNIS__PRIVATE float ignis__half_at(const unsigned char *at);
@@ -246,11 +246,11 @@ IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, c
 /* quantized_linear.c */
 IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at);
 IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks);
-IGNIS__PRIVATE void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
-                                      const ignis__blocks *blocks, int64_t first, int64_t rows);
+IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
+                                         const ignis__blocks *blocks, int64_t first, int64_t rows);
 IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight);
-IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
-                                                 int64_t first, int64_t rows, ignis_dtype dtype);
+IGNIS__PRIVATE ignis_tensor ignis__model_dequantised(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                     int64_t first, int64_t rows, ignis_dtype dtype);
 IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight,
                                                 ignis_tensor bias);
 IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype);
@@ -264,13 +264,13 @@ IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle);
 IGNIS__PRIVATE void ignis__model_drop(const char *call, ignis__model *model);
 IGNIS__PRIVATE ignis__model *ignis__model_hold(const char *call, ignis_model handle);
 IGNIS__PRIVATE void ignis__models_close(const char *call);
-IGNIS__PRIVATE bool ignis__model_whole(const char *call, const ignis__model *model);
-IGNIS__PRIVATE int64_t ignis__blocks_room(int64_t columns);
-IGNIS__PRIVATE int64_t ignis__model_largest(const ignis__model *model);
+IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis__model *model);
+IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
+IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model);
 
 /* model_tensor.c */
-IGNIS__PRIVATE ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
-                                                 ignis_dtype dtype);
+IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
+                                                    ignis_dtype dtype);
 IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *model);
 
 /* save.c */

@@ -29,13 +29,13 @@ static double ignis__floor(double x)
     return whole > x ? whole - 1 : whole;
 }
 
-#define IGNIS__TURN 6.28318530717958647692 /* 2 pi */
+#define IGNIS__TWO_PI 6.28318530717958647692 /* 2 pi */
 
 /*  Scales a frequency as llama3 does: long waves are scaled, short ones are not, and a slope is between the
     two limits. */
-static double ignis__model_llama3(double frequency, double factor, double low, double high, double original)
+static double ignis__model_scale_llama3(double frequency, double factor, double low, double high, double original)
 {
-    double wave = IGNIS__TURN / frequency, slope;
+    double wave = IGNIS__TWO_PI / frequency, slope;
     if (wave > original / low)
         return frequency / factor;
     if (wave < original / high)
@@ -44,15 +44,15 @@ static double ignis__model_llama3(double frequency, double factor, double low, d
     return (1 - slope) * frequency / factor + slope * frequency;
 }
 
-static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *model, const char *kind)
+static bool ignis__model_set_rope_scaling(ignis__model_files *files, ignis__model *model, const char *kind)
 {
     static const char *const kinds[] = {"default", "linear", "llama3", "yarn", "none"};
     int i;
     for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
         continue;
-    model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
+    model->rope_scaling = i == 4 ? IGNIS__ROPE_SCALING_NONE : (ignis__rope_scaling)i;
     if (i < IGNIS__COUNT(kinds) &&
-        !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* GGUF files have divisors instead */
+        !(files->is_gguf && model->rope_scaling == IGNIS__ROPE_SCALING_LLAMA3)) /* GGUF files have divisors instead */
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
                 ignis__name_write(kind).text,
@@ -62,22 +62,22 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
 
 /*  Reads the scaling factor of a GGUF file from the newer of its two keys. *value stays as it is if neither
     exists. */
-static bool ignis__model_stretch_factor(ignis__model_files *files, const char **key, double *value)
+static bool ignis__model_read_scaling_factor(ignis__model_files *files, const char **key, double *value)
 {
     ignis__gguf_found found;
     *key = "rope.scaling.factor";
-    found = ignis__model_number(files, NULL, *key, value);
+    found = ignis__model_read_number(files, NULL, *key, value);
     if (found == IGNIS__GGUF_NONE &&
-        (found = ignis__model_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
+        (found = ignis__model_read_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
         *key = "rope.scale_linear";
     return found != IGNIS__GGUF_BAD;
 }
 
 /*  Checks that a GGUF file without yarn has no attention factor. False, and reported, if it has one. */
-static bool ignis__model_stretch_alone(ignis__model_files *files)
+static bool ignis__model_check_attention_factor(ignis__model_files *files)
 {
     double value = 1;
-    if (ignis__model_number(files, NULL, "rope.scaling.attn_factor", &value) == IGNIS__GGUF_BAD)
+    if (ignis__model_read_number(files, NULL, "rope.scaling.attn_factor", &value) == IGNIS__GGUF_BAD)
         return false;
     if (value == 1)
         return true;
@@ -89,7 +89,7 @@ static bool ignis__model_stretch_alone(ignis__model_files *files)
 
 /*  Reads the RoPE scaling. Old and new forms of config.json: rope_scaling {rope_type or type, ...} and
     rope_theta, or all in rope_parameters. A GGUF file has keys. */
-IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ignis__model *model)
 {
     const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling",
                *text = NULL;
@@ -104,8 +104,8 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
     if (files->is_gguf) {
         snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
         if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
-            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
-            !ignis__model_stretch_factor(files, &factor, &said))
+            !ignis__model_read_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
+            !ignis__model_read_scaling_factor(files, &factor, &said))
             return false;
         text = !text && said != 0 ? "linear" : text;
     } else {
@@ -114,7 +114,7 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
         text = kind ? (kind->kind == 't' ? kind->text : "?") : NULL;
         if (!ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_theta")))
             snprintf(name, sizeof name, "rope_theta");
-        if (!ignis__model_real(files, name, NULL, 10000, &model->theta))
+        if (!ignis__model_read_real(files, name, NULL, 10000, &model->theta))
             return false;
     }
     if (!files->is_gguf && !text && ignis__config_find(&files->config, IGNIS__IN_GROUP("factor"))) {
@@ -122,23 +122,23 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
                     "config.json of '%s' has %s, and does not say of which rope_type", files->path, name);
         return false;
     }
-    if (text && !ignis__model_stretch_kind(files, model, text))
+    if (text && !ignis__model_set_rope_scaling(files, model, text))
         return false;
-    yarn = model->stretch == IGNIS__STRETCH_YARN;
-    if (files->is_gguf && !yarn && !ignis__model_stretch_alone(files))
+    yarn = model->rope_scaling == IGNIS__ROPE_SCALING_YARN;
+    if (files->is_gguf && !yarn && !ignis__model_check_attention_factor(files))
         return false;
-    if (model->stretch == IGNIS__STRETCH_NONE)
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_NONE)
         return true;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("factor"), factor, 0, &model->factor))
+    if (!ignis__model_read_real(files, IGNIS__IN_GROUP("factor"), factor, 0, &model->factor))
         return false;
-    if (model->stretch == IGNIS__STRETCH_LINEAR)
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_LINEAR)
         return true;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"),
-                           "rope.scaling.original_context_length", yarn ? context : 0, &model->original) ||
-        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"),
-                           yarn ? "rope.scaling.yarn_beta_slow" : NULL, yarn, &model->low) ||
-        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"),
-                           yarn ? "rope.scaling.yarn_beta_fast" : NULL, yarn ? 32 : 0, &model->high))
+    if (!ignis__model_read_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"),
+                                "rope.scaling.original_context_length", yarn ? context : 0, &model->original) ||
+        !ignis__model_read_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"),
+                                yarn ? "rope.scaling.yarn_beta_slow" : NULL, yarn, &model->low) ||
+        !ignis__model_read_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"),
+                                yarn ? "rope.scaling.yarn_beta_fast" : NULL, yarn ? 32 : 0, &model->high))
         return false;
     if (model->high <= model->low) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
@@ -154,8 +154,8 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
         return false;
     }
     usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
-                           files->is_gguf ? 1 : usual, &model->attention_factor))
+    if (!ignis__model_read_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
+                                files->is_gguf ? 1 : usual, &model->attention_factor))
         return false;
     if (files->is_gguf) { /* a GGUF file multiplies the usual factor, config.json replaces it */
         model->attention_factor *= usual;
@@ -173,9 +173,9 @@ IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model
 }
 
 /*  Returns, for yarn, the index of the frequency with this number of turns within the original context. */
-static double ignis__model_yarn_at(const ignis__model *model, double turns)
+static double ignis__model_yarn_index(const ignis__model *model, double turns)
 {
-    return model->head_dim * ignis__ln(model->original / (IGNIS__TURN * turns)) / (2 * ignis__ln(model->theta));
+    return model->head_dim * ignis__ln(model->original / (IGNIS__TWO_PI * turns)) / (2 * ignis__ln(model->theta));
 }
 
 /*  Computes f_i = theta^(-2 i / head_dim), scaled. */
@@ -183,9 +183,9 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
 {
     double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
     int i;
-    if (model->stretch == IGNIS__STRETCH_YARN) {
-        low = ignis__model_yarn_at(model, model->high);
-        high = ignis__model_yarn_at(model, model->low);
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_YARN) {
+        low = ignis__model_yarn_index(model, model->high);
+        high = ignis__model_yarn_index(model, model->low);
         low = model->uncut ? low : ignis__floor(low);
         high = model->uncut ? high : -ignis__floor(-high);
         low = low < 0 ? 0 : low;
@@ -195,16 +195,17 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
     for (i = 0; i < model->head_dim / 2; i++, f *= ratio) {
         t = (i - low) / (high - low == 0 ? 1 : high - low);
         t = t < 0 ? 0 : t > 1 ? 1 : t;
-        model->frequencies[i] = model->stretch == IGNIS__STRETCH_LINEAR ? f / model->factor
-                                : model->stretch == IGNIS__STRETCH_LLAMA3
-                                    ? ignis__model_llama3(f, model->factor, model->low, model->high, model->original)
-                                : model->stretch == IGNIS__STRETCH_YARN ? f * (1 - t) + f / model->factor * t
-                                                                        : f;
+        model->frequencies[i] =
+            model->rope_scaling == IGNIS__ROPE_SCALING_LINEAR ? f / model->factor
+            : model->rope_scaling == IGNIS__ROPE_SCALING_LLAMA3
+                ? ignis__model_scale_llama3(f, model->factor, model->low, model->high, model->original)
+            : model->rope_scaling == IGNIS__ROPE_SCALING_YARN ? f * (1 - t) + f / model->factor * t
+                                                              : f;
     }
 }
 
 /*  Reads a GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
-IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, ignis__model *model)
 {
     ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
     float divisor[IGNIS__MODEL_HALF];
@@ -229,17 +230,18 @@ IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__mode
             return false;
         }
     }
-    alone = model->stretch == IGNIS__STRETCH_NONE;
-    model->stretch = IGNIS__STRETCH_TABLE;
-    for (guess = 8; guess <= 32 && model->stretch == IGNIS__STRETCH_TABLE;
+    alone = model->rope_scaling == IGNIS__ROPE_SCALING_NONE;
+    model->rope_scaling = IGNIS__ROPE_SCALING_TABLE;
+    for (guess = 8; guess <= 32 && model->rope_scaling == IGNIS__ROPE_SCALING_TABLE;
          guess *= 4) { /* as in Llama 3.1 and 3.2; config.json can express these */
         for (like = alone, i = 0; i < half; i++) {
-            double f = model->frequencies[i], d = f / ignis__model_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
+            double f = model->frequencies[i],
+                   d = f / ignis__model_scale_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
             like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
         }
         if (!like)
             continue;
-        model->stretch = IGNIS__STRETCH_LLAMA3;
+        model->rope_scaling = IGNIS__ROPE_SCALING_LLAMA3;
         model->factor = guess, model->low = 1, model->high = 4, model->original = 8192;
     }
     for (i = 0; i < half; i++)

@@ -26,7 +26,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
                                           "Qwen3ForCausalLM"};
     static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
     static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
-    bool old = model->family == IGNIS_MODEL_GPT2;
+    bool is_gpt2 = model->family == IGNIS_MODEL_GPT2;
     struct {
         const char *name;
         int value;
@@ -34,12 +34,12 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     int count = 0, i;
 #define IGNIS__SIZE(name_, value_) (sizes[count].name = (name_), sizes[count++].value = (value_))
     IGNIS__SIZE("vocab_size", model->vocab);
-    IGNIS__SIZE(old ? "n_embd" : "hidden_size", model->hidden);
-    IGNIS__SIZE(old ? "n_layer" : "num_hidden_layers", model->layers);
-    IGNIS__SIZE(old ? "n_head" : "num_attention_heads", model->heads);
-    IGNIS__SIZE(old ? "n_inner" : "intermediate_size", model->inner);
-    IGNIS__SIZE(old ? "n_positions" : "max_position_embeddings", model->context);
-    if (!old) {
+    IGNIS__SIZE(is_gpt2 ? "n_embd" : "hidden_size", model->hidden);
+    IGNIS__SIZE(is_gpt2 ? "n_layer" : "num_hidden_layers", model->layers);
+    IGNIS__SIZE(is_gpt2 ? "n_head" : "num_attention_heads", model->heads);
+    IGNIS__SIZE(is_gpt2 ? "n_inner" : "intermediate_size", model->inner);
+    IGNIS__SIZE(is_gpt2 ? "n_positions" : "max_position_embeddings", model->context);
+    if (!is_gpt2) {
         IGNIS__SIZE("num_key_value_heads", model->kv_heads);
         IGNIS__SIZE("head_dim", model->head_dim);
     }
@@ -49,10 +49,10 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     for (i = 0; i < count; i++)
         ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
     ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s",
-                      old ? "activation_function" : "hidden_act", old ? "gelu_new" : "silu",
+                      is_gpt2 ? "activation_function" : "hidden_act", is_gpt2 ? "gelu_new" : "silu",
                       model->tied ? "true" : "false");
-    ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
-    if (!old) {
+    ignis__model_write_number(text, is_gpt2 ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
+    if (!is_gpt2) {
         ignis__string_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s",
                           model->layer[0].qkv_bias.id ? "true" : "false",
                           model->layer[0].up_bias.id ? "true" : "false");
@@ -65,11 +65,11 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     for (i = 1; i < model->stop_count; i++)
         ignis__string_add(text, ", %d", (int)model->stops[i]);
     ignis__string_add(text, "%s", model->stop_count > 1 ? "]" : "");
-    if (model->stretch) {
-        ignis__string_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->stretch]);
+    if (model->rope_scaling) {
+        ignis__string_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->rope_scaling]);
         ignis__model_write_number(text, "factor", model->factor);
-        if (model->stretch != IGNIS__STRETCH_LINEAR) {
-            bool yarn = model->stretch == IGNIS__STRETCH_YARN;
+        if (model->rope_scaling != IGNIS__ROPE_SCALING_LINEAR) {
+            bool yarn = model->rope_scaling == IGNIS__ROPE_SCALING_YARN;
             ignis__model_write_number(text, yarn ? "beta_slow" : "low_freq_factor", model->low);
             ignis__model_write_number(text, yarn ? "beta_fast" : "high_freq_factor", model->high);
             ignis__string_add(text, ",\n  \"original_max_position_embeddings\": %lld", (long long)model->original);
@@ -112,7 +112,7 @@ static bool ignis__model_save_config(const char *call, const ignis__model *model
 }
 
 /*  Copies the other files of a model's folder. Missing ones are skipped. */
-static bool ignis__model_save_rest(const char *call, const ignis__model *model, const char *folder)
+static bool ignis__model_copy_other_files(const char *call, const ignis__model *model, const char *folder)
 {
     static const char *const names[] = {
         "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -152,7 +152,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     for (i = 0; ok && i < count; i++) {
         names[i] = ignis__model_name_of(NULL, model, parts[i].row, parts[i].layer);
         texts[i] = names[i].text;
-        tensors[i] = ignis__model_rows_of(call, *parts[i].to, parts[i].first, parts[i].rows, model->dtype);
+        tensors[i] = ignis__model_slice_rows(call, *parts[i].to, parts[i].first, parts[i].rows, model->dtype);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
             tensors[i] = ignis_transpose(tensors[i], 0, 1);
         ok = tensors[i].id != 0;
@@ -177,10 +177,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         return ignis__failed();
     if (!folder)
         ignis__fail_null(call, "folder");
-    else if (model->stretch == IGNIS__STRETCH_TABLE)
+    else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");
-    else if (ignis__model_whole(call, model) && !ignis__capture_refuses(call))
+    else if (ignis__model_check_not_shared(call, model) && !ignis__capture_refuses(call))
         ok = (weights = ignis__model_path(call, folder, "model.safetensors")) != NULL &&
              (config = ignis__model_path(call, folder, "config.json")) != NULL &&
              (parts = ignis__model_parts_make(call, NULL, model, &count)) != NULL;
@@ -189,7 +189,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         scope = ignis_scope_begin();
         (void)ignis_no_grad_begin();
         ok = ignis__model_save_weights(call, model, weights, parts, count) &&
-             ignis__model_save_config(call, model, config) && ignis__model_save_rest(call, model, folder);
+             ignis__model_save_config(call, model, config) && ignis__model_copy_other_files(call, model, folder);
         (void)ignis_no_grad_end();
         (void)ignis_scope_end(scope);
     }

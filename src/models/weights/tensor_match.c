@@ -7,8 +7,8 @@
 
 /*  Tells whether an unused tensor changes nothing: tables that older versions of transformers have written
     and that follow from the description, and the head of a tied model. */
-static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model,
-                                  const ignis__model_source *source)
+static bool ignis__model_is_redundant(const ignis__model_files *files, const ignis__model *model,
+                                      const ignis__model_source *source)
 {
     static const struct {
         const char *end; /* suffix of the name */
@@ -33,12 +33,12 @@ static bool ignis__model_harmless(const ignis__model_files *files, const ignis__
 
 /*  Checks that the model uses all tensors of the files, as it would be another model without one. False, and
     reported, if not. */
-static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__model *model)
+static bool ignis__model_check_unused(const ignis__model_files *files, const ignis__model *model)
 {
     int64_t i;
     for (i = 0; i < files->source_count; i++) {
         const ignis__model_source *source = &files->sources[i];
-        if (source->used || ignis__model_harmless(files, model, source))
+        if (source->used || ignis__model_is_redundant(files, model, source))
             continue;
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                     "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use", files->path,
@@ -50,8 +50,8 @@ static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__
 }
 
 /*  Finds the tensor of every part, and checks its shape and type. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ignis__model *model,
-                                                   ignis__model_part *parts, int count)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *files, ignis__model *model,
+                                                           ignis__model_part *parts, int count)
 {
     int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised tensors */
     int i, k;
@@ -107,7 +107,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ig
         model->parameters += numel;
         model->file_bytes += numel / source->elements * source->bytes;
     }
-    if (!ignis__model_uses_all(files, model))
+    if (!ignis__model_check_unused(files, model))
         return false;
     if (!model->dtype) {
         for (k = 0, i = 0; i < IGNIS_DTYPE_COUNT; i++)
@@ -116,6 +116,6 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ig
     }
     if (!model->cache_dtype)
         model->cache_dtype = model->dtype;
-    ignis__model_choose(model, parts, count);
+    ignis__model_choose_types(model, parts, count);
     return true;
 }

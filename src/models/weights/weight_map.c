@@ -94,7 +94,7 @@ IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, con
 
 /*  Returns a size of a rank's share by its letter. Sizes that ranks share are `size` times as large in the
     files. */
-static int64_t ignis__model_letter(const ignis__model *model, char letter)
+static int64_t ignis__model_size_of_letter(const ignis__model *model, char letter)
 {
     switch (letter) {
     case 'V': return model->vocab;
@@ -117,21 +117,21 @@ IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
 
 /*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
     values, elements of the MLP, and rows of an untied head. Every rank has the rest. */
-static void ignis__model_share(const ignis__model *model, ignis__model_part *part)
+static void ignis__model_select_share(const ignis__model *model, ignis__model_part *part)
 {
     const ignis__model_row *row = part->row;
     int64_t ranks = model->parallel.size, rank = model->parallel.rank;
-    part->rows = part->file_rows = part->stretch = ignis__model_letter(model, row->rows);
-    part->columns = part->file_columns = ignis__model_letter(model, row->columns);
+    part->rows = part->file_rows = part->run = ignis__model_size_of_letter(model, row->rows);
+    part->columns = part->file_columns = ignis__model_size_of_letter(model, row->columns);
     if (row->how & IGNIS__MODEL_HEAD) {
         part->skip_rows = rank * ignis__model_head_rows(model);
-        part->rows = part->stretch = ignis__clamp(model->vocab - part->skip_rows, 0, ignis__model_head_rows(model));
+        part->rows = part->run = ignis__clamp(model->vocab - part->skip_rows, 0, ignis__model_head_rows(model));
     } else if (strchr("QKI3", row->rows)) {
-        part->stretch = row->rows == '3' ? part->rows / 3 : part->rows;
+        part->run = row->rows == '3' ? part->rows / 3 : part->rows;
         part->file_rows = part->rows * ranks;
-        part->skip_rows = part->stretch * rank;
+        part->skip_rows = part->run * rank;
     }
-    part->stride = part->stretch * ranks;
+    part->stride = part->run * ranks;
     if (row->columns == 'Q' || row->columns == 'I') {
         part->file_columns = part->columns * ranks;
         part->skip_columns = part->columns * rank;
@@ -141,7 +141,7 @@ static void ignis__model_share(const ignis__model *model, ignis__model_part *par
 /*  Returns the row of the file with a row of a part. */
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
 {
-    return part->skip_rows + row / part->stretch * part->stride + row % part->stretch;
+    return part->skip_rows + row / part->run * part->stride + row % part->run;
 }
 
 /*  Returns the prefix of a family's names: GPT-2's first files have none. */
@@ -168,8 +168,8 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
 }
 
 /*  Tells whether the weight of a row exists: in the files, or in the model if `files` is NULL. */
-static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
-                             int layer)
+static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
+                                 int layer)
 {
     int i;
     if (row->how & IGNIS__MODEL_HEAD)
@@ -197,14 +197,14 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
         for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
             const ignis__model_row *row = &ignis__model_rows[i];
             if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) ||
-                !ignis__model_has(files, model, row, layer))
+                !ignis__model_has_row(files, model, row, layer))
                 continue;
             if (parts) {
                 ignis__model_part *part = &parts[count];
                 memset(part, 0, sizeof *part);
                 part->row = row;
                 part->layer = layer;
-                ignis__model_share(model, part);
+                ignis__model_select_share(model, part);
                 part->to = ignis__model_member(model, row, layer);
                 if (before && before->member == row->member)
                     part->first = parts[count - 1].first + parts[count - 1].rows;
