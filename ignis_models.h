@@ -646,244 +646,268 @@ IGNIS_API ignis_status ignis_lora_free(ignis_lora lora);
 
 /* >>generate - sequences, sampling ------------------------------------------------------------------------------ */
 
-/*  Tokens of a text, and what a model's cache has of them. */
+/*  The tokens of a text, with their keys and values in the model's KV cache. */
 typedef struct ignis_sequence {
     uint64_t id;
 } ignis_sequence;
 
-/*  What is added to the logit of a token. */
+/*  A number that is added to the logit of a token. */
 typedef struct ignis_logit_bias {
     int32_t id;
     float bias; /* -infinity forbids the token */
 } ignis_logit_bias;
 
-/*  How a token is drawn from logits, in this order: biases, repetition penalty, the sequence's grammar, temperature, top_k, top_p, min_p - the
-    order of Hugging Face's processors; llama.cpp has the temperature last. */
+/*  How a token is sampled from logits. The order is: biases, repetition penalty, the sequence's grammar, temperature,
+    top_k, top_p, min_p. That is the order of Hugging Face's processors; llama.cpp applies the temperature last. */
 typedef struct ignis_sampling_desc {
-    double temperature; /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
-    int top_k;          /* of the likeliest so many, and those that are equal to the last (all) */
-    double top_p;       /* of the fewest that have this much of the probability (all) */
-    double min_p;       /* of those with this much of the likeliest one's probability (all) */
-    double repetition_penalty; /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
-    int penalty_window;        /* were there among the latest so many (all) */
-    uint64_t seed; /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
+    /* logits are divided by it; 0: the likeliest token, the lowest id of equal ones (0) */
+    double temperature;
+    /* keeps the `top_k` likeliest tokens, and those equal to the last of them (all) */
+    int top_k;
+    double top_p; /* keeps the fewest tokens that have this probability together (all) */
+    /* keeps tokens with at least this fraction of the likeliest one's probability (all) */
+    double min_p;
+    /* divides positive logits of past tokens, and multiplies negative ones (1) */
+    double repetition_penalty;
+    int penalty_window; /* past tokens that the penalty counts, the latest ones (all) */
+    /* equal seeds sample equal tokens after equal ids, in any batch (0) */
+    uint64_t seed;
     const ignis_logit_bias *biases; /* in rising order of their ids (none) */
     int bias_count;                 /* at most 512 */
 } ignis_sampling_desc;
 
 typedef struct ignis_sequence_info {
-    int length, context; /* tokens that it has, and may have */
-    int free_tokens;     /* that the cache has whole pages for, for all sequences of the model */
-    double log_prob;     /* of the token drawn last, by the model itself: at temperature 1, nothing cut off */
+    int length, context; /* tokens that it has; tokens that it may have */
+    /* tokens in free pages of the KV cache, for all sequences of the model */
+    int free_tokens;
+    /* of the last sampled token, by the model itself: temperature 1, no filters */
+    double log_prob;
 } ignis_sequence_info;
 
-/*  ignis_sequence_begin - a new sequence of a model, without a token
-    The first one of a model makes its cache, in pages of 16 tokens, for ignis_model_desc.sequences sequences of ignis_model_desc.context tokens;
-    there may be more, if they are shorter or share what they begin with.
+/*  ignis_sequence_begin - make an empty sequence of a model
+    The first sequence of a model allocates the KV cache. It has pages of 16 tokens, for ignis_model_desc.sequences
+    sequences of ignis_model_desc.context tokens. More sequences are possible if they are shorter, or share their
+    beginning.
     Returns: the sequence, or no handle.
-    Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or of no multiple of 8, more than 2^19 tokens; a
-    cache_dtype that is not the model's), MEMORY (also where the device has no room for the cache), LIBRARY, COMPILE, CUDA.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or not a multiple of 8;
+    more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no memory for the
+    KV cache), LIBRARY, COMPILE, CUDA.
     Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
-    Threads: any; calls for sequences of one model wait for each other. With ignis_model_desc.parallel all ranks make the same calls in the same
-    order, and those that compute also fail with MISMATCH, TIMEOUT and PEER: what ranks disagree about, and ranks that do not come or have died.
+    Threads: any; calls for sequences of one model wait for each other. With ignis_model_desc.parallel all ranks make
+    the same calls in the same order. Calls that compute then also fail with MISMATCH if ranks disagree, TIMEOUT if a
+    rank does not call, and PEER if a rank died.
     Streams: the first one works on the current stream of the model's device. */
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
-    They are computed now, 512 at a time. More than 64 at a time take the kernels of ignis_matmul and ignis_sdpa, which are many times as fast, and
-    round otherwise; of fewer the last one is computed when its logits are needed.
+    They are computed now, in chunks of 512. Chunks of more than 64 tokens take the kernels of ignis_matmul and
+    ignis_sdpa, which are many times faster and round differently. Of fewer tokens, the last one is computed when its
+    logits are needed.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
-    Errors: FREED, ARGUMENT (null, a count below 0, an id that the model has not, more tokens than the context), MEMORY (the cache is full; the
-    message has the numbers), UNSUPPORTED (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (null; a count below 0; an id that the model does not have; more tokens than the context),
+    MEMORY (the KV cache is full; the message has the numbers), UNSUPPORTED (this thread captures a graph; adapters
+    are set), LIBRARY, COMPILE, CUDA.
     Ownership: ids may be reused when the call returns.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
 
-/*  ignis_sequence_next - draw a token behind the last one, and append it
-    The bits of all logits are the same alone, in any batch, in a fork, after truncating and feeding: they follow from the ids, and from which of
-    them were computed more than 64 at a time. sampling may be null: the likeliest token.
-    On devices of compute capability 9.x a step of one sequence, of a model in f16 or bf16 whose weights are not quantised, or are 16 to 128 MB a
-    layer then (56 MB where some are Q8_0), is one launch whose blocks wait for each other (a cooperative launch): it begins when other work has
-    left room for one on each multiprocessor. Not where heads of more than 128 elements have norms.
+/*  ignis_sequence_next - sample the token after the last one, and append it
+    All logits have the same bits alone, in any batch, in a fork, and after truncating and feeding. They depend only on
+    the ids, and on which of them were computed more than 64 at a time. sampling may be null: the likeliest token.
+    On devices of compute capability 9.x a decode step of one sequence is a single launch if the model is f16 or bf16.
+    Quantised weights must then have 16 to 128 MB per layer (56 MB if some are Q8_0), and heads of more than 128
+    elements must not have norms. The blocks of the launch wait for each other (a cooperative launch), so it begins
+    when other work has left a place for one block on each SM.
     Returns: the token; -1 on failure, and then the sequence is as it was.
-    Errors: FREED, ARGUMENT (no token yet, the context is full, a number of sampling outside of its range; no token can be drawn: all are forbidden,
-    or no logit is a number above minus infinity), MEMORY (the cache is full), UNSUPPORTED (this thread captures a graph; adapters are set), LIBRARY,
-    COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no token yet; the context is full; a value of sampling out of its range; no token can be
+    sampled because all are forbidden, or because no logit is a number above minus infinity), MEMORY (the KV cache is
+    full), UNSUPPORTED (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
 
-/*  ignis_sequence_next_all - ignis_sequence_next of sequences of one model, in one step: the weights are read once for all
-    samplings: one for each of them; null: the likeliest tokens. Steps of 1, 2, 4, ... sequences are captured as graphs when they come for the second
-    time; up to 64 at once, or as many as ignis_model_desc.sequences, but 8 at least.
-    Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences as they were; but where no token can be drawn for
-    some, the others go on: those of which ids has a token.
-    Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
+/*  ignis_sequence_next_all - sample and append a token for each of several sequences of one model, in one decode step
+    The weights are read once for all. samplings: one for each sequence; null: the likeliest tokens. Decode steps of
+    1, 2, 4, ... sequences are captured as graphs the second time they run. A step has up to 64 sequences, or
+    ignis_model_desc.sequences if that is fewer, but at least 8; more sequences take several steps.
+    Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences are as they were.
+    If no token can be sampled for some sequences, the others still get theirs: those with a token in ids.
+    Errors: those of ignis_sequence_next; ARGUMENT (null; a count below 0; sequences of different models; one of them
+    twice).
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count,
                                                const ignis_sampling_desc *samplings, int32_t *ids);
 
-/*  ignis_sequence_logits - what the model says of the token behind the last one
-    count: the tokens that the model has.
+/*  ignis_sequence_logits - compute the logits of the token after the last one
+    count: the number of tokens of the model.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (null, no token yet, another count), MEMORY (the cache is full), UNSUPPORTED (this thread captures a graph; adapters
-    are set), LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (null; no token yet; another count), MEMORY (the KV cache is full), UNSUPPORTED (this
+    thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count);
 
-/*  ignis_sequence_length - how many tokens it has
+/*  ignis_sequence_length - return the number of tokens
     Returns: the number; -1 on failure.
     Errors: FREED.
     Ownership: unchanged.
     Threads: any. */
 IGNIS_API int ignis_sequence_length(ignis_sequence sequence);
 
-/*  ignis_sequence_query - what there is to know about it
+/*  ignis_sequence_query - return every property of a sequence
     Returns: IGNIS_OK, and *info filled.
     Errors: FREED, ARGUMENT.
     Ownership: info is a copy.
     Threads: any. */
 IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info);
 
-/*  ignis_sequence_ids - its tokens, from the first one on
-    ids may be null when capacity is 0.
-    Returns: how many there are, also when that is more than capacity; -1 on failure.
+/*  ignis_sequence_ids - copy the tokens, from the first one on
+    ids may be null if capacity is 0.
+    Returns: the number of tokens, also if it is above capacity; -1 on failure.
     Errors: FREED, ARGUMENT.
     Ownership: ids are copies.
     Threads: any. */
 IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity);
 
-/*  ignis_sequence_truncate - leave the first `length` tokens
-    Pages of the cache that nobody needs any more are free for others.
+/*  ignis_sequence_truncate - keep the first `length` tokens only
+    Pages of the KV cache that no sequence needs any more become free.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (below 0, or more than it has), UNSUPPORTED (this thread captures a graph).
     Ownership: unchanged.
     Threads: any. */
 IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length);
 
-/*  ignis_sequence_fork - a second sequence that begins with the same tokens
-    Both share the pages of the cache; who writes to a page that others have too gets a copy of it first. Give both different seeds to draw
-    different texts.
+/*  ignis_sequence_fork - make a second sequence that begins with the same tokens
+    Both share the pages of the KV cache. A sequence that writes to a shared page gets a copy of it first. Give both
+    different seeds to sample different texts.
     Returns: the sequence, or no handle.
     Errors: FREED, UNSUPPORTED (this thread captures a graph), MEMORY.
     Ownership: the caller frees it with ignis_sequence_free.
     Threads: any. */
 IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
 
-/*  ignis_sequence_grammar - have what comes behind the sequence's tokens drawn by a grammar, which begins here; null: no grammar any more
-    Of the tokens only those can be drawn from which on the text can still become one of the grammar's: others are left out ahead of temperature
-    and the rest, whatever the biases. Those that end texts (ignis_model_info.ends, the tokenizer's eos) can be drawn where it may end, other control
-    tokens never. Tokens that are fed have to keep to the grammar, too, which the next draw checks. Forks go on with it. After a truncation it is
-    where the text is then; where tokens ahead of its beginning are cut off, it begins at the new end. ignis_generate ends with IGNIS_ENDING_GRAMMAR
-    where nothing can come but the end. Equal seeds draw equal texts, whatever else is in a step; tokens are not drawn ahead. What a grammar
-    is: ignis_grammar_check. Sequences of a model share what was found out about one. Where a text comes to a place of it for the first time, that
-    takes time of the host: of JSON with 128k tokens 0.1 ms on average and 2.6 ms at most in one measured text, on one CPU.
-    Returns: IGNIS_OK, or the reason; then the sequence is as it was. Later draws fail with ARGUMENT where fed tokens do not keep to the grammar, or
-    none can follow, and with UNSUPPORTED where the text is at too many places of it at once.
-    Errors: FREED, those of ignis_grammar_check and of ignis_model_tokenizer; UNSUPPORTED (this thread captures a graph).
+/*  ignis_sequence_grammar - constrain the text from here on by a grammar; null: no grammar any more
+    Only tokens after which the text can still match the grammar can be sampled. Other tokens are excluded before the
+    temperature and all that follows, whatever the biases. Tokens that end texts (ignis_model_info.ends, the
+    tokenizer's eos) can be sampled where the grammar may end, other control tokens never. Tokens that are fed must
+    match, too; the next sampling checks that. Forks continue with the grammar. After a truncation its state is that
+    of the remaining text; a truncation to before its beginning moves the beginning to the new end. ignis_generate
+    ends with IGNIS_ENDING_GRAMMAR if only the end can follow. Equal seeds sample equal texts in any batch; no token
+    is computed ahead. The syntax of grammars: ignis_grammar_check. Sequences of a model share the states of a
+    grammar. The first visit of a state takes time on the host: in one measured text, JSON with 128k tokens took
+    0.1 ms on average and at most 2.6 ms, on one CPU.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was. Later sampling fails with ARGUMENT if fed tokens
+    do not match or no token can follow, and with UNSUPPORTED if the text is at too many positions of the grammar at
+    once.
+    Errors: FREED, those of ignis_grammar_check and of ignis_model_tokenizer; UNSUPPORTED (this thread captures a
+    graph).
     Ownership: grammar may be reused when the call returns.
     Threads: any. */
 IGNIS_API ignis_status ignis_sequence_grammar(ignis_sequence sequence, const char *grammar);
 
-/*  ignis_sequence_free - free a sequence, and what only it has of the cache
+/*  ignis_sequence_free - free a sequence, and its own pages of the KV cache
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures a graph).
     Ownership: the handle is stale afterwards.
-    Threads: any. Calls of other threads that use it end as if it were still there, and it gives up what it has of the cache then. */
+    Threads: any. Calls of other threads that use it end normally; the last one returns the pages. */
 IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence);
 
-/*  Why a text has ended. */
+/*  The finish reason of a text. */
 typedef enum ignis_ending {
-    IGNIS_ENDING_NONE = 0, /* it has not: there was a failure */
-    IGNIS_ENDING_TOKEN,    /* the model has drawn a token that ends texts */
-    IGNIS_ENDING_STOP,     /* one of desc.stops has come */
-    IGNIS_ENDING_LENGTH,   /* there are desc.max_tokens */
+    IGNIS_ENDING_NONE = 0, /* none: there was a failure */
+    IGNIS_ENDING_TOKEN,    /* the model sampled a token that ends texts */
+    IGNIS_ENDING_STOP,     /* one of desc.stops appeared */
+    IGNIS_ENDING_LENGTH,   /* desc.max_tokens were sampled */
     IGNIS_ENDING_CONTEXT,  /* the context is full */
-    IGNIS_ENDING_CALLER,   /* desc.text_fn has returned false */
-    IGNIS_ENDING_GRAMMAR,  /* nothing can come any more by the sequence's grammar */
+    IGNIS_ENDING_CALLER,   /* desc.text_fn returned false */
+    IGNIS_ENDING_GRAMMAR,  /* no token can follow by the sequence's grammar */
     IGNIS_ENDING_COUNT
 } ignis_ending;
 
 typedef struct ignis_generate_info {
     ignis_ending ending;
-    int tokens;            /* that were drawn, with the one that ended the text */
-    int stop;              /* the number of the stop that has come; -1: none */
-    double seconds, first; /* that all of them, and the first one, have taken */
+    int tokens;            /* sampled tokens, with the one that ended the text */
+    int stop;              /* the index of the stop that appeared, or -1 */
+    double seconds, first; /* the time of all tokens, and of the first one */
 } ignis_generate_info;
 
 typedef struct ignis_generate_desc {
     ignis_sampling_desc sampling;
-    int max_tokens; /* (as many as the context has room for) */
-    const int32_t *
-        ends; /* tokens that end the text, and are not shown; with end_count below 0: none (those that the model's files name) */
-    int end_count;            /* of ends (0: those of the model) */
-    const char *const *stops; /* texts that end it, and are not shown, nor what comes behind them (none) */
+    int max_tokens; /* (as many as fit the context) */
+    /* tokens that end the text, and are not passed on; end_count below 0: none (those of the model's files) */
+    const int32_t *ends;
+    int end_count; /* of ends (0: those of the model) */
+    /* strings that end the text; they and all after them are not passed on (none) */
+    const char *const *stops;
     int stop_count;
-    bool (*text_fn)(const char *text, size_t size,
-                    void *user_data); /* gets the text as it grows, in whole characters; false ends it (none) */
-    void *user_data;                  /* for text_fn */
-    ignis_generate_info *info;        /* is filled in, if it is not null */
+    /* gets the text as it grows, in whole characters; returning false ends it (none) */
+    bool (*text_fn)(const char *text, size_t size, void *user_data);
+    void *user_data;           /* for text_fn */
+    ignis_generate_info *info; /* receives the results, unless it is null */
 } ignis_generate_desc;
 
 /*  ignis_sequence_set - make a sequence consist of these tokens
-    What it has in common with them from the first one on stays, and is not computed again: the way to go on with a talk whose text is made anew
-    every turn.
-    Returns: IGNIS_OK, or the reason; then it may have only what both have in common, and after ARGUMENT is as it was.
+    The common prefix stays and is not computed again. So a chat whose text is built anew for every message continues
+    at the cost of the new part.
+    Returns: IGNIS_OK, or the reason; then it may have only the common prefix, and after ARGUMENT is as it was.
     Errors: those of ignis_sequence_feed.
     Ownership: ids may be reused when the call returns.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count);
 
-/*  ignis_sequence_chat - make a sequence consist of a talk, up to where the model's answer begins
-    As ignis_sequence_set of what ignis_chat_encode makes of the messages by the model's own template, with add_generation_prompt. Text of messages
-    never becomes a control token.
-    Returns: IGNIS_OK, or the reason; then it may have only what both have in common.
+/*  ignis_sequence_chat - make a sequence consist of a chat, up to where the model's answer begins
+    As ignis_sequence_set with the result of ignis_chat_encode: the model's own template, with add_generation_prompt.
+    Text of messages never becomes a control token.
+    Returns: IGNIS_OK, or the reason; then it may have only the common prefix.
     Errors: those of ignis_sequence_feed, ignis_model_tokenizer and ignis_chat_encode.
     Ownership: messages may be reused when the call returns.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_message *messages, int count);
 
 /*  ignis_sequence_text - append a text
-    As ignis_sequence_feed of what the model's tokenizer makes of it. What the files put in front of texts (bos) comes if the sequence has no token
-    yet. size: bytes of the text, which is UTF-8. Control tokens such as <|im_end|> are control tokens.
+    As ignis_sequence_feed with the result of the model's tokenizer. An empty sequence gets the tokens that begin texts
+    (bos) first. size: bytes of the text, which is UTF-8. Control tokens such as <|im_end|> are recognised.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: those of ignis_sequence_feed, ignis_model_tokenizer and ignis_tokenizer_encode.
     Ownership: text may be reused when the call returns.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *text, int64_t size);
 
-/*  ignis_generate - draw tokens until the text ends, and show it as it grows
-    A stop may lie across tokens: what could still become one is held back, and never shown if it does. A token that ends the text, and those that
-    make a stop, stay in the sequence. desc may be null.
-    Returns: IGNIS_OK when the text has ended, for whatever reason: desc->info has it; else the reason of the failure, and the tokens so far stay.
-    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0, a stop that is null or empty, max_tokens below 0); those of
-    ignis_model_tokenizer where there is a text_fn or a stop.
+/*  ignis_generate - sample tokens until the text ends, and pass it on as it grows
+    A stop may span tokens: text that could become one is kept back, and is dropped if it does. A token that ends the
+    text, and the tokens of a stop, stay in the sequence. desc may be null.
+    Returns: IGNIS_OK when the text has ended, for any finish reason: desc->info has it. Else the reason of the failure;
+    the tokens so far stay.
+    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0; a stop that is null or empty; max_tokens below
+    0); those of ignis_model_tokenizer if there is a text_fn or a stop.
     Ownership: text is valid inside text_fn alone.
-    Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the model's device, and waits for
-    it. */
+    Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the
+    model's device, and waits for it. */
 IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc);
 
-/*  What a model is to be ready for. */
+/*  The work that a model is prepared for. */
 typedef struct ignis_model_warmup_desc {
-    int sequences;                                             /* of one step, at most (ignis_model_desc.sequences) */
-    int tokens;                                                /* of one ignis_sequence_feed, at most (512) */
-    bool (*progress_fn)(int done, int total, void *user_data); /* parts of the work that are done; false stops (none) */
-    void *user_data;                                           /* for progress_fn */
+    /* of one decode step, at most (ignis_model_desc.sequences) */
+    int sequences;
+    int tokens; /* of one ignis_sequence_feed, at most (512) */
+    /* gets the pieces of work that are done, of all; returning false stops (none) */
+    bool (*progress_fn)(int done, int total, void *user_data);
+    void *user_data; /* for progress_fn */
 } ignis_model_warmup_desc;
 
-/*  ignis_model_warmup - compile the kernels that sequences of a model use, measure its products and capture its steps as graphs
-    Without it the first call of each size does so, which takes seconds where the cache of kernels is empty. It computes on sequences of its own:
-    steps of 1, 2, 4, ... sequences with each way of drawing tokens, prompts of each length class up to desc->tokens, and one of the whole context.
-    Later calls with at most desc->sequences and desc->tokens compile nothing. While programs are recorded (ignis_desc.record), a record with it
-    has all that sequences of the model take. desc may be null.
+/*  ignis_model_warmup - compile a model's kernels of generation, measure its GEMMs and capture its decode steps
+    Without it the first call of each size does so, which takes seconds if the cache of kernels is empty. It computes
+    on sequences of its own: decode steps of 1, 2, 4, ... sequences with each kind of sampling, prompts of each length
+    class up to desc->tokens, and one of the whole context. Later calls with at most desc->sequences and desc->tokens
+    compile nothing. While programs are recorded (ignis_desc.record), it records all kernels that sequences of the
+    model take. desc may be null.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (a number below 0), IO (desc->progress_fn has returned false), and those of ignis_sequence_begin, _feed and _next_all:
-    MEMORY where other sequences have left too little of the cache.
+    Errors: FREED, ARGUMENT (a number below 0), IO (desc->progress_fn has returned false), and those of
+    ignis_sequence_begin, _feed and _next_all: MEMORY if other sequences have left too little of the KV cache.
     Ownership: nothing to free; its sequences are freed.
-    Threads: any; calls for sequences of the model wait between its parts. progress_fn is called on the caller's. Streams: works on the current
-    stream of the model's device, and waits for it. */
+    Threads: any; calls for sequences of the model wait between its pieces of work. progress_fn is called on the
+    caller's. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_warmup_desc *desc);
 
 #ifdef __cplusplus
@@ -1119,13 +1143,13 @@ enum {
 };
 
 static const char *const ignis__text_attention_paged_cu[] = {
-    "\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n"
     "#include \"attention_paged.cuh\"\n\n"
     "constexpr int WARPS = 4;\n"
     "constexpr int PACK = 16 / sizeof(T);\n"
     "constexpr int LANES = IGNIS_HEAD_DIM / PACK < 32 ? IGNIS_HEAD_DIM / PACK : 32;\n"
-    "constexpr int CHUNKS = IGNIS_HEAD_DIM / LANES / PACK;\n"
-    "constexpr int KEYS = WARPS * (32 / LANES);\n"
+    "constexpr int CHUNKS = IGNIS_HEAD_DIM / LANES / PACK;\n\n"
+    "constexpr int KEYS = WARPS * (32 / LANES);\n\n"
     "constexpr int BATCH = sizeof(T) == 8 ? 1 : 4;\n\n\n"
     "__device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int head_dim)\n"
     "{\n"
@@ -1137,7 +1161,7 @@ static const char *const ignis__text_attention_paged_cu[] = {
     "else\n"
     "part[c] = ignis_pack<T>{};\n"
     "}\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "__device__ inline void convert_again(ignis_pack<T> (&parts)[BATCH][CHUNKS])\n"
     "{\n"
     "if constexpr (ignis_is_half<T>)\n"
@@ -1162,7 +1186,7 @@ static const char *const ignis__text_attention_paged_cu[] = {
     "const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim};\n"
     "const W scale = W(p.scale * LOG2_E);\n"
     "ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];\n"
-    "long long place[BATCH];\n\n\n"
+    "long long place[BATCH];\n\n\n\n"
     "const auto key_of = [&](int at, int j) { return min(at + (int)threadIdx.x / LANES + j * KEYS, to - 1); };\n"
     "const auto find = [&](int at) {\n"
     "#pragma unroll\n"
@@ -1338,15 +1362,15 @@ static const char *const ignis__text_attention_paged_cuh[] = {
     "template <> struct pair_of<double> {\n"
     "typedef double2 type;\n"
     "};\n"
-    "typedef pair_of<W>::type W2;\n\n"
+    "typedef pair_of<W>::type W2;\n\n\n"
     "constexpr int SPLIT = 64, SPLITS = 32;\n"
     "constexpr double LOG2_E = 1.44269504088896340736;\n\n\n"
     "struct paged_params {\n"
     "const T *q;\n"
     "T *out;\n"
     "const T *k, *v;\n"
-    "const generate_row *rows;\n"
-    "W *scratch;\n"
+    "const generate_row *rows;\n\n\n"
+    "W *scratch;\n\n"
     "uint32_t *ended;\n"
     "long long q_row;\n"
     "double scale;\n"
@@ -1379,8 +1403,8 @@ static const char *const ignis__text_attention_paged_cuh[] = {
     "return p.scratch + (((long long)row * p.heads + first + h) * p.splits + split) * (2 + p.head_dim);\n"
     "}\n"
     "__device__ T *out(const paged_params &p) const { return p.out + ((long long)row * p.heads + first) * p.head_dim; }\n"
-    "};\n\n"
-    "constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12;\n\n\n"
+    "};\n\n\n"
+    "constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12;\n\n\n\n"
     "template <typename Load> __device__ inline W2 combine_two(int splits, Load load)\n"
     "{\n"
     "W top = -ignis_infinity<W>(), sum = 0, x = 0, y = 0;\n"
@@ -1394,7 +1418,7 @@ static const char *const ignis__text_attention_paged_cuh[] = {
     "#pragma unroll\n"
     "for (int i = 0; i < SPLITS_AT_A_TIME; i++)\n"
     "if (from + i < splits)\n"
-    "higher = max(higher, tops[i].x);\n"
+    "higher = max(higher, tops[i].x);\n\n"
     "const W factor = power_of_2(top - higher);\n"
     "sum *= factor;\n"
     "x *= factor;\n"
@@ -1414,11 +1438,12 @@ static const char *const ignis__text_attention_paged_cuh[] = {
     "two.y = splits > 0 ? y / sum : W(0);\n"
     "return two;\n"
     "}\n\n\n"
-    "__device__ inline void combine_heads(const paged_params &p, const paged_heads &heads, int splits, int thread, int threads)\n"
+    "__device__ inline void combine_heads(const paged_params &p, const paged_heads &heads, int splits, int thread,\n"
+    "int threads)\n"
     "{\n"
     "for (int at = 2 * thread; at < heads.count * p.head_dim; at += 2 * threads) {\n"
     "const int d = at % p.head_dim;\n"
-    "const W *found = heads.found(p, at / p.head_dim, 0);\n"
+    "const W *found = heads.found(p, at / p.head_dim, 0);\n\n"
     "const W2 two = combine_two(splits, [&](int split, W2 &tops, W2 &two) {\n"
     "const W *part = found + split * (2 + p.head_dim);\n"
     "tops = __ldcg((const W2 *)part);\n"
@@ -1450,21 +1475,21 @@ static const char *const ignis__text_attention_paged_cuh[] = {
 };
 
 static const char *const ignis__text_attention_paged_many_cu[] = {
-    "\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"attention_paged.cuh\"\n"
     "#include \"mma.cuh\"\n"
-    "#include \"hopper.cuh\"\n\n"
+    "#include \"hopper.cuh\"\n\n\n"
     "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;\n"
     "constexpr int WARPS = 512 / D, OTHERS = 64;\n"
-    "constexpr int ROWS = 64;\n"
+    "constexpr int ROWS = 64;\n\n"
     "constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;\n"
     "constexpr int CHUNKS = D / 8, AT_ONCE = 32 / CHUNKS;\n"
     "constexpr uint32_t BYTES = 2 * D;\n\n\n"
     "struct tile_memory {\n"
     "T keys[SPLIT + HEADS][D], values[SPLIT][D];\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "__device__ constexpr int moved(int row) { return ((row ^ row >> 1) & 1) << 2 | (row >> 2 & 1) << 1 | (row >> 1 & 1); }\n"
-    "__device__ inline uint32_t place(int row, int chunk) { return row * BYTES + (chunk ^ moved(row)) * 16; }\n\n\n"
+    "__device__ inline uint32_t place(int row, int chunk) { return row * BYTES + (chunk ^ moved(row)) * 16; }\n\n\n\n"
     "__device__ inline bool is_true(bool x) { return __any_sync(0xffffffff, x); }\n\n"
     "struct row_memory {\n"
     "const int32_t *pages;\n"
@@ -1475,16 +1500,17 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "row_memory rows[ROWS];\n"
     "uint32_t finished[WARPS];\n"
     "bool is_last;\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "struct block_parts {\n"
-    "const many_memory &m;\n"
-    "const int count, group, kv_heads, from, to;\n"
-    "int row, kv, head, start;\n"
+    "const many_memory &m;\n\n"
+    "const int count, group, kv_heads, from, to;\n\n"
+    "int row, kv, head, start;\n\n"
     "int first, last, before;\n\n"
     "__device__ block_parts(const many_memory &m, const paged_params &p)\n"
     ": m(m), count(p.count), group(p.heads / p.kv_heads), kv_heads(p.kv_heads),\n"
     "from((int)((long long)m.rows[count - 1].next * blockIdx.x / gridDim.x)),\n"
-    "to((int)((long long)m.rows[count - 1].next * (blockIdx.x + 1) / gridDim.x)), row(0), kv(0), head(0), first(0), last(0), before(0)\n"
+    "to((int)((long long)m.rows[count - 1].next * (blockIdx.x + 1) / gridDim.x)), row(0), kv(0), head(0), first(0),\n"
+    "last(0), before(0)\n"
     "{\n"
     "for (int i = threadIdx.x % 32; i < ROWS; i += 32)\n"
     "row += __popc(__ballot_sync(0xffffffff, i < count && m.rows[i].next <= from));\n"
@@ -1533,7 +1559,10 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "struct warp_tiles {\n"
     "block_parts parts;\n"
     "int split, at, to;\n\n"
-    "__device__ explicit warp_tiles(const block_parts &parts) : parts(parts), split(parts.first + threadIdx.x / 32), at(0), to(0) {}\n"
+    "__device__ explicit warp_tiles(const block_parts &parts)\n"
+    ": parts(parts), split(parts.first + threadIdx.x / 32), at(0), to(0)\n"
+    "{\n"
+    "}\n"
     "__device__ warp_tile take()\n"
     "{\n"
     "warp_tile x = {};\n"
@@ -1564,7 +1593,7 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "split += WARPS;\n"
     "return x;\n"
     "}\n"
-    "};\n\n\n\n"
+    "};\n\n\n\n\n"
     "struct many_warp {\n"
     "const paged_params &p;\n"
     "many_memory &m;\n"
@@ -1576,13 +1605,13 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "float out[CHUNKS][4], top, sum;\n\n"
     "__device__ many_warp(const paged_params &p, many_memory &m, const tile_memory *tiles)\n"
     ": p(p), m(m), tile((const char *)(tiles + threadIdx.x / 32)), keys((uint32_t)__cvta_generic_to_shared(tile)),\n"
-    "values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), chunk(lane % CHUNKS), row(lane / CHUNKS),\n"
+    "values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4),\n"
     ,
-    "scale((float)p.scale * (float)LOG2_E)\n"
+    "chunk(lane % CHUNKS), row(lane / CHUNKS), scale((float)p.scale * (float)LOG2_E)\n"
     "{\n"
     "}\n"
     "__device__ const T *page_of(const T *from, const warp_tile &x, int page) const\n"
-    "{\n"
+    "{\n\n"
     "const uint32_t number = __shfl_sync(0xffffffff, x.page, page) * p.kv_heads + x.kv;\n"
     "return from + (long long)number * (PAGE * p.head_dim);\n"
     "}\n\n"
@@ -1604,7 +1633,8 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "const T *const from = page_of(data, x, i / PAGE);\n"
     "const bool exists = at < x.to && chunk * 8 < p.head_dim;\n"
     "if (at != without)\n"
-    "ignis_ptx_cp_async(to + place(r, chunk), exists ? from + r % PAGE * p.head_dim + chunk * 8 : from, exists ? 16 : 0);\n"
+    "ignis_ptx_cp_async(to + place(r, chunk), exists ? from + r % PAGE * p.head_dim + chunk * 8 : from,\n"
+    "exists ? 16 : 0);\n"
     "}\n"
     "}\n"
     "}\n"
@@ -1614,7 +1644,8 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "const bool exists = chunk * 8 < p.head_dim;\n"
     "#pragma unroll 1\n"
     "for (int r = row; r < x.heads; r += AT_ONCE)\n"
-    "ignis_ptx_cp_async(keys + SPLIT * BYTES + place(r, chunk), exists ? from + r * p.head_dim + chunk * 8 : from, exists ? 16 : 0);\n"
+    "ignis_ptx_cp_async(keys + SPLIT * BYTES + place(r, chunk),\n"
+    "exists ? from + r * p.head_dim + chunk * 8 : from, exists ? 16 : 0);\n"
     "}\n\n"
     "__device__ void fetch_last(const warp_tile &x) const\n"
     "{\n"
@@ -1655,7 +1686,7 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "#pragma unroll\n"
     "for (int j = 0; j < 2 * PAGES; j++)\n"
     "most = max(most, max(s[j][0], s[j][1]));\n"
-    "const float before = x.begins ? -ignis_infinity<float>() : top;\n"
+    "const float before = x.begins ? -ignis_infinity<float>() : top;\n\n"
     "top = max(before, reduce_lanes<1, 4, ignis_max>(most) * scale);\n"
     "const float factor = ignis_ptx_ex2_ftz(before - top);\n"
     "if (is_true(x.begins)) {\n"
@@ -1675,7 +1706,7 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "s[j][0] = ignis_ptx_ex2_ftz(fmaf(s[j][0], scale, -top));\n"
     "s[j][1] = ignis_ptx_ex2_ftz(fmaf(s[j][1], scale, -top));\n"
     "weights[j / 2][j % 2] = ignis_round_two<T>(s[j][0], s[j][1]);\n"
-    "}\n\n"
+    "}\n\n\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PAGES; i++)\n"
     "of_pages[i] = (s[2 * i][0] + s[2 * i + 1][0]) + (s[2 * i][1] + s[2 * i + 1][1]);\n"
@@ -1727,7 +1758,7 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "uint32_t done = 0;\n"
     "if (!p.settled)\n"
     "ignis_grid_dependency_wait();\n"
-    "#pragma unroll 1\n"
+    "#pragma unroll 1\n\n\n"
     "for (int n = -2;; n++) {\n"
     "const warp_tile behind = tiles.take();\n"
     "if (n == 0) {\n"
@@ -1764,7 +1795,8 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "__threadfence_block();\n"
     "__syncwarp();\n"
     "if (lane == 0)\n"
-    "ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.finished[threadIdx.x / 32]), ++done);\n"
+    "ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.finished[threadIdx.x / 32]),\n"
+    "++done);\n"
     "}\n"
     "now = next;\n"
     "next = behind;\n"
@@ -1780,7 +1812,7 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "for (int i = thread; i < p.heads * p.head_dim; i += OTHERS)\n"
     "p.out[row * p.heads * p.head_dim + i] = T(0.0f);\n"
     "for (; parts.more(); parts.go_on()) {\n"
-    "const int own = parts.last - parts.first, splits = m.rows[parts.row].splits;\n"
+    "const int own = parts.last - parts.first, splits = m.rows[parts.row].splits;\n\n"
     "const int wanted = (parts.before + own - warp + WARPS - 1) / WARPS;\n"
     "const paged_heads heads = {parts.kv, parts.kv * parts.group + parts.head, parts.heads(), parts.row};\n"
     "if (own == 0 || splits == 1)\n"
@@ -1788,7 +1820,7 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "while (!__all_sync(0xffffffff, (int)ignis_ptx_ld_volatile_shared(finished) >= wanted))\n"
     "__nanosleep(100);\n"
     "__threadfence_block();\n"
-    "if (own < splits) {\n"
+    "if (own < splits) {\n\n"
     "uint32_t *const ended = p.ended + (long long)heads.row * p.heads + heads.first;\n"
     "ignis_ptx_bar_sync(1, OTHERS);\n"
     "if (thread == 0) {\n"
@@ -1803,7 +1835,8 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "combine_heads(p, heads, splits, thread, OTHERS);\n"
     "}\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS + OTHERS, 1) ignis_attention_paged_many(const __grid_constant__ paged_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS + OTHERS, 1)\n"
+    "ignis_attention_paged_many(const __grid_constant__ paged_params p)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
     "__shared__ many_memory m;\n"
@@ -1838,13 +1871,13 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
 };
 
 static const char *const ignis__text_attention_paged_mma_cu[] = {
-    "\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n"
     "#include \"attention_paged_team.cuh\"\n\n"
     "#ifndef IGNIS_CLUSTERS\n"
     "#define IGNIS_CLUSTERS 0\n"
     "#endif\n"
-    "constexpr bool CLUSTERED = IGNIS_CLUSTERS;\n"
-    "constexpr int CLUSTER = 8, TEAMS = CLUSTERED ? 2 : 1;\n"
+    "constexpr bool CLUSTERED = IGNIS_CLUSTERS;\n\n"
+    "constexpr int CLUSTER = 8, TEAMS = CLUSTERED ? 2 : 1;\n\n"
     "constexpr int BLOCKS = (D == 64 ? 5 : D == 128 ? 3 : 2) / TEAMS;\n\n\n"
     "struct arrivals {\n"
     "float2 tops[SPLITS][HEADS];\n"
@@ -1867,7 +1900,7 @@ static const char *const ignis__text_attention_paged_mma_cu[] = {
     "const paged_heads heads(p, HEADS, blockIdx.y);\n"
     "const paged_splits splits(row.position + 1);\n"
     "paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, row.pages, p.scale, of_teams[threadIdx.x / TEAM]);\n"
-    "const int first = blockIdx.x * TEAMS + team.number, stride = gridDim.x * TEAMS, end = splits.end;\n"
+    "const int first = blockIdx.x * TEAMS + team.number, stride = gridDim.x * TEAMS, end = splits.end;\n\n"
     "const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER);\n"
     "team.kv = heads.kv;\n"
     "const auto begin = [&](int split) {\n"
@@ -1879,7 +1912,9 @@ static const char *const ignis__text_attention_paged_mma_cu[] = {
     "if (last - team.from >= SPLIT)\n"
     "return;\n"
     "const long long there = team.place(row.pages[last / PAGE], r);\n"
-    "team.replace(team.from, last, [&](int c) { return team.load_chunk(p.k + there, c, true); }, team.load_value(p.v + there));\n"
+    "team.replace(\n"
+    "team.from, last, [&](int c) { return team.load_chunk(p.k + there, c, true); },\n"
+    "team.load_value(p.v + there));\n"
     "};\n"
     "begin(first);\n"
     "if (CLUSTERED)\n"
@@ -1957,8 +1992,8 @@ static const char *const ignis__text_attention_paged_mma_cu[] = {
     "two = arrived.found[split][i];\n"
     "});\n"
     "*(uint32_t *)(heads.out(p) + at) = ignis_round_two<T>(x.x, x.y);\n"
-    "}\n"
     ,
+    "}\n"
     "} else if (splits.count > 1) {\n"
     "combine_by_the_last(p, heads, splits.count);\n"
     "}\n"
@@ -1966,13 +2001,13 @@ static const char *const ignis__text_attention_paged_mma_cu[] = {
 };
 
 static const char *const ignis__text_attention_paged_team_cuh[] = {
-    "\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_ATTENTION_PAGED_TEAM_CUH\n"
     "#define IGNIS_ATTENTION_PAGED_TEAM_CUH\n\n"
     "#include \"attention_paged.cuh\"\n"
     "#include \"mma.cuh\"\n"
-    "#include \"hopper.cuh\"\n\n"
-    "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS;\n"
+    "#include \"hopper.cuh\"\n\n\n"
+    "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS;\n\n"
     "constexpr int OWN = D / 32;\n"
     "static_assert(SPLIT == WARPS * PAGE && PAGE == 16, \"a warp has a page\");\n\n\n"
     "struct alignas(2 * OWN) value_part {\n"
@@ -1999,8 +2034,9 @@ static const char *const ignis__text_attention_paged_team_cuh[] = {
     "int pages[WARPS], own_page;\n"
     "float out[D / 64][4], top[2], sum[2];\n\n"
     "__device__ paged_team(const paged_source &source, const int32_t *page_of, double scale, team_memory &m)\n"
-    ": source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), number(threadIdx.x / TEAM), warp(threadIdx.x % TEAM / 32),\n"
-    "g(threadIdx.x % 32 / 4), t(threadIdx.x % 4), own_d(warp * (D / WARPS) + g * OWN)\n"
+    ": source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), number(threadIdx.x / TEAM),\n"
+    "warp(threadIdx.x % TEAM / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4),\n"
+    "own_d(warp * (D / WARPS) + g * OWN)\n"
     "{\n"
     "}\n"
     "__device__ void sync() const\n"
@@ -2017,14 +2053,19 @@ static const char *const ignis__text_attention_paged_team_cuh[] = {
     "pages[i] = page_of[min(at + PAGE * i, to - 1) / PAGE];\n"
     "own_page = page_of[min(at + PAGE * warp, to - 1) / PAGE];\n"
     "}\n"
-    "__device__ long long place(int page, int r) const { return (((long long)page * source.kv_heads + kv) * PAGE + r) * source.head_dim; }\n\n"
+    "__device__ long long place(int page, int r) const\n"
+    "{\n"
+    "return (((long long)page * source.kv_heads + kv) * PAGE + r) * source.head_dim;\n"
+    "}\n\n"
     "__device__ uint4 load_chunk(const T *key, int c, bool exists) const\n"
     "{\n"
-    "return exists && (t + 4 * c) * 8 < source.head_dim ? __ldcg((const uint4 *)key + t + 4 * c) : make_uint4(0, 0, 0, 0);\n"
+    "return exists && (t + 4 * c) * 8 < source.head_dim ? __ldcg((const uint4 *)key + t + 4 * c)\n"
+    ": make_uint4(0, 0, 0, 0);\n"
     "}\n"
     "__device__ value_part load_value(const T *from) const\n"
     "{\n"
-    "return own_d < source.head_dim ? ignis_pack_of<value_part>(__ldcg((const value_word *)(from + own_d))) : value_part{};\n"
+    "return own_d < source.head_dim ? ignis_pack_of<value_part>(__ldcg((const value_word *)(from + own_d)))\n"
+    ": value_part{};\n"
     "}\n"
     "static __device__ int row_of(int t, int j) { return 2 * t + j % 2 + j / 2 * 8; }\n\n\n"
     "__device__ void forget()\n"
@@ -2051,8 +2092,9 @@ static const char *const ignis__text_attention_paged_team_cuh[] = {
     "for (int i = 0; i < WARPS; i++)\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 4; j++)\n"
-    "values[i][j] = at + PAGE * i + row_of(t, j) < to ? load_value(source.v + place(pages[i], row_of(t, j))) : value_part{};\n"
-    "}\n\n"
+    "values[i][j] = at + PAGE * i + row_of(t, j) < to ? load_value(source.v + place(pages[i], row_of(t, j)))\n"
+    ": value_part{};\n"
+    "}\n\n\n"
     "template <typename Key> __device__ void replace(int at, int last, Key key, const value_part &value)\n"
     "{\n"
     "const int page = (last - at) / PAGE, r = (last - at) % PAGE;\n"
@@ -2105,10 +2147,11 @@ static const char *const ignis__text_attention_paged_team_cuh[] = {
     "sync();\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 2; i++) {\n"
-    "const float most = max(max(m.tops[0][2 * t + i], m.tops[1][2 * t + i]), max(m.tops[2][2 * t + i], m.tops[3][2 * t + i]));\n"
+    "const float most =\n"
+    "max(max(m.tops[0][2 * t + i], m.tops[1][2 * t + i]), max(m.tops[2][2 * t + i], m.tops[3][2 * t + i]));\n"
     "const float higher = max(top[i], most * scale);\n"
     "const float factor = ignis_ptx_ex2_ftz(top[i] - higher);\n"
-    "top[i] = higher;\n"
+    "top[i] = higher;\n\n"
     "sum[i] = __fmul_rn(sum[i], factor);\n"
     "#pragma unroll\n"
     "for (int j = 0; j < D / 64; j++) {\n"
@@ -2148,7 +2191,7 @@ static const char *const ignis__text_attention_paged_team_cuh[] = {
 };
 
 static const char *const ignis__text_blocks_cu[] = {
-    "\n\n\n\n\n"
+    "\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"generate.cuh\"\n"
     "#include \"blocks.cuh\"\n\n"
@@ -2170,12 +2213,14 @@ static const char *const ignis__text_blocks_cu[] = {
     "}\n"
     "}\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_blocks_rows(T *to, const __grid_constant__ quantised w, long long first)\n"
+    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "ignis_blocks_rows(T *to, const __grid_constant__ quantised w, long long first)\n"
     "{\n"
     "numbers_of(to + blockIdx.x * w.k, w, first + blockIdx.x);\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_blocks_embedding(T *to, const __grid_constant__ quantised w, const void *ids, int id_bytes, long long count, long long vocab)\n"
+    "ignis_blocks_embedding(T *to, const __grid_constant__ quantised w, const void *ids, int id_bytes, long long count,\n"
+    "long long vocab)\n"
     "{\n"
     "for (long long i = blockIdx.x; i < count; i += gridDim.x) {\n"
     "const long long id = ignis_index(ids, id_bytes, i);\n"
@@ -2185,7 +2230,7 @@ static const char *const ignis__text_blocks_cu[] = {
     "for (long long j = threadIdx.x; j < w.k; j += blockDim.x)\n"
     "to[i * w.k + j] = T(__int_as_float(0x7fffffff));\n"
     "}\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_blocks_embed(W *sum, const __grid_constant__ quantised w, const T *positions, const generate_row *rows)\n"
     "{\n"
@@ -2204,7 +2249,7 @@ static const char *const ignis__text_blocks_cu[] = {
 };
 
 static const char *const ignis__text_blocks_cuh[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_BLOCKS_CUH\n"
     "#define IGNIS_BLOCKS_CUH\n\n"
     "constexpr int RECORD = 8;\n\n"
@@ -2222,7 +2267,10 @@ static const char *const ignis__text_blocks_cuh[] = {
     "}\n\n\n"
     "__device__ constexpr int record_bytes(int type) { return type == BLOCKS_Q8_0 ? 272 : type == BLOCKS_Q6_K ? 208 : 144; }\n\n\n"
     "constexpr int TOGETHER = 8;\n"
-    "__device__ inline long long first_record(long long row, int records) { return row / TOGETHER * TOGETHER * records + row % TOGETHER; }\n\n\n"
+    "__device__ inline long long first_record(long long row, int records)\n"
+    "{\n"
+    "return row / TOGETHER * TOGETHER * records + row % TOGETHER;\n"
+    "}\n\n\n"
     "__device__ inline void blocks_eight(const quantised &w, long long row, int block, int i, float (&v)[8])\n"
     "{\n"
     "const int own = block % RECORD, records = (int)((w.k + 32 * RECORD - 1) / (32 * RECORD));\n"
@@ -2243,7 +2291,8 @@ static const char *const ignis__text_blocks_cuh[] = {
     "const uint32_t *two = (const uint32_t *)(record + 128 + own * 8);\n"
     "more[0] = two[0] >> 2 * i;\n"
     "more[1] = two[1] >> 2 * i;\n"
-    "scale = blocks_half(w.scales + (row * records + block / RECORD) * 2) * (float)((const int8_t *)record)[192 + own * 2 + i / 2];\n"
+    "scale = blocks_half(w.scales + (row * records + block / RECORD) * 2) *\n"
+    "(float)((const int8_t *)record)[192 + own * 2 + i / 2];\n"
     "flipped = 32;\n"
     "} else if (w.type == BLOCKS_Q4_K) {\n"
     "const uint8_t *s = record + 128;\n"
@@ -2272,7 +2321,7 @@ static const char *const ignis__text_gemv_cu[] = {
     "typedef ignis_wide<T> W;\n\n"
     "constexpr int WARPS = 4;\n\n"
     "enum gemv_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS };\n\n\n"
-    "struct gemv_params {\n"
+    "struct gemv_params {\n\n"
     "const T *x, *weights;\n"
     "const T *bias;\n"
     "T *out;\n"
@@ -2282,7 +2331,7 @@ static const char *const ignis__text_gemv_cu[] = {
     "int rows, kind, packed;\n"
     "};\n\n"
     "__device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }\n"
-    "__device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }\n\n\n"
+    "__device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }\n\n\n\n"
     "template <int N, int parts, int pack>\n"
     "__device__ inline void dot(W (&sum)[parts][N], const T *const (&weights)[parts], const T *x, long long k, int live)\n"
     "{\n"
@@ -2349,7 +2398,10 @@ static const char *const ignis__text_gemv_cu[] = {
     "}\n\n\n"
     "#define GEMV(N) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_##N(gemv_params p) { product<N, false>(p); } \\\n"
-    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(gemv_params p) { product<N, true>(p); }\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(gemv_params p) \\\n"
+    "{ \\\n"
+    "product<N, true>(p); \\\n"
+    "}\n"
     "GEMV(1)\n"
     "GEMV(2)\n"
     "GEMV(4)\n"
@@ -2357,7 +2409,7 @@ static const char *const ignis__text_gemv_cu[] = {
 };
 
 static const char *const ignis__text_gemv_cuh[] = {
-    "\n\n\n\n\n"
+    "\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMV_CUH\n"
     "#define IGNIS_GEMV_CUH\n\n"
     "#include \"ignis.cuh\"\n"
@@ -2365,8 +2417,8 @@ static const char *const ignis__text_gemv_cuh[] = {
     "#include \"rope.cuh\"\n"
     "#include \"generate.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n\n"
-    "constexpr int SLICES = 8, THREADS = 32 * SLICES;\n"
-    "constexpr int COLUMN = 20;\n\n"
+    "constexpr int SLICES = 8, THREADS = 32 * SLICES;\n\n"
+    "constexpr int COLUMN = 20;\n\n\n"
     "enum gemv_mma_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS, TO_CACHE };\n\n\n"
     "struct gemv_mma_params {\n"
     "const T *x;\n"
@@ -2381,14 +2433,14 @@ static const char *const ignis__text_gemv_cuh[] = {
     "const float *frequencies;\n"
     "double eps;\n"
     "long long n, k, result_row;\n"
-    "int rows, kind, gated, rms, heads, kv_heads, head_dim;\n"
+    "int rows, kind, gated, rms, heads, kv_heads, head_dim;\n\n"
     "int ring, found_at;\n"
     "};\n\n\n"
     "struct gemv_blocks_params {\n"
     "gemv_mma_params product;\n"
-    "const uint8_t *scales_of;\n"
-    "uint8_t *x;\n"
-    "float *scales;\n"
+    "const uint8_t *scales_of;\n\n\n"
+    "uint8_t *x;\n\n"
+    "float *scales;\n\n"
     "int first;\n"
     "};\n\n\n"
     "struct all_of_block {\n"
@@ -2396,7 +2448,7 @@ static const char *const ignis__text_gemv_cuh[] = {
     "};\n"
     "struct part_of_block {\n"
     "static __device__ void sync() { ignis_ptx_bar_sync(1, THREADS); }\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "template <typename Threads> __device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])\n"
     "{\n"
     "x = ignis_warp_sum(x);\n"
@@ -2409,7 +2461,7 @@ static const char *const ignis__text_gemv_cuh[] = {
     "sum += of_warps[i];\n"
     "return sum;\n"
     "}\n\n\n"
-    "struct row_norm {\n"
+    "struct row_norm {\n\n"
     "static constexpr int kept = 4, step = THREADS * 4;\n"
     "const gemv_mma_params &p;\n"
     "ignis_pack<T, 4> weight[kept];\n\n"
@@ -2420,7 +2472,10 @@ static const char *const ignis__text_gemv_cuh[] = {
     "if (threadIdx.x * 4 + round * step < p.k)\n"
     "weight[round] = ignis_load<4>(p.norm_weight + threadIdx.x * 4 + round * step);\n"
     "}\n"
-    "__device__ ignis_pack<T, 4> bias_at(int i) const { return p.norm_bias ? ignis_load<4>(p.norm_bias + i) : ignis_pack<T, 4>{}; }\n\n\n"
+    "__device__ ignis_pack<T, 4> bias_at(int i) const\n"
+    "{\n"
+    "return p.norm_bias ? ignis_load<4>(p.norm_bias + i) : ignis_pack<T, 4>{};\n"
+    "}\n\n\n"
     "template <typename Put> __device__ void run(const float *x, Put put) const\n"
     "{\n"
     "__shared__ float sums[2][SLICES];\n"
@@ -2431,7 +2486,8 @@ static const char *const ignis__text_gemv_cuh[] = {
     "#pragma unroll\n"
     "for (int round = 0; round < kept; round++)\n"
     "if (first + round * step < hidden)\n"
-    "run(first + round * step, own[round], weight[round], round == 0 ? bias : bias_at(first + round * step));\n"
+    "run(first + round * step, own[round], weight[round],\n"
+    "round == 0 ? bias : bias_at(first + round * step));\n"
     "for (int i = first + kept * step; i < hidden; i += step)\n"
     "run(i, ignis_load(x + i), ignis_load<4>(p.norm_weight + i), bias_at(i));\n"
     "};\n"
@@ -2444,7 +2500,9 @@ static const char *const ignis__text_gemv_cuh[] = {
     "bias = bias_at(first);\n"
     "}\n"
     "if (!p.rms) {\n"
-    "each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });\n"
+    "each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) {\n"
+    "mean += (v[0] + v[1]) + (v[2] + v[3]);\n"
+    "});\n"
     "mean = sum_of_threads<all_of_block>(mean, sums[0]) / hidden;\n"
     "}\n"
     "each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) {\n"
@@ -2474,7 +2532,7 @@ static const char *const ignis__text_gemv_cuh[] = {
     "high = low + half;\n"
     "}\n"
     "}\n\n\n\n"
-    "__device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }\n\n\n"
+    "__device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }\n\n\n\n"
     "struct finish_line {\n"
     "float bias[2], sum[2], sine, cosine;\n"
     "T *to;\n\n\n"
@@ -2539,7 +2597,7 @@ static const char *const ignis__text_gemv_cuh[] = {
     "p.logits[row + high] = b;\n"
     "}\n"
     "}\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "template <int columns, int N> __device__ inline void put_slice(float *to, const float (&sum)[N][4], int row)\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
@@ -2559,7 +2617,7 @@ static const char *const ignis__text_gemv_cuh[] = {
     "for (int i = 0; i < SLICES; i++)\n"
     "s[i] = found[i * apart];\n"
     "return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "template <int slices, int M, int N> struct slice_tree {\n"
     "static constexpr int levels = slices >= 8 ? 3 : slices >= 4 ? 2 : 1;\n"
     "float kept[levels][M][N][4];\n\n"
@@ -2582,7 +2640,7 @@ static const char *const ignis__text_gemv_cuh[] = {
     "break;\n"
     "}\n"
     "}\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "template <int columns, bool loaded>\n"
     "__device__ inline void finish_tile(const gemv_mma_params &p, const float *slices, int low, int high, finish_line &line)\n"
     "{\n"
@@ -2606,7 +2664,7 @@ static const char *const ignis__text_gemv_cuh[] = {
 };
 
 static const char *const ignis__text_gemv_blocks_cu[] = {
-    "\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"gemv.cuh\"\n"
     "#include \"weights_blocks.cuh\"\n"
     "#include \"hopper.cuh\"\n\n"
@@ -2649,7 +2707,8 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "x = ignis_load<8>(row + at);\n"
     "return x;\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(const __grid_constant__ gemv_blocks_params all)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_gemv_blocks_rows(const __grid_constant__ gemv_blocks_params all)\n"
     "{\n"
     "const gemv_mma_params &p = all.product;\n"
     "uint4 *const memory = shared_memory();\n"
@@ -2659,7 +2718,8 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "if (p.norm_of) {\n"
     "const row_norm norm(p);\n"
     "ignis_grid_dependency_wait();\n"
-    "norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });\n"
+    "norm.run(p.norm_of + blockIdx.x * p.k,\n"
+    "[&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });\n"
     "row = (const T *)memory;\n"
     "__syncthreads();\n"
     "} else {\n"
@@ -2670,7 +2730,8 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));\n"
     "if (block >= units * UNIT)\n"
     "continue;\n"
-    "*(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) = make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);\n"
+    "*(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) =\n"
+    "make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);\n"
     "if (eight % 4 == 0) {\n"
     "float *to = all.scales + block * columns + blockIdx.x;\n"
     "to[0] = x.scale * weights::factor;\n"
@@ -2678,7 +2739,7 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "to[units * UNIT * columns] = x.sum;\n"
     "}\n"
     "}\n"
-    "}\n\n\n\n\n\n\n\n"
+    "}\n\n\n\n\n\n"
     "struct piece_order {\n"
     "const gemv_blocks_params &all;\n"
     "const slice_of_k &k;\n"
@@ -2720,7 +2781,7 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "__device__ const weights::unit &of(int slot, int) const { return loaded[slot]; }\n"
     "};\n\n"
     "#if __CUDA_ARCH__ >= 900\n\n\n"
-    "struct pieces_in_shared : piece_order {\n"
+    "struct pieces_in_shared : piece_order {\n\n"
     "static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3;\n"
     "static_assert(bytes / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n"
     "const int records;\n"
@@ -2746,14 +2807,15 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "return;\n"
     "__syncwarp();\n"
     "if (threadIdx.x % 32 == 0) {\n"
-    "const gemv_mma_params &p = all.product;\n"
+    "const gemv_mma_params &p = all.product;\n\n"
     "const int rows = (int)(p.gated ? 2 * p.n : p.n) - all.first, first[2] = {low, high < rows ? high : low};\n"
     "ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++)\n"
     "ignis_ptx_bulk_load(ring + (slot * 16 + 8 * r) * bytes,\n"
-    "(const uint8_t *)p.weights + (first_record(first[r], records) + unit / units * TOGETHER) * bytes, 8 * bytes,\n"
-    "barriers + 8 * slot);\n"
+    "(const uint8_t *)p.weights +\n"
+    "(first_record(first[r], records) + unit / units * TOGETHER) * bytes,\n"
+    "8 * bytes, barriers + 8 * slot);\n"
     "}\n"
     "from.load_d(rest[slot], unit / 2);\n"
     "go_on(units);\n"
@@ -2777,7 +2839,8 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "#else\n"
     "typedef pieces_in_registers pieces_of_one;\n"
     "#endif\n\n\n"
-    "__device__ inline void put_whole(const T *row, const slice_of_k &k, long long length, uint8_t *whole, float *scales, float *sums)\n"
+    "__device__ inline void put_whole(const T *row, const slice_of_k &k, long long length, uint8_t *whole, float *scales,\n"
+    "float *sums)\n"
     "{\n"
     "constexpr int at_a_time = 4;\n"
     "for (int first = k.first * UNIT * 4 + threadIdx.x % 32; first / (4 * UNIT) < k.last; first += 32 * at_a_time) {\n"
@@ -2801,12 +2864,14 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "}\n"
     "}\n"
     "}\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
+    "ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)\n"
     "{\n"
     "const gemv_mma_params &p = all.product;\n"
     "uint4 *const memory = shared_memory();\n"
     "const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);\n"
-    "const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x, most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;\n"
+    "const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x,\n"
+    "most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;\n"
     "const slice_of_k k(p.k);\n"
     "float *found = (float *)((char *)memory + p.found_at);\n"
     "uint8_t *whole = (uint8_t *)(found + most * TILE);\n"
@@ -2859,7 +2924,8 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "x[0] = of[0];\n"
     "x[1] = of[1];\n"
     "}\n"
-    "weights::add_alone(sum, coming.of(slot, i), at + i, x, scales[block], weights::minima ? sums[block] : 0);\n"
+    "weights::add_alone(sum, coming.of(slot, i), at + i, x, scales[block],\n"
+    "weights::minima ? sums[block] : 0);\n"
     "}\n"
     "coming.ask(slot);\n"
     "at += pieces_of_one::units;\n"
@@ -2885,10 +2951,11 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "{\n"
     "const gemv_mma_params &p = all.product;\n"
     "uint4 *const memory = shared_memory();\n"
-    "constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;\n"
+    "constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;\n\n"
     "constexpr int ring = N == 8 || (N == 1 && weights::halves && __CUDA_ARCH__ < 900) ? 1 : 2;\n"
     "float *found = (float *)memory;\n"
-    "const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;\n"
+    "const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all),\n"
+    "rows = (p.rows + 7) / 8 * 8;\n"
     "const slice_of_k k(p.k);\n"
     "const int steps = (k.last - k.first + ring - 1) / ring;\n"
     "typename weights::unit loaded[ring];\n\n"
@@ -2922,9 +2989,10 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "[&](int block, int n) {\n"
     "if (8 * n >= rows)\n"
     "return make_uint4(0, 0, 0, 0);\n"
-    "return *(const uint4 *)(all.x + ((8 * n + lane / 4) * k.units + unit) * UNIT_BYTES + block * 64 + t * 16);\n"
+    "return *(const uint4 *)(all.x + ((8 * n + lane / 4) * k.units + unit) * UNIT_BYTES +\n"
+    "block * 64 + t * 16);\n"
     "},\n"
-    "[&](int block, int n, float (&of)[2]) {\n"
+    "[&](int block, int n, float(&of)[2]) {\n"
     "if (8 * n >= rows)\n"
     "return make_float2(0, 0);\n"
     "const float *scales = all.scales + (unit * UNIT + block) * rows + 8 * n + 2 * t;\n"
@@ -2945,31 +3013,35 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "finish_tile<columns, false>(p, slices, low, high, line);\n"
     "}\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_8(const __grid_constant__ gemv_blocks_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
+    "ignis_gemv_blocks_8(const __grid_constant__ gemv_blocks_params p)\n"
     "{\n"
     "product<1>(p);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_16(const __grid_constant__ gemv_blocks_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
+    "ignis_gemv_blocks_16(const __grid_constant__ gemv_blocks_params p)\n"
     "{\n"
     "product<2>(p);\n"
     "}\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
     ,
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_32(const __grid_constant__ gemv_blocks_params p)\n"
+    "ignis_gemv_blocks_32(const __grid_constant__ gemv_blocks_params p)\n"
     "{\n"
     "product<4>(p);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_64(const __grid_constant__ gemv_blocks_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
+    "ignis_gemv_blocks_64(const __grid_constant__ gemv_blocks_params p)\n"
     "{\n"
     "product<8>(p);\n"
     "}\n"
 };
 
 static const char *const ignis__text_gemv_cluster_cu[] = {
-    "\n\n"
+    "\n\n\n\n\n\n"
     "#include \"gemv_cluster.cuh\"\n"
     "#include \"weights.cuh\"\n\n"
     "typedef dense_weights<T> weights;\n\n"
-    "constexpr int STEP = 2;\n"
+    "constexpr int STEP = 2;\n\n"
     "constexpr int BOX = 32 * STEP, EIGHT_BYTES = 8 * 2 * BOX;\n"
     "constexpr int HALF_BYTES = TILES * EIGHT_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;\n"
     "static_assert(EIGHT_BYTES == 1024, \"that of a swizzle\");\n\n"
@@ -2980,8 +3052,9 @@ static const char *const ignis__text_gemv_cluster_cu[] = {
     "int length, per_slice, advance;\n"
     "int region, eight;\n\n"
     "__device__ dense_source(const gemv_mma_params &p, const ignis_tensor_map *of_weights, const ignis_tensor_map *of_x)\n"
-    ": p(p), of_weights(of_weights), of_x(of_x), length(((int)p.k + 31) / 32), per_slice((length + SLICES - 1) / SLICES), advance(STEP)\n"
-    "{\n"
+    ": p(p), of_weights(of_weights), of_x(of_x), length(((int)p.k + 31) / 32),\n"
+    "per_slice((length + SLICES - 1) / SLICES), advance(STEP)\n"
+    "{\n\n"
     "const int half = p.kind == TO_CACHE ? p.head_dim / 2 : 64, box = min(64, half & -half);\n"
     "region = threadIdx.x % 32 * box / 64;\n"
     "eight = threadIdx.x % 32 * box % 64 / 8;\n"
@@ -2993,7 +3066,8 @@ static const char *const ignis__text_gemv_cluster_cu[] = {
     "if (region >= 2)\n"
     "return;\n"
     "group_rows(p, 0, group, eight, low, high);\n"
-    "ignis_ptx_tensor_load<2>(to + region * HALF_BYTES + eight * EIGHT_BYTES, of_weights, barrier, 32 * at, region ? high : low);\n"
+    "ignis_ptx_tensor_load<2>(to + region * HALF_BYTES + eight * EIGHT_BYTES, of_weights, barrier, 32 * at,\n"
+    "region ? high : low);\n"
     "}\n"
     "__device__ void ask_x(uint32_t to, uint32_t barrier, int at) const\n"
     "{\n"
@@ -3011,21 +3085,24 @@ static const char *const ignis__text_gemv_cluster_cu[] = {
     "break;\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
-    "x[n] = *(const uint4 *)(from + WEIGHT_BYTES + (warp / DOWN * N + n) * EIGHT_BYTES + ((4 * i + t) ^ row) * 16);\n"
+    "x[n] = *(const uint4 *)(from + WEIGHT_BYTES + (warp / DOWN * N + n) * EIGHT_BYTES +\n"
+    "((4 * i + t) ^ row) * 16);\n"
     "#pragma unroll\n"
     "for (int m = 0; m < M; m++) {\n"
     "weights::block w;\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++)\n"
-    "w.rows[j] = *(const uint4 *)(from + j * HALF_BYTES + (warp % DOWN * M + m) * EIGHT_BYTES + ((4 * i + t) ^ row) * 16);\n"
+    "w.rows[j] = *(const uint4 *)(from + j * HALF_BYTES + (warp % DOWN * M + m) * EIGHT_BYTES +\n"
+    "((4 * i + t) ^ row) * 16);\n"
     "weights::add<N>(sum[m], w, x);\n"
     "}\n"
     "}\n"
     "}\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1)\n"
     "__launch_bounds__(THREADS + 32, COLUMNS == 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)\n"
-    "ignis_gemv_cluster(const __grid_constant__ gemv_mma_params p, const __grid_constant__ ignis_tensor_map of_weights,\n"
+    "ignis_gemv_cluster(const __grid_constant__ gemv_mma_params p,\n"
+    "const __grid_constant__ ignis_tensor_map of_weights,\n"
     "const __grid_constant__ ignis_tensor_map of_x)\n"
     "{\n"
     "dense_source source(p, &of_weights, &of_x);\n"
@@ -3034,16 +3111,16 @@ static const char *const ignis__text_gemv_cluster_cu[] = {
 };
 
 static const char *const ignis__text_gemv_cluster_cuh[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMV_CLUSTER_CUH\n"
     "#define IGNIS_GEMV_CLUSTER_CUH\n\n"
     "#include \"gemv.cuh\"\n"
     "#include \"hopper.cuh\"\n\n"
     "constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER;\n"
-    "constexpr int TILES = 8;\n"
-    "constexpr int ACROSS = COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;\n"
+    "constexpr int TILES = 8;\n\n"
+    "constexpr int ACROSS = COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;\n\n"
     "constexpr int M = TILES / DOWN, N = COLUMNS / 8 / ACROSS;\n"
-    "constexpr int OWN = SLICES / CLUSTER;\n"
+    "constexpr int OWN = SLICES / CLUSTER;\n\n"
     "constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER;\n\n\n"
     "#ifdef IGNIS_BLOCKS\n"
     "constexpr int MOST_NEAR = 1;\n"
@@ -3051,7 +3128,7 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
     "constexpr int MOST_NEAR = COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;\n"
     "#endif\n"
     "constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;\n"
-    "constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;\n"
+    "constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;\n\n"
     "constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;\n\n\n\n"
     "__device__ inline void group_rows(const gemv_mma_params &p, int first, int group, int i, int &low, int &high)\n"
     "{\n"
@@ -3059,7 +3136,7 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
     "high = low + 8 * TILES;\n"
     "if (p.gated || p.kind == TO_CACHE)\n"
     "tile_rows(p, first, group * TILES + i, low, high);\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "__device__ inline void finish(const gemv_mma_params &p, int first, int group, int part, const float (&y)[4])\n"
     "{\n"
     "const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);\n"
@@ -3088,17 +3165,18 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
     "slice = 0;\n"
     "group += stride;\n"
     "}\n"
-    "};\n\n\n\n"
+    "};\n\n\n\n\n"
     "template <typename Source> __device__ inline void cluster_product(const gemv_mma_params &p, int first, Source &source)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
     "constexpr int STAGE_BYTES = Source::STAGE_BYTES;\n"
-    "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at, arrived = found + FOUND_BYTES, full = arrived + 8,\n"
-    "empty = full + 8 * p.ring;\n"
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;\n"
+    "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,\n"
+    "arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;\n\n"
     "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;\n"
     "const int steps = (source.per_slice + source.advance - 1) / source.advance;\n"
-    "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)), groups = (tiles + TILES - 1) / TILES;\n"
+    "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
+    "groups = (tiles + TILES - 1) / TILES;\n"
     "const auto first_of = [&](int slice) { return (rank * OWN + slice) * source.per_slice; };\n\n"
     "if (threadIdx.x == 0) {\n"
     "for (int i = 0; i < p.ring; i++) {\n"
@@ -3116,13 +3194,18 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
     "__syncthreads();\n\n"
     "if (warp == SLICES) {\n"
     "const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };\n"
-    "const auto ask_weights = [&](int stage, const step_order &of) {\n"
+    "const auto ask_weights = [&](int stage,\n"
+    "const step_order &of) {\n"
     "if (lane == 0)\n"
-    "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, source.bytes());\n"
+    "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage,\n"
+    "source.bytes());\n"
     "__syncwarp();\n"
-    "source.ask_weights(at + stage * STAGE_BYTES, full + 8 * stage, of.group, place(of));\n"
+    "source.ask_weights(at + stage * STAGE_BYTES,\n"
+    "full + 8 * stage, of.group, place(of));\n"
     "};\n"
-    "const auto ask_x = [&](int stage, const step_order &of) { source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of)); };\n"
+    "const auto ask_x = [&](int stage, const step_order &of) {\n"
+    "source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of));\n"
+    "};\n"
     "step_order ahead = {own_group, 0, 0}, of = ahead;\n"
     "int asked = 0;\n"
     "for (; asked < p.ring && ahead.group < groups; ahead.go_on(steps, stride))\n"
@@ -3208,7 +3291,8 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
     "for (int c = 0; c < CLUSTER; c++)\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++)\n"
-    "of[c][j] = *(const float2 *)__cvta_shared_to_generic(found + (c * SHARE + i) * PART_BYTES + (32 * j + lane) * 8);\n"
+    "of[c][j] = *(const float2 *)__cvta_shared_to_generic(found + (c * SHARE + i) * PART_BYTES +\n"
+    "(32 * j + lane) * 8);\n"
     "#pragma unroll\n"
     "for (int apart = 1; apart < CLUSTER; apart *= 2)\n"
     "#pragma unroll\n"
@@ -3227,23 +3311,23 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
 };
 
 static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
-    "\n\n\n\n\n"
+    "\n\n\n\n\n\n\n"
     "#include \"gemv_cluster.cuh\"\n"
     "#include \"weights_blocks.cuh\"\n\n"
     "typedef blocks_rows<IGNIS_BLOCKS> weights;\n\n"
-    "constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;\n"
+    "constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;\n\n"
     "constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 4 * BOX_BYTES;\n"
     "constexpr int SCALES_BYTES = RECORD * COLUMNS * 4 * (weights::minima ? 2 : 1), WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES;\n"
     "static_assert(RECORD_BYTES / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n\n\n"
-    "struct blocks_source {\n"
+    "struct blocks_source {\n\n"
     "static constexpr int STAGE_BYTES = (X_BYTES + SCALES_BYTES + WEIGHT_BYTES + 1023) / 1024 * 1024;\n"
     "const gemv_blocks_params &all;\n"
     "const gemv_mma_params &p;\n"
     "const ignis_tensor_map *of_x;\n"
     "int length, per_slice, advance, rows;\n\n"
     "__device__ blocks_source(const gemv_blocks_params &all, const ignis_tensor_map *of_x)\n"
-    ": all(all), p(all.product), of_x(of_x), length(((int)p.k + 32 * RECORD - 1) / (32 * RECORD)), per_slice((length + SLICES - 1) / SLICES),\n"
-    "advance(1), rows((p.rows + 7) / 8 * 8)\n"
+    ": all(all), p(all.product), of_x(of_x), length(((int)p.k + 32 * RECORD - 1) / (32 * RECORD)),\n"
+    "per_slice((length + SLICES - 1) / SLICES), advance(1), rows((p.rows + 7) / 8 * 8)\n"
     "{\n"
     "}\n"
     "__device__ int scale_bytes() const { return RECORD * rows * 4; }\n"
@@ -3261,8 +3345,10 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
     "if (lane >= 2 * TILES)\n"
     "return;\n"
     "group_rows(p, all.first, group, lane % TILES, low, high);\n"
-    "const long long record = first_record(row_of_weights(lane < TILES ? low : high), length) + (long long)min(at, length - 1) * TOGETHER;\n"
-    "ignis_ptx_bulk_load(to + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES, (const uint8_t *)p.weights + record * RECORD_BYTES, EIGHT_BYTES, barrier);\n"
+    "const long long record =\n"
+    "first_record(row_of_weights(lane < TILES ? low : high), length) + (long long)min(at, length - 1) * TOGETHER;\n"
+    "ignis_ptx_bulk_load(to + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,\n"
+    "(const uint8_t *)p.weights + record * RECORD_BYTES, EIGHT_BYTES, barrier);\n"
     "}\n"
     "__device__ void ask_x(uint32_t to, uint32_t barrier, int at) const\n"
     "{\n"
@@ -3271,7 +3357,8 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
     "ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, barrier, at * 4 * 64 + lane * 64, 0);\n"
     "else if (lane < (weights::minima ? 6 : 5))\n"
     "ignis_ptx_bulk_load(to + X_BYTES + (lane - 4) * RECORD * COLUMNS * 4,\n"
-    "all.scales + ((lane - 4) * length + min(at, length - 1)) * RECORD * rows, scale_bytes(), barrier);\n"
+    "all.scales + ((lane - 4) * length + min(at, length - 1)) * RECORD * rows, scale_bytes(),\n"
+    "barrier);\n"
     "}\n"
     "__device__ void multiply(float (&sum)[M][N][4], const char *stage, int group, int at, int end) const\n"
     "{\n"
@@ -3282,23 +3369,28 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
     "#pragma unroll\n"
     "for (int m = 0; m < M; m++) {\n"
     "const int tile = warp % DOWN * M + m;\n"
-    "const uint8_t *const records = (const uint8_t *)stage + X_BYTES + SCALES_BYTES + tile * EIGHT_BYTES + row * RECORD_BYTES;\n"
+    "const uint8_t *const records =\n"
+    "(const uint8_t *)stage + X_BYTES + SCALES_BYTES + tile * EIGHT_BYTES + row * RECORD_BYTES;\n"
     "weights::unit d;\n"
     "if (weights::halves) {\n"
     "int low, high;\n"
     "group_rows(p, all.first, group, tile, low, high);\n"
-    "weights((const uint8_t *)p.weights, all.scales_of, (int)p.k, row_of_weights(low) + row, row_of_weights(high) + row).load_d(d, at);\n"
+    "weights((const uint8_t *)p.weights, all.scales_of, (int)p.k, row_of_weights(low) + row,\n"
+    "row_of_weights(high) + row)\n"
+    ".load_d(d, at);\n"
     "}\n"
     "#pragma unroll 1\n"
     "for (int half = 0; half < 2; half++) {\n"
     "weights::unit w = d;\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++)\n"
-    "weights::read<false>(w, r, records + r * TILES * EIGHT_BYTES, half, [](const uint8_t *from) { return *(const uint4 *)from; });\n"
+    "weights::read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,\n"
+    "[](const uint8_t *from) { return *(const uint4 *)from; });\n"
     "weights::add<N>(\n"
     "sum[m], rows - warp / DOWN * 8 * N, w, half,\n"
     "[&](int b, int n) {\n"
-    "const char *const box = stage + (2 * half + b / 2) * BOX_BYTES + (8 * (warp / DOWN * N + n) + row) * 128;\n"
+    "const char *const box =\n"
+    "stage + (2 * half + b / 2) * BOX_BYTES + (8 * (warp / DOWN * N + n) + row) * 128;\n"
     "return *(const uint4 *)(box + ((b % 2 * 4 + t) ^ row) * 16);\n"
     "},\n"
     "[&](int b, int n, float(&of)[2]) {\n"
@@ -3314,7 +3406,8 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
     "}\n"
     "};\n\n\n"
     "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, 1)\n"
-    "ignis_gemv_cluster_blocks(const __grid_constant__ gemv_blocks_params all, const __grid_constant__ ignis_tensor_map of_x)\n"
+    "ignis_gemv_cluster_blocks(const __grid_constant__ gemv_blocks_params all,\n"
+    "const __grid_constant__ ignis_tensor_map of_x)\n"
     "{\n"
     ,
     "blocks_source source(all, &of_x);\n"
@@ -3323,7 +3416,7 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
 };
 
 static const char *const ignis__text_gemv_mma_cu[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"gemv.cuh\"\n"
     "#include \"weights.cuh\"\n"
     "#include \"hopper.cuh\"\n\n"
@@ -3336,7 +3429,7 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "const row_norm norm(p);\n"
     "ignis_grid_dependency_wait();\n"
     "norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store(y + i, four); });\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "constexpr int PIECE = 4;\n\n"
     "struct slice_of_k {\n"
     "int first, last, pieces, size;\n\n"
@@ -3354,16 +3447,20 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "const slice_of_k &slice;\n"
     "const int tiles;\n"
     "int tile, piece;\n\n"
-    "__device__ piece_order(const gemv_mma_params &p, const slice_of_k &slice, int tiles) : p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0) {}\n"
+    "__device__ piece_order(const gemv_mma_params &p, const slice_of_k &slice, int tiles)\n"
+    ": p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0)\n"
+    "{\n"
+    "}\n"
     "__device__ void go_on()\n"
     "{\n"
     "if (++piece == slice.pieces)\n"
     "piece = 0, tile += gridDim.x;\n"
     "}\n"
-    "};\n\n\n\n\n\n\n\n"
+    "};\n\n\n\n\n\n"
     "struct pieces_in_registers : piece_order {\n"
     "weights::block ahead[PIECE];\n\n"
-    "__device__ pieces_in_registers(const gemv_mma_params &p, const ignis_tensor_map *, const void *, const slice_of_k &slice, int tiles)\n"
+    "__device__ pieces_in_registers(const gemv_mma_params &p, const ignis_tensor_map *, const void *,\n"
+    "const slice_of_k &slice, int tiles)\n"
     ": piece_order(p, slice, tiles)\n"
     "{\n"
     "ask();\n"
@@ -3393,14 +3490,15 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "static __device__ int row_of(int g) { return g; }\n"
     "};\n\n"
     "#if __CUDA_ARCH__ >= 900\n\n\n"
-    "struct pieces_in_shared : piece_order {\n"
+    "struct pieces_in_shared : piece_order {\n\n"
     "static constexpr int BOX = 64, BOX_BYTES = 8 * 2 * BOX;\n"
     "static constexpr int PIECE_BYTES = 2 * PIECE * 32 / BOX * BOX_BYTES;\n"
     "const ignis_tensor_map *map;\n"
     "int low, high;\n"
     "int place;\n"
     "uint32_t phase, ring, barriers;\n\n"
-    "__device__ pieces_in_shared(const gemv_mma_params &p, const ignis_tensor_map *map, void *memory, const slice_of_k &slice, int tiles)\n"
+    "__device__ pieces_in_shared(const gemv_mma_params &p, const ignis_tensor_map *map, void *memory,\n"
+    "const slice_of_k &slice, int tiles)\n"
     ": piece_order(p, slice, tiles), map(map), place(0), phase(0)\n"
     "{\n"
     "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;\n"
@@ -3417,15 +3515,18 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "}\n\n"
     "__device__ void ask(int to)\n"
     "{\n"
-    "const int at = slice.first + piece * slice.size, boxes = at < slice.last ? (32 * slice.size + BOX - 1) / BOX : 0;\n"
+    "const int at = slice.first + piece * slice.size,\n"
+    "boxes = at < slice.last ? (32 * slice.size + BOX - 1) / BOX : 0;\n"
     "if (tile >= tiles)\n"
     "return;\n"
     "if (piece == 0)\n"
     "tile_rows(p, 0, tile, low, high);\n"
     "ignis_ptx_mbarrier_arrive_expect(barriers + 8 * to, 2 * boxes * BOX_BYTES);\n"
     "for (int i = 0; i < boxes; i++) {\n"
-    "ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + 2 * i * BOX_BYTES, map, barriers + 8 * to, 32 * at + i * BOX, low);\n"
-    "ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + (2 * i + 1) * BOX_BYTES, map, barriers + 8 * to, 32 * at + i * BOX, high);\n"
+    "ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + 2 * i * BOX_BYTES, map, barriers + 8 * to,\n"
+    "32 * at + i * BOX, low);\n"
+    "ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + (2 * i + 1) * BOX_BYTES, map, barriers + 8 * to,\n"
+    "32 * at + i * BOX, high);\n"
     "}\n"
     "go_on();\n"
     "}\n"
@@ -3439,7 +3540,8 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++)\n"
     ,
-    "to[i].rows[j] = *(const uint4 *)(from + (2 * (32 * i / BOX) + j) * BOX_BYTES + ((32 * i % BOX / 8 + lane % 4) ^ row) * 16);\n"
+    "to[i].rows[j] = *(const uint4 *)(from + (2 * (32 * i / BOX) + j) * BOX_BYTES +\n"
+    "((32 * i % BOX / 8 + lane % 4) ^ row) * 16);\n"
     "__syncwarp();\n"
     "if (lane == 0)\n"
     "ask(place);\n"
@@ -3452,7 +3554,8 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "#else\n"
     "typedef pieces_in_registers pieces_of_one;\n"
     "#endif\n\n\n"
-    "template <int N, bool single, typename Pieces> __device__ inline void product(const gemv_mma_params &p, const ignis_tensor_map *map)\n"
+    "template <int N, bool single, typename Pieces>\n"
+    "__device__ inline void product(const gemv_mma_params &p, const ignis_tensor_map *map)\n"
     "{\n"
     "extern __shared__ __align__(1024) uint4 memory[];\n"
     "constexpr int columns = single ? 1 : 8 * N, found_size = SLICES * columns * COLUMN;\n"
@@ -3464,7 +3567,8 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "const int i = 32 * at + lane % 4 * 8;\n"
     "if (single)\n"
     "return *(const uint4 *)(row + i);\n"
-    "return there && i < k && c + lane / 4 < p.rows ? *(const uint4 *)(p.x + (long long)(c + lane / 4) * p.k + i) : make_uint4(0, 0, 0, 0);\n"
+    "return there && i < k && c + lane / 4 < p.rows ? *(const uint4 *)(p.x + (long long)(c + lane / 4) * p.k + i)\n"
+    ": make_uint4(0, 0, 0, 0);\n"
     "};\n\n"
     "const int g = threadIdx.x % 8, own = threadIdx.x / 8;\n"
     "int low, high;\n"
@@ -3534,7 +3638,7 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "finish_tile<columns, true>(p, slices, low, high, line);\n"
     "}\n"
     "}\n"
-    "#endif\n\n\n\n"
+    "#endif\n\n\n\n\n"
     "#ifdef IGNIS_GROUPS\n"
     "constexpr int TILES = IGNIS_GROUPS, OWN_SLICES = IGNIS_GROUPS, TEAMS = SLICES / TILES;\n"
     "constexpr int STEP = 2, STAGES = 4;\n"
@@ -3542,13 +3646,15 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "template <int N> __device__ inline void product_of_many(const gemv_mma_params &p)\n"
     "{\n"
     "extern __shared__ uint4 memory[];\n"
-    "constexpr int columns = 8 * N, team_bytes = columns * X_ROW, stage_bytes = TEAMS * team_bytes;\n"
+    "constexpr int columns = 8 * N, team_bytes = columns * X_ROW, stage_bytes = TEAMS * team_bytes;\n\n"
     "constexpr int AHEAD = N == 8 && __CUDA_ARCH__ >= 1000 ? 3 : 4;\n"
     "float *found = (float *)memory;\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / TILES, k = (int)p.k;\n"
+    "const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, steps = (per_slice + STEP - 1) / STEP,\n"
     ,
-    "const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, steps = (per_slice + STEP - 1) / STEP, all = OWN_SLICES * steps;\n"
-    "const int tiles = (int)((p.n + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)), behind = (int)(p.gated ? 2 * p.n : p.n) - 1;\n"
+    "all = OWN_SLICES * steps;\n"
+    "const int tiles = (int)((p.n + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
+    "behind = (int)(p.gated ? 2 * p.n : p.n) - 1;\n"
     "const uint32_t x_at = (uint32_t)__cvta_generic_to_shared(memory) + team * team_bytes;\n"
     "typename weights::block w[AHEAD][STEP];\n\n\n"
     "const auto place = [&](int n, int &first, int &last) {\n"
@@ -3556,7 +3662,7 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "first = slice * per_slice + n % steps * STEP;\n"
     "last = min((slice + 1) * per_slice, blocks);\n"
     "};\n"
-    "const auto load = [&](typename weights::block (&to)[STEP], int tile, int n) {\n"
+    "const auto load = [&](typename weights::block(&to)[STEP], int tile, int n) {\n"
     "int low, high, first, last;\n"
     "tile_rows(p, 0, min(tile, tiles - 1), low, high);\n"
     "place(n, first, last);\n"
@@ -3570,9 +3676,11 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "place(n, first, last);\n"
     "if (n < all)\n"
     "for (int i = threadIdx.x % (32 * TILES); i < columns * STEP * 4; i += 32 * TILES) {\n"
-    "const int c = i / (STEP * 4), part = i % (STEP * 4), at = first + part / 4, element = 32 * at + part % 4 * 8;\n"
+    "const int c = i / (STEP * 4), part = i % (STEP * 4), at = first + part / 4,\n"
+    "element = 32 * at + part % 4 * 8;\n"
     "const bool there = c < p.rows && at < last && element < k;\n"
-    "ignis_ptx_cp_async(x_at + n % STAGES * stage_bytes + c * X_ROW + part * 16, p.x + (there ? (uint32_t)(c * k + element) : 0), there ? 16 : 0);\n"
+    "ignis_ptx_cp_async(x_at + n % STAGES * stage_bytes + c * X_ROW + part * 16,\n"
+    "p.x + (there ? (uint32_t)(c * k + element) : 0), there ? 16 : 0);\n"
     "}\n"
     "ignis_ptx_cp_async_commit();\n"
     "};\n\n"
@@ -3588,7 +3696,7 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "for (int i = 0; i < STAGES - 1; i++)\n"
     "copy_x(i);\n"
     "for (int from = 0; from < all; from += AHEAD) {\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n\n"
     "for (int s = 0; s < AHEAD; s++) {\n"
     "const int n = from + s;\n"
     "if (n >= all)\n"
@@ -3601,8 +3709,8 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "uint4 x[N];\n"
     "#pragma unroll\n"
     "for (int c = 0; c < N; c++)\n"
-    "x[c] = *(const uint4 *)((const char *)memory + n % STAGES * stage_bytes + team * team_bytes + (8 * c + lane / 4) * X_ROW +\n"
-    "64 * i + lane % 4 * 16);\n"
+    "x[c] = *(const uint4 *)((const char *)memory + n % STAGES * stage_bytes + team * team_bytes +\n"
+    "(8 * c + lane / 4) * X_ROW + 64 * i + lane % 4 * 16);\n"
     "weights::template add<N>(sum[0], w[s][i], x);\n"
     "}\n"
     "load(w[s], tile, n + AHEAD);\n"
@@ -3651,12 +3759,21 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "}\n"
     "__syncthreads();\n"
     "}\n"
-    "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const __grid_constant__ gemv_mma_params p) { product_of_many<2>(p); }\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ gemv_mma_params p) { product_of_many<4>(p); }\n"
-    ,
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ gemv_mma_params p) { product_of_many<8>(p); }\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const __grid_constant__ gemv_mma_params p)\n"
+    "{\n"
+    "product_of_many<2>(p);\n"
+    "}\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ gemv_mma_params p)\n"
+    "{\n"
+    "product_of_many<4>(p);\n"
+    "}\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ gemv_mma_params p)\n"
+    "{\n"
+    "product_of_many<8>(p);\n"
+    "}\n"
     "#else\n\n\n"
+    ,
     "extern \"C\" __global__ void __launch_bounds__(THREADS, __CUDA_ARCH__ == 900 ? 3 : 2)\n"
     "ignis_gemv_mma_1(const __grid_constant__ gemv_mma_params p, const __grid_constant__ ignis_tensor_map map)\n"
     "{\n"
@@ -3700,7 +3817,7 @@ static const char *const ignis__text_generate_cu[] = {
     "row.position += i;\n"
     "to[i] = row;\n"
     "}\n"
-    "}\n\n\n\n\n\n"
+    "}\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_generate_embed(W *sum, const T *embedding, const T *positions, const generate_row *rows, int hidden)\n"
     "{\n"
@@ -3718,7 +3835,8 @@ static const char *const ignis__text_generate_cu[] = {
     "}\n"
     "}\n\n\n"
     "template <int N>\n"
-    "__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden, W eps, bool rms)\n"
+    "__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden, W eps,\n"
+    "bool rms)\n"
     "{\n"
     "typedef ignis_row<W, ignis_block_team, N, true> Row;\n"
     "const Row row(sum, hidden);\n"
@@ -3729,7 +3847,10 @@ static const char *const ignis__text_generate_cu[] = {
     "ignis_batch<T, N> others;\n"
     "row.load(xs, sum, round);\n"
     "if (other) {\n"
-    "row.each(round, [&](int column, auto &more) { more = ignis_load<ignis_pack_count<decltype(more)>>(other + column); }, others);\n"
+    "row.each(\n"
+    "round,\n"
+    "[&](int column, auto &more) { more = ignis_load<ignis_pack_count<decltype(more)>>(other + column); },\n"
+    "others);\n"
     "row.each(\n"
     "round,\n"
     "[&](int column, auto &x, auto &more) {\n"
@@ -3770,7 +3891,7 @@ static const char *const ignis__text_generate_cu[] = {
     "}\n"
     "total = ignis_block_sum(total) / W(hidden);\n"
     "}\n"
-    "const W factor = W(1) / sqrt(total + eps);\n"
+    "const W factor = W(1) / sqrt(total + eps);\n\n"
     "for (int walked = 0; walked <= last; walked++) {\n"
     "const int round = rms ? last - walked : walked;\n"
     "if (walked > 0)\n"
@@ -3796,7 +3917,8 @@ static const char *const ignis__text_generate_cu[] = {
     "}\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)\n"
-    "ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden, double eps, int rms, int packed)\n"
+    "ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden, double eps, int rms,\n"
+    "int packed)\n"
     "{\n"
     "const long long at = (long long)blockIdx.x * hidden;\n"
     "T *const y = out ? out + at : nullptr;\n"
@@ -3812,8 +3934,9 @@ static const char *const ignis__text_generate_cu[] = {
     "constexpr int pack = 16 / sizeof(T);\n"
     ,
     "const T *gates = x + blockIdx.y * 2LL * half, *others = gates + half;\n"
-    "T *to = y + (long long)blockIdx.y * half;\n"
-    "const int first = blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256, packs = pack > 2 && half % pack == 0 ? half / pack : 0;\n"
+    "T *to = y + (long long)blockIdx.y * half;\n\n"
+    "const int first = blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256,\n"
+    "packs = pack > 2 && half % pack == 0 ? half / pack : 0;\n"
     "const auto gated = [](W gate, W x) { return T(gate * sigmoid(gate) * x); };\n"
     "ignis_grid_dependency();\n"
     "for (int i = first; i < packs; i += step) {\n"
@@ -3829,7 +3952,7 @@ static const char *const ignis__text_generate_cu[] = {
     "}\n\n\n\n\n"
     "struct cache_params {\n"
     "T *qkv;\n"
-    "T *k, *v;\n"
+    "T *k, *v;\n\n"
     "T *k_too, *v_too;\n"
     "const T *q_weight, *k_weight;\n"
     "const generate_row *rows;\n"
@@ -3838,14 +3961,16 @@ static const char *const ignis__text_generate_cu[] = {
     "};\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)\n"
     "ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table<W> frequencies)\n"
-    "{\n"
+    "{\n\n"
     "constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3;\n"
     "extern __shared__ double memory[];\n"
     "W *const factors = (W *)memory;\n"
     "__shared__ W sines[HALF], cosines[HALF];\n"
     "const generate_row &row = p.rows[blockIdx.x];\n"
-    "const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads, all = turning + p.kv_heads, packs = half / N;\n"
-    "const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share, end_head = min(all, first_head + share);\n"
+    "const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads,\n"
+    "all = turning + p.kv_heads, packs = half / N;\n"
+    "const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share,\n"
+    "end_head = min(all, first_head + share);\n"
     "T *const qkv = p.qkv + (long long)blockIdx.x * all * p.head_dim;\n"
     "const bool normed = p.q_weight || p.k_weight;\n"
     "if (position >= 0 && threadIdx.x < half) {\n"
@@ -3912,13 +4037,15 @@ static const char *const ignis__text_generate_cu[] = {
     "put(too);\n"
     "}\n"
     "}\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const generate_row *row, int tokens, int kv_heads, int head_dim)\n"
+    "ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const generate_row *row, int tokens, int kv_heads,\n"
+    "int head_dim)\n"
     "{\n"
     ,
     "constexpr int pack = 16 / sizeof(T);\n"
-    "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width, i = at % width * pack;\n"
+    "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,\n"
+    "i = at % width * pack;\n"
     "ignis_grid_dependency();\n"
     "if (token >= tokens)\n"
     "return;\n"
@@ -3926,7 +4053,8 @@ static const char *const ignis__text_generate_cu[] = {
     "ignis_store(k_to + (long long)at * pack, ignis_load(keys.at(row->pages, token, i / head_dim) + i % head_dim));\n"
     "ignis_store(v_to + (long long)at * pack, ignis_load(values.at(row->pages, token, i / head_dim) + i % head_dim));\n"
     "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_copy(T *cache, long long slab, long long page, int to, int from)\n"
+    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "ignis_generate_copy(T *cache, long long slab, long long page, int to, int from)\n"
     "{\n"
     "T *base = cache + blockIdx.x * slab;\n"
     "for (long long i = threadIdx.x; i < page; i += 256)\n"
@@ -3935,7 +4063,7 @@ static const char *const ignis__text_generate_cu[] = {
 };
 
 static const char *const ignis__text_generate_cuh[] = {
-    "\n\n\n\n"
+    "\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_CUH\n"
     "#define IGNIS_GENERATE_CUH\n\n"
     "constexpr int PAGE = 16;\n\n"
@@ -3961,21 +4089,27 @@ static const char *const ignis__text_generate_cuh[] = {
     "{\n"
     "return ((page * kv_heads + head) * PAGE + position % PAGE) * head_dim;\n"
     "}\n"
-    "__device__ long long offset(const int32_t *pages, int position, int head) const { return in_page(pages[position / PAGE], position, head); }\n"
-    "__device__ T *at(const int32_t *pages, int position, int head) const { return data + offset(pages, position, head); }\n"
+    "__device__ long long offset(const int32_t *pages, int position, int head) const\n"
+    "{\n"
+    "return in_page(pages[position / PAGE], position, head);\n"
+    "}\n"
+    "__device__ T *at(const int32_t *pages, int position, int head) const\n"
+    "{\n"
+    "return data + offset(pages, position, head);\n"
+    "}\n"
     "};\n\n"
     "#endif\n"
 };
 
 static const char *const ignis__text_generate_draw_cu[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"generate.cuh\"\n\n\n"
     "struct logit_bias {\n"
     "int32_t id;\n"
     "float bias;\n"
     "};\n\n\n"
-    "struct generate_draw {\n"
+    "struct generate_draw {\n\n"
     "int32_t id, kept;\n"
     "float log_prob;\n"
     "};\n\n\n\n"
@@ -3984,9 +4118,9 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "constexpr int PARTS = 64, PART_THREADS = 256, CUT_THREADS = 512;\n"
     "constexpr int BINS = 2048, LIST = 16384, DIGITS = 256;\n"
     "constexpr float BINS_EACH = BINS / 31.0f;\n"
-    "constexpr int NOBODY = 0x7fffffff;\n"
+    "constexpr int NOBODY = 0x7fffffff;\n\n"
     "constexpr int NO_TOKEN = -1, NO_LOGITS = -2;\n"
-    "constexpr float LOWEST = -3.402823466e38f;\n\n\n"
+    "constexpr float LOWEST = -3.402823466e38f;\n\n\n\n"
     "struct draw_best {\n"
     "float value;\n"
     "int32_t id;\n\n"
@@ -4018,7 +4152,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "draw_best best[PARTS];\n"
     "uint32_t left[PARTS];\n"
     "};\n"
-    "static_assert(sizeof(draw_part) == 24 && sizeof(draw_bins) == BINS * 12 + 32 + LIST * 4 + PARTS * 12, \"as IGNIS__DRAW_PART and IGNIS__DRAW_BINS say\");\n\n\n"
+    "static_assert(sizeof(draw_part) == 24 && sizeof(draw_bins) == BINS * 12 + 32 + LIST * 4 + PARTS * 12,\n"
+    "\"as IGNIS__DRAW_PART and IGNIS__DRAW_BINS say\");\n\n\n"
     "struct draw_params {\n"
     "const float *logits;\n"
     "float *scores;\n"
@@ -4033,18 +4168,28 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "__device__ inline float number_of(float x) { return x == x ? x : -ignis_infinity<float>(); }\n\n\n"
     "__device__ inline bool is_plain(const generate_row &row) { return row.biases == 0 && row.penalty == 1 && !row.masked; }\n\n\n"
     "__device__ inline bool has_sums(const generate_row &row) { return row.top_k > 0 || (row.top_p > 0 && row.top_p < 1); }\n"
-    "__device__ inline bool has_cuts(const generate_row &row) { return row.temperature != 0 && (has_sums(row) || row.min_p > 0); }\n\n"
-    "__device__ inline uint32_t draw_word(uint4 words, int i) { return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w; }\n\n\n\n\n"
+    "__device__ inline bool has_cuts(const generate_row &row)\n"
+    "{\n"
+    "return row.temperature != 0 && (has_sums(row) || row.min_p > 0);\n"
+    "}\n\n"
+    "__device__ inline uint32_t draw_word(uint4 words, int i)\n"
+    "{\n"
+    "return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;\n"
+    "}\n\n\n\n\n"
     "struct draw_row {\n"
     "const generate_row &row;\n"
     "const float *scores;\n"
     "float greatest, temperature;\n\n"
     "__device__ draw_row(const draw_params &p, const generate_row &row, float greatest)\n"
-    ": row(row), scores((is_plain(row) ? p.logits : p.scores) + blockIdx.y * p.stride), greatest(greatest), temperature((float)row.temperature)\n"
+    ": row(row), scores((is_plain(row) ? p.logits : p.scores) + blockIdx.y * p.stride), greatest(greatest),\n"
+    "temperature((float)row.temperature)\n"
     "{\n"
     "}\n"
     "__device__ float score(int id) const { return number_of(scores[id]); }\n\n"
-    "__device__ float distance(float score, float from) const { return score == from ? 0 : (from - score) / temperature; }\n"
+    "__device__ float distance(float score, float from) const\n"
+    "{\n"
+    "return score == from ? 0 : (from - score) / temperature;\n"
+    "}\n"
     "__device__ float distance(float score) const { return distance(score, greatest); }\n"
     "static __device__ weight_t weight(float distance)\n"
     "{\n"
@@ -4096,7 +4241,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "__device__ inline void draw_join(draw_part &part, const draw_part &other)\n"
     "{\n"
     "const float most = fmaxf(part.most, other.most);\n"
-    "part.sum = part.sum * (part.most == most ? 1.0f : expf(part.most - most)) + other.sum * (other.most == most ? 1.0f : expf(other.most - most));\n"
+    "part.sum = part.sum * (part.most == most ? 1.0f : expf(part.most - most)) +\n"
+    "other.sum * (other.most == most ? 1.0f : expf(other.most - most));\n"
     "part.most = most;\n"
     "part.greatest.take(other.greatest.value, other.greatest.id);\n"
     "}\n\n"
@@ -4132,13 +4278,14 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "if (row.penalty != 1) {\n"
     "const int behind = row.position + 1, first = row.window > 0 ? max(0, behind - row.window) : 0;\n"
     "const float penalty = (float)row.penalty;\n"
-    "__syncthreads();\n"
+    "__syncthreads();\n\n"
     "for (int i = first + thread; i < behind; i += PART_THREADS) {\n"
     "const int id = row.ids[i];\n"
     "if (id < from || id >= to)\n"
     "continue;\n"
     "const float logit = number_of(logits[id]), x = logit + bias_of(biases, row.biases, id);\n"
-    "atomicExch((unsigned *)&scores[id], __float_as_uint(draw_score(row, logit, x < 0 ? x * penalty : x / penalty)));\n"
+    "atomicExch((unsigned *)&scores[id],\n"
+    "__float_as_uint(draw_score(row, logit, x < 0 ? x * penalty : x / penalty)));\n"
     "}\n"
     "}\n"
     "__syncthreads();\n"
@@ -4175,7 +4322,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "const float *logits = p.logits + blockIdx.y * p.stride;\n"
     "const int thread = threadIdx.x, warp = thread / 32;\n"
     "int from, to;\n"
-    "draw_part own = {-ignis_infinity<float>(), 0, {-ignis_infinity<float>(), NOBODY}, {-ignis_infinity<float>(), NOBODY}};\n"
+    "draw_part own = {\n"
+    "-ignis_infinity<float>(), 0, {-ignis_infinity<float>(), NOBODY}, {-ignis_infinity<float>(), NOBODY}};\n"
     "draw_share(p.vocab, PARTS, from, to);\n"
     ,
     "ignis_grid_dependents_launch();\n"
@@ -4335,7 +4483,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "const int lane = threadIdx.x % 32;\n"
     "#pragma unroll\n"
     "for (int distance = 1; distance < 32; distance *= 2) {\n"
-    "const draw_sum other = {__shfl_up_sync(0xffffffff, x.weight, distance), __shfl_up_sync(0xffffffff, x.count, distance)};\n"
+    "const draw_sum other = {__shfl_up_sync(0xffffffff, x.weight, distance),\n"
+    "__shfl_up_sync(0xffffffff, x.count, distance)};\n"
     "x.weight += lane >= distance ? other.weight : 0;\n"
     "x.count += lane >= distance ? other.count : 0;\n"
     "}\n"
@@ -4416,15 +4565,17 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "#pragma unroll 1\n"
     "for (int at = threadIdx.x;;) {\n"
     "const int bin = row.bin(now.distance);\n"
-    "if (now.weight > 0 && bin >= low && bin <= high && (now.key > last.key || (now.key == last.key && now.id <= last.id)))\n"
+    "if (now.weight > 0 && bin >= low && bin <= high &&\n"
+    "(now.key > last.key || (now.key == last.key && now.id <= last.id)))\n"
     "use(now);\n"
     "at += CUT_THREADS;\n"
     "if (at >= count)\n"
     "break;\n"
     "now = token(at);\n"
     "}\n"
-    "}\n\n\n\n\n"
-    "__device__ __noinline__ uint32_t find(int bin, bool counts, weight_t target, draw_sum &above, draw_sum &here, const uint32_t *of = nullptr)\n"
+    "}\n\n\n\n\n\n"
+    "__device__ __noinline__ uint32_t find(int bin, bool counts, weight_t target, draw_sum &above, draw_sum &here,\n"
+    "const uint32_t *of = nullptr)\n"
     "{\n"
     "uint32_t least = 0, span = 0xffffffffu;\n"
     "const auto each_here = [&](auto use) {\n"
@@ -4480,7 +4631,9 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "const weight_t ahead = counts ? before.count : before.weight;\n"
     "if (target > ahead && target <= ahead + (counts ? sum.count : sum.weight)) {\n"
     "int d = top;\n"
-    "for (; counts ? before.count + memory.digit.count[d] < target : before.weight + memory.digit.weight[d] < target; d--) {\n"
+    "for (; counts ? before.count + memory.digit.count[d] < target\n"
+    ": before.weight + memory.digit.weight[d] < target;\n"
+    "d--) {\n"
     "before.weight += memory.digit.weight[d];\n"
     "before.count += memory.digit.count[d];\n"
     "}\n"
@@ -4551,8 +4704,11 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "}\n"
     "__syncthreads();\n"
     "}\n"
-    "const auto before = [&](int bin) { return bin > 0 ? draw_sum{memory.weight[bin - 1], memory.count[bin - 1]} : draw_sum{0, 0}; };\n"
-    "const bool cuts_count = place.top_k > 0 && (uint32_t)place.top_k < memory.count[BINS - 1], cuts_share = place.top_p > 0 && place.top_p < 1;\n"
+    "const auto before = [&](int bin) {\n"
+    "return bin > 0 ? draw_sum{memory.weight[bin - 1], memory.count[bin - 1]} : draw_sum{0, 0};\n"
+    "};\n"
+    "const bool cuts_count =\n"
+    "place.top_k > 0 && (uint32_t)place.top_k<memory.count[BINS - 1], cuts_share = place.top_p> 0 && place.top_p < 1;\n"
     "const weight_t least = place.min_p > 0 ? draw_weight_of(place.min_p, (weight_t)UNITS) : 1;\n\n\n\n"
     "int count_bin = BINS, low = BINS, high = -1;\n"
     "if (cuts_count)\n"
@@ -4641,7 +4797,7 @@ static const char *const ignis__text_generate_draw_cu[] = {
 };
 
 static const char *const ignis__text_generate_step_cu[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifdef IGNIS_BLOCKS_TYPES\n"
     "#include \"generate_step_blocks.cuh\"\n"
     "#else\n"
@@ -4669,18 +4825,22 @@ static const char *const ignis__text_generate_step_cu[] = {
     "quantised table;\n"
     "T *cache;\n"
     "long long slab;\n"
-    "float *logits;\n"
+    "float *logits;\n\n"
     "uint32_t *state;\n"
     "word *sums[2];\n"
     "word *qkv, *attended, *inner;\n"
     "word *found;\n"
     "double eps, scale;\n"
-    "step_shape shapes[PRODUCTS];\n"
+    "step_shape shapes[PRODUCTS];\n\n"
     "int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;\n"
     "};\n\n\n\n"
-    "__device__ inline void put_word(word *to, uint32_t x, uint32_t number) { ignis_ptx_st_relaxed_gpu_u64(to, (word)number << 32 | x); }\n"
+    "__device__ inline void put_word(word *to, uint32_t x, uint32_t number)\n"
+    "{\n"
+    "ignis_ptx_st_relaxed_gpu_u64(to, (word)number << 32 | x);\n"
+    "}\n"
     "__device__ inline void put_word(word *to, float x, uint32_t number) { put_word(to, __float_as_uint(x), number); }\n\n\n"
-    "template <int N, typename At, typename There> __device__ inline void wait_words(ulonglong2 (&pairs)[N], uint32_t number, At at, There there)\n"
+    "template <int N, typename At, typename There>\n"
+    "__device__ inline void wait_words(ulonglong2 (&pairs)[N], uint32_t number, At at, There there)\n"
     "{\n"
     "uint32_t wrong;\n"
     "#pragma unroll\n"
@@ -4704,7 +4864,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "int ahead = 0;\n"
     "for (int i = 0; i < which; i++)\n"
     "ahead += p.shapes[i].tiles;\n"
-    "*(step_shape *)&x = p.shapes[which];\n"
+    "*(step_shape *)&x = p.shapes[which];\n\n"
     "x.first = (blockIdx.x + gridDim.x - ahead % gridDim.x) % gridDim.x;\n"
     "x.grains = (x.k + GRAIN - 1) / GRAIN;\n"
     "x.per_slice = (x.grains + SLICES - 1) / SLICES;\n"
@@ -4739,7 +4899,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "step_memory &m;\n"
     "const step_ring ring;\n"
     "const step_row row;\n"
-    "uint32_t before;\n\n\n"
+    "uint32_t before;\n\n\n\n"
     "__device__ uint32_t number(int layer) const { return before + layer + 2; }\n"
     "__device__ T *keys(int layer) const { return p.cache + 2 * layer * p.slab; }\n\n\n\n"
     "template <typename Each> __device__ void each_piece(step_source &source, Each each) const\n"
@@ -4787,7 +4947,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "stage.go_on(ring.count);\n"
     "});\n"
     "}\n\n"
-    "#ifdef IGNIS_BLOCKS_TYPES\n\n\n"
+    "#ifdef IGNIS_BLOCKS_TYPES\n\n\n\n"
     "__device__ void look_ahead() const\n"
     "{\n"
     "uint32_t stage = 0;\n"
@@ -4800,7 +4960,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "if (stage <= asked)\n"
     "break;\n"
     "if (stage < asked + source.ahead && clock64() - last >= source.pause &&\n"
-    "!ignis_ptx_mbarrier_test_wait(ring.empty + 8 * (asked % ring.count), (asked / ring.count + 1) % 2)) {\n"
+    "!ignis_ptx_mbarrier_test_wait(ring.empty + 8 * (asked % ring.count),\n"
+    "(asked / ring.count + 1) % 2)) {\n"
     "last = clock64();\n"
     "source.prefetch(half++, x, begin);\n"
     "} else {\n"
@@ -4810,7 +4971,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "stage++;\n"
     "});\n"
     "}\n"
-    "#endif\n\n\n"
+    "#endif\n\n\n\n"
     "__device__ void finish() const\n"
     "{\n"
     "const int lane = threadIdx.x % 16, position = p.row->position;\n"
@@ -4831,7 +4992,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "tile_rows(x, 0, tile, low, high);\n"
     "i = (lane < 8 ? low : high) + lane % 8;\n"
     "return i < (x.gated ? 2 * x.n : x.n);\n"
-    "};\n"
+    "};\n\n"
     "const auto ask = [&](int tile) {\n"
     "int low, i;\n"
     "if (tile >= x.tiles || !find(tile, low, i))\n"
@@ -4855,16 +5016,18 @@ static const char *const ignis__text_generate_step_cu[] = {
     "y += float(more);\n"
     "const float other = __shfl_xor_sync(0xffffffff, y, 8);\n"
     "if (at.which == UP) {\n"
-    "const float a = x.gated ? y * sigmoid(y) * other : gelu(y), next = __shfl_down_sync(0xffffffff, a, 1);\n"
+    "const float a = x.gated ? y * sigmoid(y) * other : gelu(y),\n"
+    "next = __shfl_down_sync(0xffffffff, a, 1);\n"
     "if (threadIdx.x % 32 < (x.gated ? 8 : 16) && lane % 2 == 0 && there)\n"
     "put_word(p.inner + i / 2, ignis_round_two<T>(a, next), own);\n"
     "continue;\n"
     "}\n"
     "if (at.which == QKV) {\n"
-    "const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);\n"
+    "const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);\n\n"
     "const bool value = head >= p.heads + p.kv_heads, turns = !value && !IGNIS_HEAD_NORMS;\n"
     "const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;\n"
-    "const float z = rotated(y, other, lane < 8 ? -sine : sine, cosine), next = __shfl_down_sync(0xffffffff, z, 1);\n"
+    "const float z = rotated(y, other, lane < 8 ? -sine : sine, cosine),\n"
+    "next = __shfl_down_sync(0xffffffff, z, 1);\n"
     "if (!there || threadIdx.x % 32 >= 16)\n"
     "continue;\n"
     "if (lane % 2 == 0)\n"
@@ -4880,36 +5043,40 @@ static const char *const ignis__text_generate_step_cu[] = {
     "if (at.which == HEAD) {\n"
     "p.logits[i] = y;\n"
     "} else {\n"
-    "while ((uint32_t)(base.x >> 32) != base_number || (uint32_t)(base.y >> 32) != base_number)\n"
+    "while ((uint32_t)(base.x >> 32) != base_number || (uint32_t)(base.y >> 32) != base_number)\n\n"
     "base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2);\n"
     ,
     "put_word(p.sums[at.which == ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);\n"
     "}\n"
     "}\n"
     "}\n"
-    "}\n\n\n\n\n"
-    "template <int AT_A_TIME> __device__ void fetch(void *to, const word *from, uint32_t number, int first, int step, int end) const\n"
+    "}\n\n\n\n\n\n"
+    "template <int AT_A_TIME>\n"
+    "__device__ void fetch(void *to, const word *from, uint32_t number, int first, int step, int end) const\n"
     "{\n"
     "#pragma unroll 1\n"
     "for (int i = first; i < end; i += AT_A_TIME * step) {\n"
-    "ulonglong2 x[AT_A_TIME];\n"
+    "ulonglong2 x[AT_A_TIME];\n\n"
     "if (i + 4 * step < end) {\n"
     "const int last = min(i - (int)threadIdx.x % 32 + 31 + (AT_A_TIME - 1) * step, end - 1);\n"
     "ulonglong2 one[1];\n"
-    "wait_words(one, number, [&](int) { return from + 2 * last; }, [](int) { return true; });\n"
+    "wait_words(\n"
+    "one, number, [&](int) { return from + 2 * last; }, [](int) { return true; });\n"
     "}\n"
-    "wait_words(x, number, [&](int j) { return from + 2 * (i + j * step); }, [&](int j) { return i + j * step < end; });\n"
+    "wait_words(\n"
+    "x, number, [&](int j) { return from + 2 * (i + j * step); }, [&](int j) { return i + j * step < end; });\n"
     "#pragma unroll\n"
     "for (int j = 0; j < AT_A_TIME; j++)\n"
     "if (i + j * step < end)\n"
     "((uint2 *)to)[i + j * step] = make_uint2((uint32_t)x[j].x, (uint32_t)x[j].y);\n"
     "}\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "template <bool normed> __device__ void load_row(const step_place &at, const T *norm, const T *norm_bias) const\n"
     "{\n"
     "const step_product &x = m.products[at.which];\n"
     "const int k = x.k, slice = x.per_slice * GRAIN, length = x.grains * GRAIN;\n"
-    "const int begin = min(threadIdx.x / 32 * slice, length), end = min(begin + slice, length), lane = threadIdx.x % 32;\n"
+    "const int begin = min(threadIdx.x / 32 * slice, length), end = min(begin + slice, length),\n"
+    "lane = threadIdx.x % 32;\n"
     "const uint32_t own = number(at.layer);\n"
     "part_of_block::sync();\n"
     "if (!normed && at.which % 2) {\n"
@@ -4958,7 +5125,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "#pragma unroll\n"
     "for (int four = 0; four < step_row::EACH; four += 4) {\n"
     "const ignis_pack<float, 4> v = ignis_load(numbers + i + four);\n"
-    "const ignis_pack<T, 4> w = ignis_load<4>(row.at + i + four), b = norm_bias ? ignis_load<4>(bias + i + four) : ignis_pack<T, 4>{};\n"
+    "const ignis_pack<T, 4> w = ignis_load<4>(row.at + i + four),\n"
+    "b = norm_bias ? ignis_load<4>(bias + i + four) : ignis_pack<T, 4>{};\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 4; j++)\n"
     "y[four + j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));\n"
@@ -4970,7 +5138,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "struct step_norms {\n"
     "const T *weight, *bias;\n"
     "};\n\n"
-    "template <bool with_keys> __device__ void product(const step_place &at, step_norms &norms, step_turn &stage, step_turn &turn) const\n"
+    "template <bool with_keys>\n"
+    "__device__ void product(const step_place &at, step_norms &norms, step_turn &stage, step_turn &turn) const\n"
     "{\n"
     "const step_product &x = m.products[at.which];\n"
     "const step_norms own = norms;\n"
@@ -4984,24 +5153,33 @@ static const char *const ignis__text_generate_step_cu[] = {
     "load_row<with_keys>(at, own.weight, own.bias);\n"
     "multiply<with_keys>(ring, x, row, stage, turn);\n"
     "}\n\n\n\n"
-    "__device__ word *found_at(int head, int split) const { return p.found + ((long long)head * p.splits + split) * (2 + p.head_dim); }\n\n\n\n"
+    "__device__ word *found_at(int head, int split) const\n"
+    "{\n"
+    "return p.found + ((long long)head * p.splits + split) * (2 + p.head_dim);\n"
+    "}\n\n\n\n"
     ,
     "__device__ void combine(uint32_t own, const paged_splits &splits) const\n"
     "{\n"
-    "const int width = splits.count > 16 ? 32 : splits.count > 8 ? 16 : 8, lane = threadIdx.x % width, begin = threadIdx.x % 32 - lane;\n"
+    "const int width = splits.count > 16 ? 32\n"
+    ": splits.count > 8 ? 16\n"
+    ": 8,\n"
+    "lane = threadIdx.x % width, begin = threadIdx.x % 32 - lane;\n"
     "const int pairs = p.heads * p.head_dim / 2, share = (pairs + gridDim.x - 1) / gridDim.x;\n"
     "const int end = min((int)(blockIdx.x + 1) * share, pairs);\n"
-    "for (int first = blockIdx.x * share + threadIdx.x / 32 * (32 / width); first < end; first += SLICES * (32 / width)) {\n"
+    "for (int first = blockIdx.x * share + threadIdx.x / 32 * (32 / width); first < end;\n"
+    "first += SLICES * (32 / width)) {\n"
     "const int i = first + begin / width;\n"
     "const bool there = i < end;\n"
     "const word *from = found_at(2 * i / p.head_dim, lane);\n"
     "ulonglong2 x[2];\n"
     "float top = -ignis_infinity<float>(), sum = 0, a = 0, b = 0;\n"
-    "wait_words(x, own, [&](int j) { return from + j * (2 + 2 * i % p.head_dim); }, [&](int) { return there && lane < splits.count; });\n"
+    "wait_words(\n"
+    "x, own, [&](int j) { return from + j * (2 + 2 * i % p.head_dim); },\n"
+    "[&](int) { return there && lane < splits.count; });\n"
     "__syncwarp();\n"
     "#pragma unroll 1\n"
     "for (int from = 0; from < splits.count; from += SPLITS_AT_A_TIME) {\n"
-    "const int last = min(from + SPLITS_AT_A_TIME, splits.count);\n"
+    "const int last = min(from + SPLITS_AT_A_TIME, splits.count);\n\n"
     "float higher = lane < last ? number_of(x[0].x) : -ignis_infinity<float>();\n"
     "#pragma unroll 1\n"
     "for (int apart = width / 2; apart > 0; apart /= 2)\n"
@@ -5030,12 +5208,14 @@ static const char *const ignis__text_generate_step_cu[] = {
     "for (int i = threadIdx.x % TEAM; i < 2 * quarter; i += TEAM) {\n"
     "const T *const from = p.layers[layer].head_norm[i / quarter];\n"
     "if (from)\n"
-    "ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(&m.head_norms[team.number][i / quarter][i % quarter * 4]),\n"
+    "ignis_ptx_cp_async_8(\n"
+    "(uint32_t)__cvta_generic_to_shared(&m.head_norms[team.number][i / quarter][i % quarter * 4]),\n"
     "from + i % quarter * 4, 8);\n"
     "}\n"
     "ignis_ptx_cp_async_commit();\n"
-    "}\n\n"
-    "__device__ void norm_heads(const paged_team<false> &team, int layer, int first, int count, int last, bool has_last) const\n"
+    "}\n\n\n"
+    "__device__ void norm_heads(const paged_team<false> &team, int layer, int first, int count, int last,\n"
+    "bool has_last) const\n"
     "{\n"
     "#pragma unroll 1\n"
     "for (int r = team.warp; r < count + has_last; r += WARPS) {\n"
@@ -5043,7 +5223,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "T *const row = m.q[team.number][is_key ? HEADS : r];\n"
     "const T *const weight = p.layers[layer].head_norm[is_key] ? m.head_norms[team.number][is_key] : nullptr;\n"
     "const generate_cache<T> cache = {keys(layer), p.kv_heads, p.head_dim};\n"
-    "T *const to = is_key && first % (p.heads / p.kv_heads) == 0 ? cache.at(p.row->pages, last, team.kv) : nullptr;\n"
+    "T *const to =\n"
+    "is_key && first % (p.heads / p.kv_heads) == 0 ? cache.at(p.row->pages, last, team.kv) : nullptr;\n"
     "const int half = p.head_dim / 2;\n"
     "const float factor = weight ? head_factor<1>((const T *)row, p.head_dim, p.eps) : 1;\n"
     "const auto put = [&](int i, T x) {\n"
@@ -5091,7 +5272,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "if (!fetched) {\n"
     "w.unit = blockIdx.x + team.number * gridDim.x;\n"
     "w.at = team.to;\n"
-    "}\n"
+    "}\n\n"
     "if (!fetched && EARLY && w.units <= TEAMS * gridDim.x && splits.keys == SPLIT && layer > 0) {\n"
     "w.at = team.from;\n"
     "if (w.unit < w.units)\n"
@@ -5101,7 +5282,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "#pragma unroll 1\n"
     "for (;; fetched = true) {\n"
     "if (fetched && w.unit < w.units) {\n"
-    "const bool has_last = last < team.to;\n"
+    "const bool has_last = last < team.to;\n\n"
     "if (w.at == team.from) {\n"
     "const int quarter = p.head_dim / 4, all = (w.count + 2 * has_last) * quarter;\n"
     "team.clear();\n"
@@ -5111,7 +5292,9 @@ static const char *const ignis__text_generate_step_cu[] = {
     "const int r = (i + j * TEAM) / quarter;\n"
     "return r < w.count ? w.first + r : p.heads + team.kv + (r - w.count) * p.kv_heads;\n"
     "};\n"
-    "wait_words(pairs, own, [&](int j) { return p.qkv + of(j) * (p.head_dim / 2) + (i + j * TEAM) % quarter * 2; },\n"
+    "wait_words(\n"
+    "pairs, own,\n"
+    "[&](int j) { return p.qkv + of(j) * (p.head_dim / 2) + (i + j * TEAM) % quarter * 2; },\n"
     "[&](int j) { return i + j * TEAM < all; });\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++) {\n"
@@ -5129,12 +5312,14 @@ static const char *const ignis__text_generate_step_cu[] = {
     "}\n"
     "const auto chunk_of = [&](int r) {\n"
     "return [&, r](int c) {\n"
-    "return (team.t + 4 * c) * 8 < p.head_dim ? *(const uint4 *)&rows[r][(team.t + 4 * c) * 8] : make_uint4(0, 0, 0, 0);\n"
+    "return (team.t + 4 * c) * 8 < p.head_dim ? *(const uint4 *)&rows[r][(team.t + 4 * c) * 8]\n"
+    ": make_uint4(0, 0, 0, 0);\n"
     "};\n"
     "};\n"
     "if (last < w.at + SPLIT)\n"
     "team.replace(w.at, last, chunk_of(HEADS),\n"
-    "team.own_d < p.head_dim ? *(const value_part *)&rows[HEADS + 1][team.own_d] : value_part{});\n"
+    "team.own_d < p.head_dim ? *(const value_part *)&rows[HEADS + 1][team.own_d]\n"
+    ": value_part{});\n"
     "team.add(w.at, chunk_of(min(team.g, w.count - 1)));\n"
     "w.at += SPLIT;\n"
     "if (w.at >= team.to) {\n"
@@ -5177,8 +5362,15 @@ static const char *const ignis__text_generate_step_cu[] = {
     "__device__ void run() const\n"
     "{\n"
     "const paged_splits splits(p.row->position + 1);\n"
-    "unit_walk w = {paged_team<false>({nullptr, nullptr, p.kv_heads, p.head_dim}, p.row->pages, p.scale, m.teams[threadIdx.x / TEAM]),\n"
-    "0, 0, 0, 0, 0, p.kv_heads * ((p.heads / p.kv_heads + HEADS - 1) / HEADS), 0};\n"
+    "unit_walk w = {paged_team<false>({nullptr, nullptr, p.kv_heads, p.head_dim}, p.row->pages, p.scale,\n"
+    "m.teams[threadIdx.x / TEAM]),\n"
+    "0,\n"
+    "0,\n"
+    "0,\n"
+    "0,\n"
+    "0,\n"
+    "p.kv_heads * ((p.heads / p.kv_heads + HEADS - 1) / HEADS),\n"
+    "0};\n"
     "w.units = w.groups * splits.count;\n"
     "w.team.from = w.team.to = 0;\n"
     "step_turn stage = {0, 0}, turn = {0, 1};\n"
@@ -5202,14 +5394,17 @@ static const char *const ignis__text_generate_step_cu[] = {
     "} while (at.more(p) && at.which != QKV);\n"
     "}\n"
     "}\n"
-    "};\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_step(const __grid_constant__ step_params p)\n"
+    "};\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS + 128, 1)\n"
+    "ignis_generate_step(const __grid_constant__ step_params p)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
     "__shared__ step_memory m;\n"
-    "const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * 2 * p.ring;\n"
+    "const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES,\n"
+    "empty = full + 8 * 2 * p.ring;\n"
     "const uint32_t found_full = empty + 8 * p.ring;\n"
-    "const step_ring ring = {stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};\n"
+    "const step_ring ring = {\n"
+    "stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};\n"
     ,
     "step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};\n"
     "if (threadIdx.x < PRODUCTS)\n"
@@ -5257,7 +5452,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "if (p.frequencies)\n"
     "sine_cosine((float)position, p.frequencies[threadIdx.x], m.sines[threadIdx.x], m.cosines[threadIdx.x]);\n"
     "}\n"
-    "const bool by_blocks = !step_row::NUMBERS && p.table.records;\n"
+    "const bool by_blocks = !step_row::NUMBERS && p.table.records;\n\n"
     "for (int i = blockIdx.x * THREADS + threadIdx.x; by_blocks && i < hidden / 8; i += gridDim.x * THREADS) {\n"
     "float x[8] = {};\n"
     "if (position >= 0)\n"
@@ -5267,7 +5462,7 @@ static const char *const ignis__text_generate_step_cu[] = {
     "x[j] += float(p.positions[(long long)position * hidden + 8 * i + j]);\n"
     "put_word(p.sums[0] + 8 * i + j, x[j], block.number(-1));\n"
     "}\n"
-    "}\n"
+    "}\n\n"
     "for (int i = blockIdx.x * THREADS + threadIdx.x; !by_blocks && i < hidden; i += gridDim.x * THREADS) {\n"
     "float x = 0;\n"
     "if (position >= 0) {\n"
@@ -5288,7 +5483,7 @@ static const char *const ignis__text_generate_step_cu[] = {
 };
 
 static const char *const ignis__text_generate_step_cuh[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_STEP_CUH\n"
     "#define IGNIS_GENERATE_STEP_CUH\n\n"
     "#include \"gemv.cuh\"\n"
@@ -5298,11 +5493,14 @@ static const char *const ignis__text_generate_step_cuh[] = {
     "constexpr int TURNS = 4;\n\n\n"
     "struct step_shape {\n"
     "int n, k, kind, gated, head_dim, tiles;\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "struct step_product : step_shape {\n"
     "int first;\n"
-    "int grains, per_slice, pieces, size;\n\n\n"
-    "__device__ int grains_of(int warp, int begin) const { return min(min(size, per_slice - begin), grains - warp * per_slice - begin); }\n"
+    "int grains, per_slice, pieces, size;\n\n\n\n"
+    "__device__ int grains_of(int warp, int begin) const\n"
+    "{\n"
+    "return min(min(size, per_slice - begin), grains - warp * per_slice - begin);\n"
+    "}\n"
     "};\n\n\n"
     "struct step_turn {\n"
     "int at;\n"
@@ -5312,13 +5510,16 @@ static const char *const ignis__text_generate_step_cuh[] = {
     "if (++at == all)\n"
     "at = 0, phase ^= 1;\n"
     "}\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "struct step_ring {\n"
     "uint32_t stages, full, empty, found_full, found_free;\n"
     "int count;\n"
     "float *const found;\n\n\n"
     "__device__ uint32_t full_of(int half) const { return full + 8 * half; }\n\n"
-    "__device__ void wait(const step_turn &stage, int half) const { ignis_mbarrier_wait(full_of(2 * stage.at + half), stage.phase); }\n\n\n"
+    "__device__ void wait(const step_turn &stage, int half) const\n"
+    "{\n"
+    "ignis_mbarrier_wait(full_of(2 * stage.at + half), stage.phase);\n"
+    "}\n\n\n"
     "__device__ void took(step_turn &stage) const\n"
     "{\n"
     "ignis_warp_arrive(empty + 8 * stage.at);\n"
@@ -5335,12 +5536,12 @@ static const char *const ignis__text_generate_step_cuh[] = {
 };
 
 static const char *const ignis__text_generate_step_blocks_cuh[] = {
-    "\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_STEP_BLOCKS_CUH\n"
     "#define IGNIS_GENERATE_STEP_BLOCKS_CUH\n\n"
     "#include \"generate_step.cuh\"\n"
     "#include \"weights_blocks.cuh\"\n\n"
-    "constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88, WAY_BYTES = 40 << 10;\n"
+    "constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88, WAY_BYTES = 40 << 10;\n\n"
     "constexpr int AHEAD_BYTES = 300 << 10, AHEAD_RATE = 15;\n\n"
     "constexpr int TYPES = IGNIS_BLOCKS_TYPES;\n"
     "constexpr bool SEVERAL = (TYPES & (TYPES - 1)) != 0;\n"
@@ -5367,7 +5568,7 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "step_part parts[PARTS], next[PARTS];\n"
     "const uint8_t *from, *scales;\n"
     "long long between;\n"
-    "int rows, type, bytes, further;\n"
+    "int rows, type, bytes, further;\n\n"
     "int on_way, ahead, pause;\n\n"
     "__device__ explicit step_source(int own) : own(own) {}\n\n"
     "__device__ void load(const step_weights &weights)\n"
@@ -5405,8 +5606,9 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "from = records + (long long)((low - first) / TOGETHER) * (x.grains * bytes);\n"
     "between = (long long)(further / TOGETHER) * (x.grains * bytes);\n"
     "if (has_type(BLOCKS_Q6_K))\n"
-    "scales = records + (long long)((end - first + TOGETHER - 1) / TOGETHER) * (x.grains * bytes) + (long long)(low - first) * 2 * x.grains;\n"
-    "}\n\n\n"
+    "scales = records + (long long)((end - first + TOGETHER - 1) / TOGETHER) * (x.grains * bytes) +\n"
+    "(long long)(low - first) * 2 * x.grains;\n"
+    "}\n\n\n\n"
     "template <typename Each> __device__ void runs(int half, const step_product &x, int begin, Each each) const\n"
     "{\n"
     "if (x.pieces == 1) {\n"
@@ -5424,7 +5626,10 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "{\n"
     "return has_type(BLOCKS_Q6_K) && type == BLOCKS_Q6_K && half == 0 ? 2 * TOGETHER * x.grains : 0;\n"
     "}\n"
-    "__device__ const uint8_t *scales_of(int eight, const step_product &x) const { return scales + (long long)eight * further * 2 * x.grains; }\n\n"
+    "__device__ const uint8_t *scales_of(int eight, const step_product &x) const\n"
+    "{\n"
+    "return scales + (long long)eight * further * 2 * x.grains;\n"
+    "}\n\n"
     "__device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const\n"
     "{\n"
     "const uint32_t stage_at = ring.stages + stage * STAGE_BYTES, barrier = ring.full_of(2 * stage + half);\n"
@@ -5437,7 +5642,8 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     ,
     "runs(half, x, begin, [&](int to, int at, int some) {\n"
     "if (some > 0)\n"
-    "ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some, barrier);\n"
+    "ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some,\n"
+    "barrier);\n"
     "});\n"
     "if (of_scales)\n"
     "ignis_ptx_bulk_load(stage_at + SCALES_AT + own * of_scales, scales_of(own, x), of_scales, barrier);\n"
@@ -5476,10 +5682,10 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "memcpy(&x, words, sizeof x);\n"
     "return x;\n"
     "});\n"
-    "}\n\n"
+    "}\n\n\n"
     "template <typename Get> __device__ void fill(int begin, int end, int k, Get get) const\n"
     "{\n"
-    "#pragma unroll 1\n"
+    "#pragma unroll 1\n\n"
     "for (int first = begin; first < end; first += 32 * EACH) {\n"
     "const int own = first + threadIdx.x % 32 * EACH, block = own / 32;\n"
     "ignis_pack<T, EACH> x = {};\n"
@@ -5498,7 +5704,7 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "sums[block] = whole.sum;\n"
     "}\n"
     "}\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
     "struct unit_of_x {\n"
     "uint4 of[2];\n"
     "float scale, sum;\n\n"
@@ -5507,15 +5713,16 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "{\n"
     "const int lane = threadIdx.x % 32, block = unit * UNIT + lane % 4;\n"
     "const bool own = lane / 8 == lane % 4;\n"
-    "const uint4 *there = (const uint4 *)row.at + block * 4 + lane / 4 % 2 * 2;\n"
+    "const uint4 *there = (const uint4 *)row.at + block * 4 + lane / 4 % 2 * 2;\n\n"
     "of[0] = *(own ? there : row.zeros + 3);\n"
     "of[1] = *(own ? there + 1 : row.zeros + 2);\n"
     "scale = row.scales[block];\n"
     "sum = has_type(BLOCKS_Q4_K) ? row.sums[block] : 0;\n"
     "}\n"
-    "};\n\n\n\n"
+    "};\n\n\n\n\n"
     "template <int type, int count, typename Of>\n"
-    "__device__ inline void add_records(float &sum, const uint8_t *stage, const step_product &x, int record, int own, const Of &of_x)\n"
+    "__device__ inline void add_records(float &sum, const uint8_t *stage, const step_product &x, int record, int own,\n"
+    "const Of &of_x)\n"
     "{\n"
     "typedef blocks_rows<type> weights;\n"
     "constexpr int bytes = record_bytes(type);\n"
@@ -5536,8 +5743,8 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "}\n"
     "}\n\n\n"
     "template <int type, typename Of>\n"
-    "__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record, int some, int own,\n"
-    "const Of &of_x)\n"
+    "__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record,\n"
+    "int some, int own, const Of &of_x)\n"
     "{\n"
     "if (!has_type(type) || type_there != type)\n"
     "return;\n"
@@ -5547,16 +5754,18 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "add_records<type, 1>(sum, stage, x, record, own, of_x);\n"
     "}\n\n\n"
     "template <bool KEPT>\n"
-    "__device__ inline void multiply_tiles(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)\n"
+    "__device__ inline void multiply_tiles(const step_ring &ring, const step_product &x, const step_row &row,\n"
+    "step_turn &stage, step_turn &turn)\n"
     "{\n"
     ,
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4), slice = warp * x.per_slice;\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4),\n"
+    "slice = warp * x.per_slice;\n"
     "const uint8_t *const stages = (const uint8_t *)__cvta_shared_to_generic(ring.stages);\n"
     "float *const found = ring.found_of(0, warp) + own + lane % 4 * 8;\n"
     "unit_of_x kept[PIECE * UNITS];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PIECE * UNITS && KEPT; i++)\n"
-    "if (i < x.size * UNITS)\n"
+    "if (i < x.size * UNITS)\n\n"
     "kept[i] = unit_of_x(row, min(slice * UNITS + i, x.grains * UNITS - 1));\n"
     "#pragma unroll 1\n"
     "for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {\n"
@@ -5587,8 +5796,9 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "}\n"
     "}\n\n"
     "template <bool with_keys>\n"
-    "__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)\n"
-    "{\n"
+    "__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage,\n"
+    "step_turn &turn)\n"
+    "{\n\n"
     "if (!with_keys && IGNIS_HEAD_DIM < 256 && x.pieces == 1)\n"
     "multiply_tiles<true>(ring, x, row, stage, turn);\n"
     "else\n"
@@ -5598,14 +5808,15 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
 };
 
 static const char *const ignis__text_generate_step_dense_cuh[] = {
-    "\n\n\n\n\n"
+    "\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_STEP_DENSE_CUH\n"
     "#define IGNIS_GENERATE_STEP_DENSE_CUH\n\n"
     "#include \"generate_step.cuh\"\n"
     "#include \"weights.cuh\"\n\n"
-    "constexpr int MULTIPLYING_REGISTERS = IGNIS_HEAD_DIM < 256 ? 216 : 224, OTHER_REGISTERS = IGNIS_HEAD_DIM < 256 ? 72 : 56;\n"
+    "constexpr int MULTIPLYING_REGISTERS = IGNIS_HEAD_DIM < 256 ? 216 : 224,\n"
+    "OTHER_REGISTERS = IGNIS_HEAD_DIM < 256 ? 72 : 56;\n"
     "constexpr int WAY_BYTES = 64 << 10;\n"
-    "constexpr int GRAIN = 32, PIECE = 4;\n"
+    "constexpr int GRAIN = 32, PIECE = 4;\n\n"
     "constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX;\n"
     "constexpr int PIECE_BYTES = PIECE * GRAIN / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;\n\n\n"
     "struct step_weights {\n"
@@ -5628,17 +5839,19 @@ static const char *const ignis__text_generate_step_dense_cuh[] = {
     "{\n"
     "plane = low / period;\n"
     "row = low - plane * period;\n"
-    "}\n\n"
+    "}\n\n\n"
     "__device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const\n"
     "{\n"
-    "const uint32_t barrier = ring.full_of(2 * stage + half), to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;\n"
+    "const uint32_t barrier = ring.full_of(2 * stage + half),\n"
+    "to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;\n\n"
     "const int first = half * HALF, all = (x.grains - begin + x.per_slice - 1) / x.per_slice;\n"
     "const int count = own < boxes ? min(max(all - first, 0), HALF) : 0;\n"
     "ignis_ptx_mbarrier_arrive_expect(barrier, count * BOX_BYTES);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < HALF; i++)\n"
     "if (i < count)\n"
-    "ignis_ptx_tensor_load<3>(to + (first + i) * PIECE_BYTES, map, barrier, GRAIN * ((first + i) * x.per_slice + begin) + own * BOX, row, plane);\n"
+    "ignis_ptx_tensor_load<3>(to + (first + i) * PIECE_BYTES, map, barrier,\n"
+    "GRAIN * ((first + i) * x.per_slice + begin) + own * BOX, row, plane);\n"
     "}\n"
     "};\n"
     "static_assert(PIECE_BYTES == BRINGERS * BOX_BYTES, \"each has a box of a piece\");\n\n"
@@ -5661,30 +5874,33 @@ static const char *const ignis__text_generate_step_dense_cuh[] = {
     "}\n"
     "};\n\n\n"
     "template <bool with_keys>\n"
-    "__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)\n"
+    "__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage,\n"
+    "step_turn &turn)\n"
     "{\n"
     "typedef dense_weights<T> weights;\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4);\n"
     "const int begin = warp * x.per_slice, end = min(begin + x.per_slice, x.grains), pieces = x.pieces, size = x.size;\n"
     "const T *const of_x = row.at + lane % 4 * 8;\n"
-    "const char *const of_ring = (const char *)__cvta_shared_to_generic(ring.stages) + warp * PIECE_BYTES + own * 2 * BOX;\n"
+    "const char *const of_ring =\n"
+    "(const char *)__cvta_shared_to_generic(ring.stages) + warp * PIECE_BYTES + own * 2 * BOX;\n"
     "int left = ((x.tiles - 1 - x.first) / gridDim.x + 1) * pieces, piece = 0;\n"
     "float sum[1][4] = {{0, 0, 0, 0}};\n"
     "weights::block first[PIECE], second[PIECE];\n"
-    "const auto take = [&](weights::block (&to)[PIECE]) {\n"
+    "const auto take = [&](weights::block(&to)[PIECE]) {\n"
     "const char *from = of_ring + stage.at * STAGE_BYTES;\n"
     "ring.wait(stage, warp / HALF);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PIECE; i++)\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++)\n"
-    "to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 + ((32 * i % BOX / 8 + lane % 4) ^ own) * 16);\n"
+    "to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 +\n"
+    "((32 * i % BOX / 8 + lane % 4) ^ own) * 16);\n"
     "};\n"
-    "const auto step = [&](const weights::block (&now)[PIECE], weights::block (&next)[PIECE]) {\n"
+    "const auto step = [&](const weights::block(&now)[PIECE], weights::block(&next)[PIECE]) {\n"
     "const int from = begin + piece * size, some = min(size, end - from);\n"
     "uint4 part[PIECE][1];\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < PIECE; i++)\n"
+    "for (int i = 0; i < PIECE; i++)\n\n"
     "part[i][0] = *(const uint4 *)(of_x + 32 * (from + i));\n"
     "if (some > 0)\n"
     "weights::add<1>(sum, now[0], part[0]);\n"
@@ -5718,7 +5934,7 @@ static const char *const ignis__text_generate_step_dense_cuh[] = {
 };
 
 static const char *const ignis__text_weights_cuh[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_WEIGHTS_CUH\n"
     "#define IGNIS_WEIGHTS_CUH\n\n"
     "#include \"mma.cuh\"\n\n\n"
@@ -5758,7 +5974,7 @@ static const char *const ignis__text_weights_cuh[] = {
 };
 
 static const char *const ignis__text_weights_blocks_cuh[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_WEIGHTS_BLOCKS_CUH\n"
     "#define IGNIS_WEIGHTS_BLOCKS_CUH\n\n"
     "#include \"mma.cuh\"\n"
@@ -5769,7 +5985,7 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "uint32_t result;\n"
     "asm(\"lop3.b32 %0, %1, %2, %3, 0xea;\" : \"=r\"(result) : \"r\"(word), \"r\"(mask), \"r\"(bits));\n"
     "return result;\n"
-    "}\n\n\n\n\n"
+    "}\n\n\n\n\n\n"
     "template <int N, bool summed> struct whole_numbers {\n"
     "uint32_t high[N / 4], low[N / 4];\n"
     "float scale, sum;\n\n"
@@ -5787,15 +6003,16 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "const int exponent = most >> 23, scaled = max(exponent - 13, 1);\n"
     "const float inverse = __uint_as_float((uint32_t)(254 - scaled) << 23);\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < N; i += 4) {\n"
+    "for (int i = 0; i < N; i += 4) {\n\n"
     "uint32_t whole[4];\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 4; j++) {\n"
     "whole[j] = __float_as_uint(fmaf(float(x[i + j]), inverse, 12582912.0f));\n"
     "if (summed)\n"
     "total += (int)(whole[j] - 0x4b400000u);\n"
-    "}\n"
-    "const uint32_t second = __byte_perm(whole[0], whole[1], 0x5410), fourth = __byte_perm(whole[2], whole[3], 0x5410);\n"
+    "}\n\n"
+    "const uint32_t second = __byte_perm(whole[0], whole[1], 0x5410),\n"
+    "fourth = __byte_perm(whole[2], whole[3], 0x5410);\n"
     "low[i / 4] = __byte_perm(second, fourth, 0x6420) & 0x7f7f7f7fu;\n"
     "high[i / 4] = __byte_perm(second << 1, fourth << 1, 0x7531);\n"
     "}\n"
@@ -5807,8 +6024,8 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "}\n"
     "};\n\n\n\n"
     "template <int type> struct blocks_rows {\n"
-    "static constexpr bool bytes = type == BLOCKS_Q8_0, halves = type == BLOCKS_Q6_K, minima = type == BLOCKS_Q4_K;\n"
-    "static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1;\n"
+    "static constexpr bool bytes = type == BLOCKS_Q8_0, halves = type == BLOCKS_Q6_K, minima = type == BLOCKS_Q4_K;\n\n"
+    "static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1;\n\n"
     "static constexpr float factor = type == BLOCKS_Q4_0 ? 1.0f / 16 : halves ? 1.0f / 4 : 1.0f;\n\n\n\n"
     "struct unit {\n"
     "uint32_t q[2][4 * words];\n"
@@ -5834,7 +6051,8 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "load_d(w, number / 2);\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++)\n"
-    "read<alone>(w, r, records[r] + number / 2 * TOGETHER * record_bytes(type), number % 2, [](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });\n"
+    "read<alone>(w, r, records[r] + number / 2 * TOGETHER * record_bytes(type), number % 2,\n"
+    "[](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });\n"
     "return w;\n"
     "}\n\n"
     "__device__ void load_d(unit &w, int record) const\n"
@@ -5843,7 +6061,8 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "for (int r = 0; r < 2 && halves; r++)\n"
     "w.d[r] = ((const uint16_t *)halves_at[r])[record];\n"
     "}\n\n"
-    "template <bool alone, typename Four> static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)\n"
+    "template <bool alone, typename Four>\n"
+    "static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)\n"
     "{\n"
     "const int t = threadIdx.x % 4, own = half * UNIT + t;\n"
     "if (alone)\n"
@@ -5892,13 +6111,14 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "const int right = threadIdx.x % 4 * 8;\n"
     "const uint32_t y = w.k[r].y >> right, z = w.k[r].z >> right, both = w.k[r].w >> right;\n"
     "const bool upper = number % 2 != 0;\n"
-    "const uint32_t scale = upper ? (both & 15) | (y >> 6 & 3) << 4 : y & 63, least = upper ? (both >> 4 & 15) | (z >> 6 & 3) << 4 : z & 63;\n"
+    "const uint32_t scale = upper ? (both & 15) | (y >> 6 & 3) << 4 : y & 63,\n"
+    "least = upper ? (both >> 4 & 15) | (z >> 6 & 3) << 4 : z & 63;\n"
     "s.of[r][0] *= (float)scale;\n"
     "s.least[r] = ignis_ptx_cvt_f32_f16((uint16_t)(w.k[r].x >> 16)) * (float)least;\n"
     "}\n"
     "}\n"
     "return s;\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "static __device__ void operand(uint32_t (&a)[4], const unit &w, int i, const uint2 (&more)[2], int left)\n"
     "{\n"
     "#pragma unroll\n"
@@ -5919,14 +6139,16 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "}\n"
     "}\n"
     "}\n\n\n"
-    "static __device__ float scaled(const int (&product)[parts], const float (&of)[parts], float least, float x, float sum)\n"
+    "static __device__ float scaled(const int (&product)[parts], const float (&of)[parts], float least, float x,\n"
+    "float sum)\n"
     "{\n"
     "float y = __fmul_rn((float)product[0], __fmul_rn(of[0], x));\n"
     "if (halves)\n"
     "y = fmaf((float)product[parts - 1], __fmul_rn(of[parts - 1], x), y);\n"
     "return minima ? fmaf(-least, sum, y) : y;\n"
     "}\n\n\n\n"
-    "static __device__ void add_alone(float &sum, const unit &w, int number, const uint4 (&x)[2], float x_scale, float x_sum)\n"
+    "static __device__ void add_alone(float &sum, const unit &w, int number, const uint4 (&x)[2], float x_scale,\n"
+    "float x_sum)\n"
     "{\n"
     "const uint32_t b[8] = {x[0].x, x[0].y, x[0].z, x[0].w, x[1].x, x[1].y, x[1].z, x[1].w};\n"
     "const bool odd = threadIdx.x % 2 != 0;\n"
@@ -5952,7 +6174,8 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "sum += pair + __shfl_xor_sync(0xffffffff, pair, 2);\n"
     "}\n\n\n\n\n"
     "template <int N, typename Of, typename Scales>\n"
-    "static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of, const Scales &scales_of_x)\n"
+    "static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of,\n"
+    "const Scales &scales_of_x)\n"
     "{\n"
     "const int t = threadIdx.x % 4, quad = threadIdx.x % 32 - t;\n"
     "const scales own = scales_of(w, number);\n"
@@ -5974,7 +6197,7 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "}\n"
     "}\n"
     "operand(a[b], w, b, more, 6 - 2 * t);\n"
-    "}\n"
+    "}\n\n"
     "constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;\n"
     "uint4 x[2][UNIT];\n"
     "float2 of[2][UNIT];\n"
@@ -5996,8 +6219,8 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "fetch(n + 1);\n"
     "if (N > 1)\n"
     "__syncwarp();\n"
-    "#pragma unroll\n"
     ,
+    "#pragma unroll\n"
     "for (int b = 0; b < UNIT; b++) {\n"
     "const uint4 now = x[n % 2][b];\n"
     "int found[parts][4] = {};\n"
@@ -6016,8 +6239,8 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "#pragma unroll\n"
     "for (int i = 0; i < parts; i++)\n"
     "product[i] = found[i][c];\n"
-    "const float one =\n"
-    "scaled(product, s[b].of[c / 2], s[b].least[c / 2], c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);\n"
+    "const float one = scaled(product, s[b].of[c / 2], s[b].least[c / 2],\n"
+    "c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);\n"
     "if (b % 2 == 0)\n"
     "y[c] = one;\n"
     "else if (b == 1)\n"
@@ -6033,29 +6256,29 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 };
 
 static const ignis__source ignis__model_kernel_sources[] = {
-    {"attention_paged.cu", 0x63520aa88e54e757ULL, IGNIS__PIECES(attention_paged_cu)},
-    {"attention_paged.cuh", 0x93ebcaf341afcac6ULL, IGNIS__PIECES(attention_paged_cuh)},
-    {"attention_paged_many.cu", 0x535374a587d605f7ULL, IGNIS__PIECES(attention_paged_many_cu)},
-    {"attention_paged_mma.cu", 0x9805887a27aaabfcULL, IGNIS__PIECES(attention_paged_mma_cu)},
-    {"attention_paged_team.cuh", 0x5ea7e92b7e3eb965ULL, IGNIS__PIECES(attention_paged_team_cuh)},
-    {"blocks.cu", 0x7c5896d911749a4dULL, IGNIS__PIECES(blocks_cu)},
-    {"blocks.cuh", 0x32c2154e86c98c76ULL, IGNIS__PIECES(blocks_cuh)},
-    {"gemv.cu", 0x2ff20ecda5be1923ULL, IGNIS__PIECES(gemv_cu)},
-    {"gemv.cuh", 0x1b5553c41a936ae6ULL, IGNIS__PIECES(gemv_cuh)},
-    {"gemv_blocks.cu", 0xca1c042acc326d4aULL, IGNIS__PIECES(gemv_blocks_cu)},
-    {"gemv_cluster.cu", 0x45e5cd775273ef6eULL, IGNIS__PIECES(gemv_cluster_cu)},
-    {"gemv_cluster.cuh", 0xfa43716e52f8a87dULL, IGNIS__PIECES(gemv_cluster_cuh)},
-    {"gemv_cluster_blocks.cu", 0xff180210d147bc98ULL, IGNIS__PIECES(gemv_cluster_blocks_cu)},
-    {"gemv_mma.cu", 0xcdae98fdb7143f2bULL, IGNIS__PIECES(gemv_mma_cu)},
-    {"generate.cu", 0x83e0201be5ca291eULL, IGNIS__PIECES(generate_cu)},
-    {"generate.cuh", 0x8b16ec256930031bULL, IGNIS__PIECES(generate_cuh)},
-    {"generate_draw.cu", 0x0caf13815ee77b8aULL, IGNIS__PIECES(generate_draw_cu)},
-    {"generate_step.cu", 0xc4b631cacc89ce92ULL, IGNIS__PIECES(generate_step_cu)},
-    {"generate_step.cuh", 0x20ca7debbb44d4e0ULL, IGNIS__PIECES(generate_step_cuh)},
-    {"generate_step_blocks.cuh", 0x0e15e92151cede63ULL, IGNIS__PIECES(generate_step_blocks_cuh)},
-    {"generate_step_dense.cuh", 0x51ba024bb78c5bb2ULL, IGNIS__PIECES(generate_step_dense_cuh)},
-    {"weights.cuh", 0xe3ee9db93e19f399ULL, IGNIS__PIECES(weights_cuh)},
-    {"weights_blocks.cuh", 0x94115305809299bdULL, IGNIS__PIECES(weights_blocks_cuh)},
+    {"attention_paged.cu", 0xc1b4bf5e2e46f7bfULL, IGNIS__PIECES(attention_paged_cu)},
+    {"attention_paged.cuh", 0x6d2f961dd402edc0ULL, IGNIS__PIECES(attention_paged_cuh)},
+    {"attention_paged_many.cu", 0xfbdaf6ee4c592b27ULL, IGNIS__PIECES(attention_paged_many_cu)},
+    {"attention_paged_mma.cu", 0x13b0a3988d39dab0ULL, IGNIS__PIECES(attention_paged_mma_cu)},
+    {"attention_paged_team.cuh", 0x808be527105015cbULL, IGNIS__PIECES(attention_paged_team_cuh)},
+    {"blocks.cu", 0x5f989e7b0b10bcd9ULL, IGNIS__PIECES(blocks_cu)},
+    {"blocks.cuh", 0x7adef8822a37ded2ULL, IGNIS__PIECES(blocks_cuh)},
+    {"gemv.cu", 0x37911395245c9a15ULL, IGNIS__PIECES(gemv_cu)},
+    {"gemv.cuh", 0xd0014c085fdc0f54ULL, IGNIS__PIECES(gemv_cuh)},
+    {"gemv_blocks.cu", 0x80630863b3b5dc60ULL, IGNIS__PIECES(gemv_blocks_cu)},
+    {"gemv_cluster.cu", 0xa9d7b374823afc04ULL, IGNIS__PIECES(gemv_cluster_cu)},
+    {"gemv_cluster.cuh", 0x7dc49b735edfbaa5ULL, IGNIS__PIECES(gemv_cluster_cuh)},
+    {"gemv_cluster_blocks.cu", 0xa56d14618fe4a238ULL, IGNIS__PIECES(gemv_cluster_blocks_cu)},
+    {"gemv_mma.cu", 0x13d431987bf60289ULL, IGNIS__PIECES(gemv_mma_cu)},
+    {"generate.cu", 0xfd6bc6067ecea35aULL, IGNIS__PIECES(generate_cu)},
+    {"generate.cuh", 0x732aa67a96d296efULL, IGNIS__PIECES(generate_cuh)},
+    {"generate_draw.cu", 0x5fc5622ddc153130ULL, IGNIS__PIECES(generate_draw_cu)},
+    {"generate_step.cu", 0x0b189f3a5b08e8c2ULL, IGNIS__PIECES(generate_step_cu)},
+    {"generate_step.cuh", 0x687267fd37000bfeULL, IGNIS__PIECES(generate_step_cuh)},
+    {"generate_step_blocks.cuh", 0x713864840defa34fULL, IGNIS__PIECES(generate_step_blocks_cuh)},
+    {"generate_step_dense.cuh", 0xbaa1310557f10194ULL, IGNIS__PIECES(generate_step_dense_cuh)},
+    {"weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh)},
+    {"weights_blocks.cuh", 0x9af378357f888377ULL, IGNIS__PIECES(weights_blocks_cuh)},
 };
 /* clang-format on */
 
@@ -22159,10 +22382,10 @@ static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, int cou
 static void ignis__engine_sum_ranks(ignis__op *op, const ignis__engine *engine, const ignis__array *array, int64_t rows)
 {
     const ignis_model_parallel *ranks = &engine->model->parallel;
-    ignis_array none = IGNIS__ZERO, some = op->ok ? ignis__array_slice(op->work.call, array, 0, 0, rows) : none;
-    op->ok = op->ok && some.id && ranks->sum_fn(ranks->group, some) == IGNIS_OK;
-    if (some.id)
-        ignis__array_discard(op->work.call, &some);
+    ignis_array none = IGNIS__ZERO, slice = op->ok ? ignis__array_slice(op->work.call, array, 0, 0, rows) : none;
+    op->ok = op->ok && slice.id && ranks->sum_fn(ranks->group, slice) == IGNIS_OK;
+    if (slice.id)
+        ignis__array_discard(op->work.call, &slice);
 }
 
 /*  Adds the rows that `norm` would add to the sum before the next norm. */
@@ -22237,36 +22460,36 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
     norm.rms = model->rms;
     ignis__embed_rows(op, count, model->dtype, engine->sum, engine->embedding, engine->positions, engine->rows);
     for (i = 0; op->ok && i < model->layers; i++, at += 2 * slab) {
-        const ignis__engine_layer *l = &engine->layer[i];
-        norm.weight = l->attn_norm;
-        norm.bias = l->attn_norm_bias;
+        const ignis__engine_layer *layer = &engine->layer[i];
+        norm.weight = layer->attn_norm;
+        norm.bias = layer->attn_norm_bias;
         cache.k = paged.k = direct.keys = at;
         cache.v = paged.v = direct.values = at + slab;
-        if (!is_chunk && !l->q_norm && !l->k_norm && model->head_dim % 16 == 0 &&
-            ignis__gemv_uses_tensor_cores(op, model->dtype, l->qkv)) {
-            if (l->qkv->blocks.count)
-                ignis__gemv_run_quantised(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, l->qkv,
-                                          l->qkv_bias, engine->dequantised, &norm, &direct);
+        if (!is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
+            ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+            if (layer->qkv->blocks.count)
+                ignis__gemv_run_quantised(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, layer->qkv,
+                                          layer->qkv_bias, engine->dequantised, &norm, &direct);
             else
-                ignis__gemv_run_dense(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, l->qkv,
-                                      l->qkv_bias, &norm, &direct);
+                ignis__gemv_run_dense(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, layer->qkv,
+                                      layer->qkv_bias, &norm, &direct);
         } else {
-            cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
-            cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
+            cache.q_weight = layer->q_norm ? ignis__op_read(op, layer->q_norm) : 0;
+            cache.k_weight = layer->k_norm ? ignis__op_read(op, layer->k_norm) : 0;
             ignis__engine_multiply(op, engine, count, is_chunk, IGNIS__GEMV_OUT, false, engine->qkv, engine->normed,
-                                   l->qkv, l->qkv_bias, &norm);
+                                   layer->qkv, layer->qkv_bias, &norm);
             ignis__kv_cache_append(op, count, model->dtype, &cache, model->rope ? engine->frequencies : NULL);
         }
         if (is_chunk)
             ignis__chunk_attention(op, count, end, &paged, engine->gathered);
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &paged);
-        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, l->o, l->o_bias, &norm);
-        norm.weight = l->mlp_norm;
-        norm.bias = l->mlp_norm_bias;
+        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, layer->o, layer->o_bias, &norm);
+        norm.weight = layer->mlp_norm;
+        norm.bias = layer->mlp_norm_bias;
         ignis__engine_multiply(op, engine, count, is_chunk, model->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT,
-                               !model->gelu, engine->inner, engine->normed, l->up, l->up_bias, &norm);
-        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, l->down, l->down_bias, &norm);
+                               !model->gelu, engine->inner, engine->normed, layer->up, layer->up_bias, &norm);
+        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, layer->down, layer->down_bias, &norm);
     }
     ignis__pre_norm_add_pending(op, count, &norm);
 }
@@ -22441,7 +22664,7 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
 IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const char *call, ignis__sequence *sequence)
 {
     ignis__grammar *grammar = sequence->grammar;
-    const ignis__vocabulary *v = sequence->engine->vocabulary;
+    const ignis__vocabulary *vocabulary = sequence->engine->vocabulary;
     int32_t id, next;
     int i;
     bool ok = grammar->start >= 0;
@@ -22454,11 +22677,11 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
     }
     for (; ok && sequence->matched < sequence->length; sequence->matched++, sequence->state = next) {
         id = sequence->ids[sequence->matched];
-        next = ignis__grammar_step_token(grammar, v, sequence->state, id);
-        for (i = 0; i < v->end_count && v->ends[i] != id;)
+        next = ignis__grammar_step_token(grammar, vocabulary, sequence->state, id);
+        for (i = 0; i < vocabulary->end_count && vocabulary->ends[i] != id;)
             i++;
-        ok = next > 0 ||
-             (next == 0 && i < v->end_count && IGNIS__GRAMMAR_AT(grammar, state, states, sequence->state)->ends);
+        ok = next > 0 || (next == 0 && i < vocabulary->end_count &&
+                          IGNIS__GRAMMAR_AT(grammar, state, states, sequence->state)->ends);
         if (next == 0 && !ok)
             ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL,
                                 "token %d of the sequence, %d, does not keep to its grammar", sequence->matched,
@@ -22466,7 +22689,7 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
         if (!ok)
             break;
     }
-    ok = ok && ignis__grammar_mask(grammar, v, sequence->state);
+    ok = ok && ignis__grammar_mask(grammar, vocabulary, sequence->state);
     if (!ok)
         ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
     grammar->diagnostic = IGNIS_DIAG_NONE;
@@ -22491,7 +22714,7 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
 {
     const ignis__grammar_state *state = op->ok ? ignis__sequence_check_grammar(op->work.call, sequence) : NULL;
     ignis__engine *engine = sequence->engine;
-    const ignis__vocabulary *v = engine->vocabulary;
+    const ignis__vocabulary *vocabulary = engine->vocabulary;
     ignis__address masks = ignis__op_write(op, engine->masks); /* ordered after uploads on other streams */
     int64_t bytes;
     uint32_t *mask;
@@ -22508,13 +22731,13 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
         if (engine->mask[i].used < engine->mask[oldest].used)
             oldest = i;
     }
-    bytes = (int64_t)sizeof *mask * v->words;
+    bytes = (int64_t)sizeof *mask * vocabulary->words;
     mask = (uint32_t *)ignis__alloc_for(op->work.call, (size_t)bytes);
     if (!mask)
         return 0;
     memcpy(mask, state->mask, (size_t)bytes);
-    for (i = 0; state->ends && i < v->end_count; i++)
-        mask[v->ends[i] / 32] |= (uint32_t)1 << v->ends[i] % 32;
+    for (i = 0; state->ends && i < vocabulary->end_count; i++)
+        mask[vocabulary->ends[i] / 32] |= (uint32_t)1 << vocabulary->ends[i] % 32;
     engine->mask[oldest].grammar = 0;
     ok = op->ok && ignis__copy_from_host(&op->work, masks + (ignis__address)(oldest * bytes), mask, bytes);
     ignis__free(mask);
@@ -22822,48 +23045,48 @@ static bool ignis__sampling_check_number(const char *call, const char *name, dou
 }
 
 /*  Checks all values of a description. False, and reported, if one is out of range. */
-IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
+IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *desc, int vocab)
 {
     int i;
-    if (!ignis__sampling_check_number(call, "temperature", d->temperature, 1e6) ||
-        !ignis__sampling_check_number(call, "top_p", d->top_p, 1) ||
-        !ignis__sampling_check_number(call, "min_p", d->min_p, 1) ||
-        !ignis__sampling_check_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
-        !ignis__sampling_check_number(call, "top_k", d->top_k, INT32_MAX) ||
-        !ignis__sampling_check_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
-        !ignis__sampling_check_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
+    if (!ignis__sampling_check_number(call, "temperature", desc->temperature, 1e6) ||
+        !ignis__sampling_check_number(call, "top_p", desc->top_p, 1) ||
+        !ignis__sampling_check_number(call, "min_p", desc->min_p, 1) ||
+        !ignis__sampling_check_number(call, "repetition_penalty", desc->repetition_penalty, 1e6) ||
+        !ignis__sampling_check_number(call, "top_k", desc->top_k, INT32_MAX) ||
+        !ignis__sampling_check_number(call, "penalty_window", desc->penalty_window, INT32_MAX) ||
+        !ignis__sampling_check_number(call, "bias_count", desc->bias_count, IGNIS__BIASES))
         return false;
-    if (d->bias_count && !d->biases)
+    if (desc->bias_count && !desc->biases)
         return ignis__fail_null(call, "sampling->biases") == IGNIS_OK;
-    for (i = 0; i < d->bias_count; i++)
-        if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
-            d->biases[i].bias != d->biases[i].bias)
+    for (i = 0; i < desc->bias_count; i++)
+        if (desc->biases[i].id < 0 || desc->biases[i].id >= vocab ||
+            (i && desc->biases[i].id <= desc->biases[i - 1].id) || desc->biases[i].bias != desc->biases[i].bias)
             return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                                "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and "
                                "a bias is a number",
-                               i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
+                               i, (double)desc->biases[i].bias, (int)desc->biases[i].id, vocab - 1) == IGNIS_OK;
     return true;
 }
 
 /*  Returns whether top k, top p or min p may exclude tokens. generate_draw.cu has the same rule. */
-IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *d)
+IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *desc)
 {
-    return d->temperature != 0 && (d->top_k > 0 || (d->top_p > 0 && d->top_p < 1) || d->min_p > 0);
+    return desc->temperature != 0 && (desc->top_k > 0 || (desc->top_p > 0 && desc->top_p < 1) || desc->min_p > 0);
 }
 
 /*  Sets how the next token of a row is sampled, and where the host reads it. number: of the row in its step. */
-IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *d,
+IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *desc,
                                              ignis__generate_row *row)
 {
     row->draws = (ignis__address)(uintptr_t)(engine->draws + 2 * number);
-    row->temperature = d->temperature;
-    row->top_k = d->top_k;
-    row->top_p = d->top_p;
-    row->min_p = d->min_p;
-    row->penalty = d->repetition_penalty == 0 ? 1 : d->repetition_penalty;
-    row->window = d->penalty_window;
-    row->seed = d->seed;
-    row->biases = d->bias_count;
+    row->temperature = desc->temperature;
+    row->top_k = desc->top_k;
+    row->top_p = desc->top_p;
+    row->min_p = desc->min_p;
+    row->penalty = desc->repetition_penalty == 0 ? 1 : desc->repetition_penalty;
+    row->window = desc->penalty_window;
+    row->seed = desc->seed;
+    row->biases = desc->bias_count;
 }
 
 /*  models/generate/rank_check.c - the agreement: all ranks of a model compute the same step
@@ -22898,7 +23121,7 @@ IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine
     hash = ignis__agreement_hash_add(hash, numbers, sizeof numbers);
     for (i = 0; i < count; i++) {
         ignis__sequence *sequence = sequences[of[i]];
-        const ignis_sampling_desc *d = samples && sampling ? &sampling[of[i]] : NULL;
+        const ignis_sampling_desc *desc = samples && sampling ? &sampling[of[i]] : NULL;
         for (; sequence->hashed_length < sequence->length; sequence->hashed_length++)
             sequence->tokens_hash =
                 ignis__agreement_hash_add(sequence->hashed_length ? sequence->tokens_hash : 2166136261u,
@@ -22908,14 +23131,15 @@ IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine
             hash = ignis__agreement_hash_add(hash, sequence->grammar->source, strlen(sequence->grammar->source));
             hash = ignis__agreement_hash_add(hash, &sequence->constrained, sizeof sequence->constrained);
         }
-        if (!d)
+        if (!desc)
             continue;
-        reals[0] = d->temperature, reals[1] = d->top_p, reals[2] = d->min_p, reals[3] = d->repetition_penalty;
+        reals[0] = desc->temperature, reals[1] = desc->top_p, reals[2] = desc->min_p,
+        reals[3] = desc->repetition_penalty;
         hash = ignis__agreement_hash_add(hash, reals, sizeof reals);
-        hash = ignis__agreement_hash_add(hash, &d->top_k, sizeof d->top_k);
-        hash = ignis__agreement_hash_add(hash, &d->penalty_window, sizeof d->penalty_window);
-        hash = ignis__agreement_hash_add(hash, &d->seed, sizeof d->seed);
-        hash = ignis__agreement_hash_add(hash, d->biases, sizeof *d->biases * (size_t)d->bias_count);
+        hash = ignis__agreement_hash_add(hash, &desc->top_k, sizeof desc->top_k);
+        hash = ignis__agreement_hash_add(hash, &desc->penalty_window, sizeof desc->penalty_window);
+        hash = ignis__agreement_hash_add(hash, &desc->seed, sizeof desc->seed);
+        hash = ignis__agreement_hash_add(hash, desc->biases, sizeof *desc->biases * (size_t)desc->bias_count);
     }
     return (hash ^ hash >> 24) & 0xFFFFFFu; /* 24 bits: a float adds zeros to it without rounding */
 }
@@ -23003,19 +23227,19 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
         width *= 2;
     memset(rows, 0, sizeof rows);
     for (i = 0; i < width; i++) {
-        const ignis_sampling_desc *d = sampling && i < batch ? &sampling[of[i]] : &greedy;
+        const ignis_sampling_desc *desc = sampling && i < batch ? &sampling[of[i]] : &greedy;
         ignis__sequence *sequence = i < batch ? sequences[of[i]] : NULL;
         rows[i].position = -1;
         if (!sequence)
             continue;
-        if (samples && ignis__sampling_filters(d))
+        if (samples && ignis__sampling_filters(desc))
             kind = IGNIS__SAMPLING_FILTERED;
         ignis__sequence_fill_row(op, sequence, sequence->length - 1, &rows[i]);
-        ignis__sampling_fill_row(engine, i, d, &rows[i]);
-        if (samples && d->bias_count)
-            op->ok = op->ok &&
-                     ignis__copy_from_host(&op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
-                                           d->biases, d->bias_count * (int64_t)sizeof *d->biases);
+        ignis__sampling_fill_row(engine, i, desc, &rows[i]);
+        if (samples && desc->bias_count)
+            op->ok = op->ok && ignis__copy_from_host(
+                                   &op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *desc->biases,
+                                   desc->biases, desc->bias_count * (int64_t)sizeof *desc->biases);
         if (samples && sequence->grammar) {
             rows[i].masked = ignis__sequence_upload_mask(op, sequence);
             op->ok = op->ok && rows[i].masked;

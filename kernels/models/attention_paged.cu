@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: MIT
-/*  attention_paged.cu - attention of new tokens over a cache of pages: see attention_paged.cuh
+/*  models/attention_paged.cu - attention of new tokens over a paged KV cache, on plain cores
 
-    For f32 and f64, and for f16 and bf16 below sm_80. One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads,
-    too. head_dim is a multiple of 8.
+    For f32 and f64, and for f16 and bf16 below sm_80. How keys are divided into splits: see attention_paged.cuh.
+    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>,
+    which serves smaller heads, too. head_dim is a multiple of 8.
 */
 #include "attention_paged.cuh"
 
 constexpr int WARPS = 4;
 constexpr int PACK = 16 / sizeof(T);
-constexpr int LANES = IGNIS_HEAD_DIM / PACK < 32 ? IGNIS_HEAD_DIM / PACK : 32; /* that have a key */
-constexpr int CHUNKS = IGNIS_HEAD_DIM / LANES / PACK;                          /* packs that a lane has of it */
-constexpr int KEYS = WARPS * (32 / LANES);                                     /* that the block's warps have side by side */
-constexpr int BATCH = sizeof(T) == 8 ? 1 : 4;                                  /* of those that are loaded at a time */
+constexpr int LANES = IGNIS_HEAD_DIM / PACK < 32 ? IGNIS_HEAD_DIM / PACK : 32; /* lanes that share a key */
+constexpr int CHUNKS = IGNIS_HEAD_DIM / LANES / PACK;                          /* packs of a key that a lane has */
+/*  keys that the warps of a block have side by side */
+constexpr int KEYS = WARPS * (32 / LANES);
+/*  keys of a lane that are loaded at a time */
+constexpr int BATCH = sizeof(T) == 8 ? 1 : 4;
 
-/*  A lane's part of a row; zeros behind its end. */
+/*  Loads a lane's packs of a row; zeros after its end. */
 __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int head_dim)
 {
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         const int d = (threadIdx.x % LANES + LANES * c) * PACK;
-        if (d < head_dim) /* not by L1, which may have what was there before the kernels ahead */
+        if (d < head_dim) /* not by L1, which may have what was there before earlier kernels ran */
             part[c] = ignis_pack_of<ignis_pack<T>>(__ldcg((const uint4 *)(row + d)));
         else
             part[c] = ignis_pack<T>{};
     }
 }
 
-/*  Parts as they are, which the compiler takes for new ones: the next head converts them again, as all of them as numbers would take too many registers. */
+/*  Makes the compiler take the packs for new values. The next head converts them again, because all of them as floats
+    would take too many registers. */
 __device__ inline void convert_again(ignis_pack<T> (&parts)[BATCH][CHUNKS])
 {
     if constexpr (ignis_is_half<T>)
@@ -43,20 +47,21 @@ template <int G> struct findings {
     W top[WARPS][G], sum[WARPS][G], out[WARPS][G][IGNIS_HEAD_DIM];
 };
 
-/*  G query heads of a group, over a split's keys. */
+/*  Computes attention of G query heads of a group, over the keys of a block's splits. */
 template <int G> __device__ inline void walk(const paged_params &p, findings<G> &found)
 {
     const generate_row &row = p.rows[blockIdx.z];
-    const paged_heads heads(p, G, blockIdx.y); /* the last ones may be fewer; then the first is done again */
+    const paged_heads heads(p, G, blockIdx.y); /* the last group may be smaller; then its first head is repeated */
     const paged_splits splits(row.position + 1);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;
     int from = blockIdx.x * splits.keys, to = min(end, from + splits.keys);
-    const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim}; /* values lie as keys do */
+    const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim}; /* values have the layout of keys */
     const W scale = W(p.scale * LOG2_E);
     ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];
     long long place[BATCH];
 
-    /* Keys and values from one on. Where they are, then those that were there before the kernels ahead, and those that they may write. */
+    /* Keys and values from `at` on: their places, then those from before the earlier kernels, and those that these
+       may write. */
     const auto key_of = [&](int at, int j) { return min(at + (int)threadIdx.x / LANES + j * KEYS, to - 1); };
     const auto find = [&](int at) {
 #pragma unroll
@@ -77,7 +82,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
         fetch(from, true, false);
     }
     ignis_grid_dependency_wait();
-    if (end <= 0 && blockIdx.x == 0) /* a row that is not there gives zeros */
+    if (end <= 0 && blockIdx.x == 0) /* a row that does not exist gets zeros */
         combine_by_the_last(p, heads, 0);
     if (from >= end)
         return;
@@ -108,7 +113,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
                     out[g][c][i] = 0;
         }
         if (split > blockIdx.x)
-            __syncthreads(); /* all have read what the warps have found of the last one */
+            __syncthreads(); /* all have read the results of the last split */
         for (int at = from; at < to; at += KEYS * BATCH) {
             const int place = at + threadIdx.x / LANES;
             if (at > from) {
@@ -156,7 +161,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
             }
         }
 
-        /* The keys of a warp, then the warps; those of the next split are on their way meanwhile. */
+        /* Combines the keys of a warp, then the warps. Keys of the next split are in flight meanwhile. */
         if (split + (int)gridDim.x < splits.count) {
             from = (split + gridDim.x) * splits.keys;
             to = min(end, from + splits.keys);
@@ -193,7 +198,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
                 x += found.out[w][g][d] * factor;
             }
             W *result = heads.found(p, g, split);
-            if (splits.count == 1) { /* nobody else has a part of it */
+            if (splits.count == 1) { /* no other split contributes */
                 heads.out(p)[at] = T(x / block_sum);
                 continue;
             }
@@ -208,7 +213,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
         combine_by_the_last(p, heads, splits.count);
 }
 
-/*  grid = blocks that share out the splits, kv_heads * ceil(heads / kv_heads / G), rows. */
+/*  grid = blocks that divide the splits, kv_heads * ceil(heads / kv_heads / G), rows. */
 #define PAGED(G)                                                                                          \
     extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_paged_##G(paged_params p) \
     {                                                                                                     \

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  attention_paged.cuh - what the kernels of attention over a cache of pages share
+/*  models/attention_paged.cuh - params, splits and the combination of splits of paged attention
 
-    Each row is a token at a place of its sequence, and sees the keys up to that place. Keys are shared out in splits, of which there are SPLITS at
-    most; blocks take them in turn, and what splits have found is combined in their order by the block that ends last. Splits follow from the place
-    alone, so a row has the same bits whatever other rows there are, however many blocks, and however large the cache is. Positions and pages lie in
-    device memory: a captured launch goes on with the sequences.
+    Each row is a token at a position of its sequence, and sees the keys up to that position. Keys are divided into
+    at most SPLITS splits. Blocks take splits in turn; the block that ends last combines their results, in their
+    order. Splits depend on the position alone. So a row has the same bits in any batch, with any number of blocks,
+    and with a cache of any size. Positions and pages are in device memory: a captured launch follows the sequences.
 */
 #ifndef IGNIS_ATTENTION_PAGED_CUH
 #define IGNIS_ATTENTION_PAGED_CUH
@@ -27,27 +27,31 @@ template <> struct pair_of<double> {
 };
 typedef pair_of<W>::type W2;
 
-constexpr int SPLIT = 64, SPLITS = 32; /* keys of a split are a multiple of that, and there are at most so many; the host has the same */
+/*  keys of a split are a multiple of SPLIT; the largest number of splits; the host has the same */
+constexpr int SPLIT = 64, SPLITS = 32;
 constexpr double LOG2_E = 1.44269504088896340736;
 
-/*  ignis.h has the same struct. */
+/*  The host has the same struct: ignis__paged. */
 struct paged_params {
     const T *q; /* [rows, heads, head_dim], rows of q_row elements */
     T *out;     /* [rows, heads * head_dim] */
     const T *k, *v;
     const generate_row *rows;
-    W *scratch; /* [rows, heads, splits, 2 + head_dim]: the greatest score, the sum of 2^(score - greatest), that of 2^(score - greatest) v */
-    uint32_t *ended; /* [rows, heads]: blocks that have ended, of each group of heads; zeros before and behind the launch */
+    /* [rows, heads, splits, 2 + head_dim]: the greatest score, the sum of 2^(score - greatest), and that of 2^(score
+       - greatest) v */
+    W *scratch;
+    /* [rows, heads]: blocks that have ended, for each group of heads; zeros before and after the launch */
+    uint32_t *ended;
     long long q_row;
     double scale;
     int heads, kv_heads, head_dim, splits;
-    int settled; /* kernels ahead write no keys and values of the row's sequence but those of the row itself */
+    int settled; /* earlier kernels write no keys and values of the row's sequence, except those of the row itself */
     int count;   /* rows */
 };
 
 /*  The splits of a row's keys. */
 struct paged_splits {
-    int end, keys, count; /* of all keys; keys of a split; splits that have some */
+    int end, keys, count; /* end: of all keys; keys: of a split; count: splits that have keys */
 
     __device__ explicit paged_splits(int end) : end(end)
     {
@@ -57,12 +61,12 @@ struct paged_splits {
     }
 };
 
-/*  The query heads of a block, which share a key head: up to `most` of them. */
+/*  The query heads of a block, at most `most`, which share a key head. */
 struct paged_heads {
     int kv, first, count, row;
 
     __device__ paged_heads(int kv, int first, int count, int row) : kv(kv), first(first), count(count), row(row) {}
-    /*  p: what has their numbers; number: of such heads. Of the block's row, unless `row` is set. */
+    /*  p: has the head counts; number: of such a group of heads. Row: the block's, unless `row` is set. */
     template <typename Numbers> __device__ paged_heads(const Numbers &p, int most, int number)
     {
         const int group = p.heads / p.kv_heads, passes = (group + most - 1) / most;
@@ -71,7 +75,7 @@ struct paged_heads {
         count = min(most, (kv + 1) * group - first);
         row = blockIdx.z;
     }
-    /*  Where what a split has found of one of them is, and their result. */
+    /*  Returns where the result of a split for a head is; then where the heads' output is. */
     __device__ W *found(const paged_params &p, int h, int split) const
     {
         return p.scratch + (((long long)row * p.heads + first + h) * p.splits + split) * (2 + p.head_dim);
@@ -79,9 +83,11 @@ struct paged_heads {
     __device__ T *out(const paged_params &p) const { return p.out + ((long long)row * p.heads + first) * p.head_dim; }
 };
 
-constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12; /* loaded side by side: each round waits for memory */
+/*  loaded side by side, because each round waits for memory */
+constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12;
 
-/*  What all splits have found of two elements of a head, together. load(split, tops, two): the greatest score and the sum, and the two elements. */
+/*  Combines the results of all splits for two elements of a head. load(split, tops, two): reads the greatest score
+    and the sum, and the two elements. */
 template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
 {
     W top = -ignis_infinity<W>(), sum = 0, x = 0, y = 0;
@@ -96,7 +102,8 @@ template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
         for (int i = 0; i < SPLITS_AT_A_TIME; i++)
             if (from + i < splits)
                 higher = max(higher, tops[i].x);
-        const W factor = power_of_2(top - higher); /* of what there was before; each split has a key, so that `higher` is a number */
+        /* of the splits before; each split has a key, so that `higher` is finite */
+        const W factor = power_of_2(top - higher);
         sum *= factor;
         x *= factor;
         y *= factor;
@@ -116,13 +123,15 @@ template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
     return two;
 }
 
-/*  What all splits have found of these heads becomes their results. */
-__device__ inline void combine_heads(const paged_params &p, const paged_heads &heads, int splits, int thread, int threads)
+/*  Combines the results of all splits for these heads, and writes their output. */
+__device__ inline void combine_heads(const paged_params &p, const paged_heads &heads, int splits, int thread,
+                                     int threads)
 {
     for (int at = 2 * thread; at < heads.count * p.head_dim; at += 2 * threads) {
         const int d = at % p.head_dim;
         const W *found = heads.found(p, at / p.head_dim, 0);
-        const W2 two = combine_two(splits, [&](int split, W2 &tops, W2 &two) { /* not by L1: other blocks have written it */
+        /* not by L1: other blocks have written it */
+        const W2 two = combine_two(splits, [&](int split, W2 &tops, W2 &two) {
             const W *part = found + split * (2 + p.head_dim);
             tops = __ldcg((const W2 *)part);
             two = __ldcg((const W2 *)(part + 2 + d));
@@ -132,7 +141,7 @@ __device__ inline void combine_heads(const paged_params &p, const paged_heads &h
     }
 }
 
-/*  The end of a block: the last one of those with the same heads puts together what the splits have found. By all threads. */
+/*  Ends a block: the last block of these heads combines the results of the splits. All threads call it. */
 __device__ inline void combine_by_the_last(const paged_params &p, const paged_heads &heads, int splits)
 {
     __shared__ bool is_last;

@@ -1,59 +1,70 @@
 // SPDX-License-Identifier: MIT
-/*  attention_paged_many.cu - attention of many rows over a cache of pages, on tensor cores: see attention_paged.cuh
+/*  models/attention_paged_many.cu - attention of many rows over a paged KV cache, on tensor cores
 
-    For f16 and bf16, sm_80 and up, with the bits of attention_paged_mma.cu. One program per type and size of heads: compiled with
-    -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64 or 128>, which serves smaller heads, too. head_dim is a multiple of 8.
+    For f16 and bf16, sm_80 and up, with the bits of attention_paged_mma.cu; see attention_paged.cuh. One program per
+    type and size of heads: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64 or 128>, which serves smaller heads,
+    too. head_dim is a multiple of 8.
 
-    With many rows it is all a matter of reading at the rate of the memory. So blocks stay, one on each multiprocessor: the tiles of keys of all rows
-    lie in a line, of which each block has as much as the others. A warp has a tile to itself and waits for no other warp; while it multiplies with
-    keys their values are on their way to shared memory, and with values the next tile's keys. Other warps put together what the splits have found.
+    With many rows, speed is the bandwidth of the memory. So one block stays on each SM. The tiles of keys of all
+    rows form one sequence, of which each block has an equal range. A warp has a tile to itself and waits for no
+    other warp. While it multiplies with keys, their values are in flight to shared memory; while it multiplies with
+    values, the next keys are. Other warps combine the results of splits.
 */
 #include "attention_paged.cuh"
 #include "mma.cuh"
 #include "hopper.cuh"
 
-constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;        /* query heads that are the rows of a product; the host has the same, and: */
-constexpr int WARPS = 512 / D, OTHERS = 64;         /* that multiply; threads that put together */
-constexpr int ROWS = 64;                            /* of a launch, at most */
-constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;   /* pages of a tile; chunks of 8 elements that a lane has of a key */
+/*  query heads that are the rows of an MMA; the host has the same, and: */
+constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;
+constexpr int WARPS = 512 / D, OTHERS = 64; /* warps that multiply; threads that combine */
+constexpr int ROWS = 64;                    /* rows of a launch, at most */
+/*  pages of a tile; chunks of 8 elements of a key that a lane has */
+constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;
 constexpr int CHUNKS = D / 8, AT_ONCE = 32 / CHUNKS; /* chunks of a key; keys that a warp copies at once */
-constexpr uint32_t BYTES = 2 * D;                   /* of a row in shared memory */
+constexpr uint32_t BYTES = 2 * D;                    /* of a row in shared memory */
 
-/*  A tile of a warp; behind the keys are the query heads. */
+/*  A warp's tile; the query heads follow the keys. */
 struct tile_memory {
     T keys[SPLIT + HEADS][D], values[SPLIT][D];
 };
 
-/*  Chunks of a row change places, by this, so that lanes that read the same one of 8 rows, or 4 next to each other of 2, do not conflict. */
+/*  Swizzles the chunks of a row. Lanes that read one chunk of 8 rows, or 4 adjacent chunks of 2 rows, have no bank
+    conflicts. */
 __device__ constexpr int moved(int row) { return ((row ^ row >> 1) & 1) << 2 | (row >> 2 & 1) << 1 | (row >> 1 & 1); }
 __device__ inline uint32_t place(int row, int chunk) { return row * BYTES + (chunk ^ moved(row)) * 16; }
 
-/*  The same in all lanes of a warp: compilers cannot know, and would prepare for lanes that go different ways. */
+/*  Returns x, which is equal in all lanes of a warp. The compiler cannot know that, and would prepare for divergent
+    lanes. */
 __device__ inline bool is_true(bool x) { return __any_sync(0xffffffff, x); }
 
 struct row_memory {
     const int32_t *pages;
-    int end, next;     /* keys; tiles of all rows up to this one */
-    int tiles, splits; /* of a split; of query heads that share a key head */
+    int end, next;     /* end: of the keys; next: tiles of all rows up to this one */
+    int tiles, splits; /* tiles: of a split; splits: of query heads that share a key head */
 };
 
 struct many_memory {
     row_memory rows[ROWS];
-    uint32_t finished[WARPS]; /* splits */
+    uint32_t finished[WARPS]; /* splits that each warp has finished */
     bool is_last;
 };
 
-/*  A block's splits: parts, one after the other, each of a row and of query heads that share a key head. */
+/*  A block's splits, as parts one after the other: each part belongs to a row and to query heads that share a key
+    head. */
 struct block_parts {
     const many_memory &m;
-    const int count, group, kv_heads, from, to; /* rows; query heads of a key head, key heads; tiles of the block */
-    int row, kv, head, start;                   /* the part's; its first query head behind that of the key head; its first tile */
-    int first, last, before;                    /* its splits that the block has, and how many it has of the parts before */
+    /* count: of rows; group: query heads of a key head; from, to: tiles of the block */
+    const int count, group, kv_heads, from, to;
+    /* of the part: its row, key head, first query head within the group, first tile */
+    int row, kv, head, start;
+    /* splits of the part that the block has; before: splits of the parts before */
+    int first, last, before;
 
     __device__ block_parts(const many_memory &m, const paged_params &p)
         : m(m), count(p.count), group(p.heads / p.kv_heads), kv_heads(p.kv_heads),
           from((int)((long long)m.rows[count - 1].next * blockIdx.x / gridDim.x)),
-          to((int)((long long)m.rows[count - 1].next * (blockIdx.x + 1) / gridDim.x)), row(0), kv(0), head(0), first(0), last(0), before(0)
+          to((int)((long long)m.rows[count - 1].next * (blockIdx.x + 1) / gridDim.x)), row(0), kv(0), head(0), first(0),
+          last(0), before(0)
     {
         for (int i = threadIdx.x % 32; i < ROWS; i += 32)
             row += __popc(__ballot_sync(0xffffffff, i < count && m.rows[i].next <= from));
@@ -69,7 +80,7 @@ struct block_parts {
     __device__ bool more() const { return row < count && start < to; }
     __device__ int tiles() const { return (m.rows[row].end + SPLIT - 1) / SPLIT; }
     __device__ int heads() const { return min(HEADS, group - head); }
-    /*  A split belongs to the block that has its first tile. */
+    /*  Finds the part's splits of this block. A split belongs to the block that has its first tile. */
     __device__ void look()
     {
         const int each = m.rows[row].tiles, ahead = max(from - start, 0), up_to = to - start;
@@ -96,19 +107,22 @@ struct block_parts {
     }
 };
 
-/*  A tile of a warp: its keys are from `at` on, those of its split up to `to`; 0: there is none. */
+/*  A warp's tile: keys from `at` on; keys of its split end at `to`. 0: there is no tile. */
 struct warp_tile {
-    int row, kv, first, heads; /* key head; query heads */
+    int row, kv, first, heads; /* kv: the key head; first, heads: the query heads */
     int split, at, to, page;   /* page: of lane % PAGES */
-    bool begins, alone;        /* its split; which is the row's only one */
+    bool begins, alone;        /* begins: the first tile of its split; alone: the split is the row's only one */
 };
 
-/*  The tiles of a warp, one after the other: it has each WARPS-th split of the block. */
+/*  Enumerates the tiles of a warp. The warp has every WARPS-th split of the block. */
 struct warp_tiles {
     block_parts parts;
     int split, at, to;
 
-    __device__ explicit warp_tiles(const block_parts &parts) : parts(parts), split(parts.first + threadIdx.x / 32), at(0), to(0) {}
+    __device__ explicit warp_tiles(const block_parts &parts)
+        : parts(parts), split(parts.first + threadIdx.x / 32), at(0), to(0)
+    {
+    }
     __device__ warp_tile take()
     {
         warp_tile x = {};
@@ -141,35 +155,37 @@ struct warp_tiles {
     }
 };
 
-/*  A warp that multiplies, with queries and weights as A, of which 8 of 16 rows are heads, and the others nothing: as tiles come from shared memory
-    that takes fewer instructions than the products of paged_team, and the sums are the same. */
+/*  A warp that multiplies. Queries and weights are operand A: 8 of its 16 rows are heads, the others are unused.
+    Tiles come from shared memory, so this takes fewer instructions than the products of paged_team. The sums are the
+    same. */
 struct many_warp {
     const paged_params &p;
     many_memory &m;
     const char *const tile;
-    const uint32_t keys, values; /* where they are in shared memory */
-    const int lane, g, t, chunk, row; /* chunk and row: that the lane copies, of AT_ONCE rows */
+    const uint32_t keys, values;      /* addresses in shared memory */
+    const int lane, g, t, chunk, row; /* chunk, row: what the lane copies, of AT_ONCE rows */
     const float scale;
     uint32_t weights[PAGES][2];
     float out[CHUNKS][4], top, sum; /* of head g; of `out` the first two */
 
     __device__ many_warp(const paged_params &p, many_memory &m, const tile_memory *tiles)
         : p(p), m(m), tile((const char *)(tiles + threadIdx.x / 32)), keys((uint32_t)__cvta_generic_to_shared(tile)),
-          values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), chunk(lane % CHUNKS), row(lane / CHUNKS),
-          scale((float)p.scale * (float)LOG2_E)
+          values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4),
+          chunk(lane % CHUNKS), row(lane / CHUNKS), scale((float)p.scale * (float)LOG2_E)
     {
     }
     __device__ const T *page_of(const T *from, const warp_tile &x, int page) const
     {
-        const uint32_t number = __shfl_sync(0xffffffff, x.page, page) * p.kv_heads + x.kv; /* fits: what it numbers has 256 bytes or more */
+        /* no overflow: each index numbers 256 bytes or more */
+        const uint32_t number = __shfl_sync(0xffffffff, x.page, page) * p.kv_heads + x.kv;
         return from + (long long)number * (PAGE * p.head_dim);
     }
-    /*  A tile's keys, or values, are on their way, but for the one at `without`. */
+    /*  Starts the copies of a tile's keys or values, except the one at `without`. */
     __device__ void fetch(uint32_t to, const T *data, const warp_tile &x, int without) const
     {
         if (is_true(p.head_dim == D && x.at + SPLIT <= x.to && (unsigned)(without - x.at) >= SPLIT)) {
             const uint32_t own = to + place(row, chunk);
-#pragma unroll 1 /* short code is there sooner */
+#pragma unroll 1 /* short code is fetched sooner */
             for (int page = 0; page < PAGES; page++) {
                 const T *const from = page_of(data, x, page) + lane * 8;
 #pragma unroll
@@ -183,7 +199,8 @@ struct many_warp {
                 const T *const from = page_of(data, x, i / PAGE);
                 const bool exists = at < x.to && chunk * 8 < p.head_dim;
                 if (at != without)
-                    ignis_ptx_cp_async(to + place(r, chunk), exists ? from + r % PAGE * p.head_dim + chunk * 8 : from, exists ? 16 : 0);
+                    ignis_ptx_cp_async(to + place(r, chunk), exists ? from + r % PAGE * p.head_dim + chunk * 8 : from,
+                                       exists ? 16 : 0);
             }
         }
     }
@@ -193,9 +210,10 @@ struct many_warp {
         const bool exists = chunk * 8 < p.head_dim;
 #pragma unroll 1
         for (int r = row; r < x.heads; r += AT_ONCE)
-            ignis_ptx_cp_async(keys + SPLIT * BYTES + place(r, chunk), exists ? from + r * p.head_dim + chunk * 8 : from, exists ? 16 : 0);
+            ignis_ptx_cp_async(keys + SPLIT * BYTES + place(r, chunk),
+                               exists ? from + r * p.head_dim + chunk * 8 : from, exists ? 16 : 0);
     }
-    /*  The row's own key and value, if the tile has them. */
+    /*  Starts the copies of the row's own key and value, if they are in the tile. */
     __device__ void fetch_last(const warp_tile &x) const
     {
         const int last = m.rows[x.row].end - 1 - x.at;
@@ -208,7 +226,7 @@ struct many_warp {
             ignis_ptx_cp_async(values + place(last, lane), p.v + from, exists ? 16 : 0);
         }
     }
-    /*  What paged_team::add does, with keys: */
+    /*  Does the key half of paged_team::add. */
     __device__ void score(const warp_tile &x)
     {
         const uint32_t own = place(g, t), of_q = SPLIT * BYTES + place(min(g, x.heads - 1), t);
@@ -237,7 +255,8 @@ struct many_warp {
         for (int j = 0; j < 2 * PAGES; j++)
             most = max(most, max(s[j][0], s[j][1]));
         const float before = x.begins ? -ignis_infinity<float>() : top;
-        top = max(before, reduce_lanes<1, 4, ignis_max>(most) * scale); /* each tile has a key, so that it is a number */
+        /* each tile has a key, so that `top` is finite */
+        top = max(before, reduce_lanes<1, 4, ignis_max>(most) * scale);
         const float factor = ignis_ptx_ex2_ftz(before - top);
         if (is_true(x.begins)) {
             sum = 0;
@@ -257,7 +276,8 @@ struct many_warp {
             s[j][1] = ignis_ptx_ex2_ftz(fmaf(s[j][1], scale, -top));
             weights[j / 2][j % 2] = ignis_round_two<T>(s[j][0], s[j][1]);
         }
-        /* Sums of pages over four lanes, where each step leaves a lane half of them: page t. Then of pages. */
+        /* Sums of pages over four lanes: each exchange leaves a lane half of them, finally page t. Then the sum of
+           the pages. */
 #pragma unroll
         for (int i = 0; i < PAGES; i++)
             of_pages[i] = (s[2 * i][0] + s[2 * i + 1][0]) + (s[2 * i][1] + s[2 * i + 1][1]);
@@ -269,7 +289,7 @@ struct many_warp {
         const float one = (t & 2 ? two[1] : two[0]) + __shfl_xor_sync(0xffffffff, t & 2 ? two[0] : two[1], 2);
         sum = __fmul_rn(sum, factor) + reduce_lanes<1, 4, ignis_sum>(one);
     }
-    /*  And with values. */
+    /*  Does the value half of paged_team::add. */
     __device__ void add()
     {
         const uint32_t own = place(lane % PAGE, lane / PAGE);
@@ -285,7 +305,7 @@ struct many_warp {
             }
         }
     }
-    /*  What a split has found. */
+    /*  Writes the result of a split. */
     __device__ void put(const warp_tile &x) const
     {
         const long long head = (long long)x.row * p.heads + x.first + g;
@@ -299,7 +319,7 @@ struct many_warp {
             const int d = 8 * j + 2 * t;
             if (8 * j < p.head_dim && !x.alone)
                 *(float2 *)(found + 2 + d) = make_float2(out[j][0], out[j][1]);
-            else if (8 * j < p.head_dim) /* nobody else has a part of it */
+            else if (8 * j < p.head_dim) /* no other split contributes */
                 *(uint32_t *)(p.out + head * p.head_dim + d) = ignis_round_two<T>(out[j][0] / sum, out[j][1] / sum);
         }
     }
@@ -311,7 +331,9 @@ struct many_warp {
         if (!p.settled)
             ignis_grid_dependency_wait();
 #pragma unroll 1
-        for (int n = -2;; n++) { /* a tile behind the first two: the first is there, and where the pages of the next one are is known */
+        /* n: a tile is loaded two iterations before its use. When n is 0, the first one is there, and the pages of
+           the next one are known. */
+        for (int n = -2;; n++) {
             const warp_tile behind = tiles.take();
             if (n == 0) {
                 ignis_grid_dependency_wait();
@@ -347,7 +369,8 @@ struct many_warp {
                 __threadfence_block();
                 __syncwarp();
                 if (lane == 0)
-                    ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.finished[threadIdx.x / 32]), ++done);
+                    ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.finished[threadIdx.x / 32]),
+                                                 ++done);
             }
             now = next;
             next = behind;
@@ -355,18 +378,19 @@ struct many_warp {
     }
 };
 
-/*  By the other threads: puts together what splits have found, where this block has found the last of it. */
+/*  Combines the results of a split's rows, if this block has finished the last split. The other threads run it. */
 __device__ inline void combine_parts(const paged_params &p, many_memory &m, block_parts parts)
 {
     const int thread = threadIdx.x - 32 * WARPS, warp = thread % 32 % WARPS;
     const uint32_t finished = (uint32_t)__cvta_generic_to_shared(&m.finished[warp]);
-    for (int row = blockIdx.x; row < p.count; row += gridDim.x) /* a row that is not there gives zeros */
+    for (int row = blockIdx.x; row < p.count; row += gridDim.x) /* a row that does not exist gets zeros */
         if (m.rows[row].end <= 0)
             for (int i = thread; i < p.heads * p.head_dim; i += OTHERS)
                 p.out[row * p.heads * p.head_dim + i] = T(0.0f);
     for (; parts.more(); parts.go_on()) {
         const int own = parts.last - parts.first, splits = m.rows[parts.row].splits;
-        const int wanted = (parts.before + own - warp + WARPS - 1) / WARPS; /* of the block's splits that the warp has */
+        /* splits of the block that the warp has */
+        const int wanted = (parts.before + own - warp + WARPS - 1) / WARPS;
         const paged_heads heads = {parts.kv, parts.kv * parts.group + parts.head, parts.heads(), parts.row};
         if (own == 0 || splits == 1)
             continue;
@@ -374,7 +398,8 @@ __device__ inline void combine_parts(const paged_params &p, many_memory &m, bloc
             __nanosleep(100);
         __threadfence_block();
         if (own < splits) {
-            uint32_t *const ended = p.ended + (long long)heads.row * p.heads + heads.first; /* here it counts splits */
+            /* counts splits in this kernel */
+            uint32_t *const ended = p.ended + (long long)heads.row * p.heads + heads.first;
             ignis_ptx_bar_sync(1, OTHERS);
             if (thread == 0) {
                 m.is_last = ignis_ptx_atom_add_acq_rel(ended, own) == splits - own;
@@ -389,15 +414,16 @@ __device__ inline void combine_parts(const paged_params &p, many_memory &m, bloc
     }
 }
 
-/*  grid = any number of blocks. Shared memory for the tiles of WARPS. */
-extern "C" __global__ void __launch_bounds__(32 * WARPS + OTHERS, 1) ignis_attention_paged_many(const __grid_constant__ paged_params p)
+/*  grid = any number of blocks. Shared memory for WARPS tiles. */
+extern "C" __global__ void __launch_bounds__(32 * WARPS + OTHERS, 1)
+    ignis_attention_paged_many(const __grid_constant__ paged_params p)
 {
     extern __shared__ __align__(1024) char memory[];
     __shared__ many_memory m;
     const int lane = threadIdx.x % 32, groups = p.kv_heads * ((p.heads / p.kv_heads + HEADS - 1) / HEADS);
     ignis_grid_dependents_launch();
     if (threadIdx.x < 32)
-        for (int from = 0, all = 0; from < p.count; from += 32) { /* tiles of all rows up to each */
+        for (int from = 0, all = 0; from < p.count; from += 32) { /* tiles of all rows up to each row */
             const int row = from + lane, end = row < p.count ? p.rows[row].position + 1 : 0;
             const int32_t *const pages = row < p.count ? p.rows[row].pages : nullptr;
             const paged_splits splits(end);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  attention_paged_mma.cu - attention of new tokens over a cache of pages, on tensor cores: see attention_paged.cuh and attention_paged_team.cuh
+/*  models/attention_paged_mma.cu - attention of few rows over a paged KV cache, on tensor cores
 
-    For f16 and bf16, sm_80 and up. One program per type and size of heads: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which
-    serves smaller heads, too; and with -DIGNIS_CLUSTERS=1, for sm_90 and up. head_dim is a multiple of 8.
+    For f16 and bf16, sm_80 and up; see attention_paged.cuh and attention_paged_team.cuh. One program per type and
+    size of heads: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads,
+    too; and with -DIGNIS_CLUSTERS=1, for sm_90 and up. head_dim is a multiple of 8.
 
-    With clusters, for few rows, blocks give each other what they have found without memory between: each puts together a share of the elements.
+    With clusters, for few rows, blocks exchange the results of splits through shared memory. Each block combines its
+    slice of the elements.
 */
 #include "attention_paged_team.cuh"
 
@@ -12,10 +14,12 @@
 #define IGNIS_CLUSTERS 0
 #endif
 constexpr bool CLUSTERED = IGNIS_CLUSTERS;
-constexpr int CLUSTER = 8, TEAMS = CLUSTERED ? 2 : 1;             /* blocks of a cluster, teams of a block; the host has the same */
-constexpr int BLOCKS = (D == 64 ? 5 : D == 128 ? 3 : 2) / TEAMS; /* of a multiprocessor: the kernel behind this one begins beside it */
+/*  blocks of a cluster; teams of a block; the host has the same */
+constexpr int CLUSTER = 8, TEAMS = CLUSTERED ? 2 : 1;
+/*  blocks of an SM: the next kernel begins beside this one */
+constexpr int BLOCKS = (D == 64 ? 5 : D == 128 ? 3 : 2) / TEAMS;
 
-/*  What the blocks of a cluster have found of a block's share of the elements. */
+/*  The results of a cluster's blocks for this block's slice of the elements. */
 struct arrivals {
     float2 tops[SPLITS][HEADS]; /* the greatest score, and the sum */
     float2 found[SPLITS][HEADS * D / CLUSTER / 2];
@@ -26,39 +30,42 @@ __device__ inline void send(float2 *to, int block, float x, float y)
     ignis_ptx_st_cluster(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(to), block), make_float2(x, y));
 }
 
-/*  grid = blocks that share out the splits, with clusters CLUSTER; kv_heads * ceil(heads / kv_heads / HEADS); rows. Blocks of TEAMS * TEAM threads, with
-    shared memory for arrivals in clusters. */
+/*  grid = blocks that divide the splits, or CLUSTER; kv_heads * ceil(heads / kv_heads / HEADS); rows. Blocks of TEAMS
+    * TEAM threads; clusters have shared memory for arrivals. */
 extern "C" __global__ void
 #if IGNIS_CLUSTERS
-    __cluster_dims__(CLUSTER, 1, 1)
+__cluster_dims__(CLUSTER, 1, 1)
 #endif
-        __launch_bounds__(TEAMS *TEAM, BLOCKS) ignis_attention_paged_mma(const __grid_constant__ paged_params p)
+    __launch_bounds__(TEAMS *TEAM, BLOCKS) ignis_attention_paged_mma(const __grid_constant__ paged_params p)
 {
     __shared__ team_memory of_teams[TEAMS];
-    extern __shared__ __align__(16) char memory[]; /* CLUSTERED: arrivals */
+    extern __shared__ __align__(16) char memory[]; /* arrivals, with clusters */
     arrivals &arrived = *(arrivals *)memory;
     const generate_row &row = p.rows[blockIdx.z];
     const paged_heads heads(p, HEADS, blockIdx.y);
     const paged_splits splits(row.position + 1);
     paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, row.pages, p.scale, of_teams[threadIdx.x / TEAM]);
     const int first = blockIdx.x * TEAMS + team.number, stride = gridDim.x * TEAMS, end = splits.end;
-    const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER); /* pairs of elements that a block of a cluster puts together */
+    /* pairs of elements that a block of a cluster combines */
+    const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER);
     team.kv = heads.kv;
     const auto begin = [&](int split) {
         team.from = split * splits.keys;
         team.to = min(end, team.from + splits.keys);
     };
-    /* What the team has of the row itself may be from before the kernels ahead wrote it. */
+    /* Loads the row's own key and value again: the first load may have come before the earlier kernels wrote them. */
     const auto fetch_last = [&] {
         const int last = end - 1, r = last % PAGE;
         if (last - team.from >= SPLIT)
             return;
         const long long there = team.place(row.pages[last / PAGE], r);
-        team.replace(team.from, last, [&](int c) { return team.load_chunk(p.k + there, c, true); }, team.load_value(p.v + there));
+        team.replace(
+            team.from, last, [&](int c) { return team.load_chunk(p.k + there, c, true); },
+            team.load_value(p.v + there));
     };
     begin(first);
     if (CLUSTERED)
-        ignis_ptx_cluster_arrive(); /* who has begun: nothing is sent to others before */
+        ignis_ptx_cluster_arrive(); /* nothing is sent to a block that has not begun */
     ignis_grid_dependents_launch();
     if (team.from < end) {
         team.find(team.from);
@@ -66,11 +73,11 @@ extern "C" __global__ void
             team.fetch(team.from);
     }
     ignis_grid_dependency_wait();
-    if (!CLUSTERED && end <= 0 && blockIdx.x == 0) /* a row that is not there gives zeros */
+    if (!CLUSTERED && end <= 0 && blockIdx.x == 0) /* a row that does not exist gets zeros */
         combine_by_the_last(p, heads, 0);
     if (!CLUSTERED && team.from >= end)
         return;
-    uint4 q[OWN]; /* of head g, as keys */
+    uint4 q[OWN]; /* of head g, in the layout of keys */
     if (team.from < end) {
         const T *of = p.q + blockIdx.z * p.q_row + (heads.first + min(team.g, heads.count - 1)) * p.head_dim;
         if (p.settled)
@@ -93,7 +100,7 @@ extern "C" __global__ void
             }
             team.add(at, [&](int c) { return q[c]; });
         }
-        if (split + stride < splits.count) { /* the next ones are on their way meanwhile */
+        if (split + stride < splits.count) { /* the next ones are in flight meanwhile */
             begin(split + stride);
             team.find(team.from);
             team.fetch(team.from);
@@ -116,7 +123,7 @@ extern "C" __global__ void
                     send(&arrived.found[split][pair % share], pair / share, x, y);
                 else if (splits.count > 1)
                     *(float2 *)(found + 2 + d) = make_float2(x, y);
-                else /* nobody else has a part of it */
+                else /* no other split contributes */
                     *(uint32_t *)(heads.out(p) + 2 * pair) = ignis_round_two<T>(x / team.sum[i], y / team.sum[i]);
             }
         }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  attention_paged_team.cuh - a team of warps that has a split of a row's keys, on tensor cores
+/*  models/attention_paged_team.cuh - a team of warps that computes a split of a row, on tensor cores
 
-    For f16 and bf16 and groups of query heads that share a key head, up to 8 of which are the columns of two products:
+    For f16 and bf16, and for groups of query heads that share a key head. Up to 8 of them are the columns of two
+    products:
         scores^T = K q^T      a warp has the 16 keys of a page
         out^T = V^T P^T       a warp has a quarter of a head's elements, over the 64 keys of its team
-    Keys and values go from memory to the registers that are their operands: which element of a head is which k of the first product, and which row of
-    the second one, is free, so that each lane's are next to each other.
+    Keys and values go from memory to the registers that are their operands. Any element of a head may be any k of the
+    first product, and any row of the second, so the order is chosen such that a lane's elements are adjacent.
 */
 #ifndef IGNIS_ATTENTION_PAGED_TEAM_CUH
 #define IGNIS_ATTENTION_PAGED_TEAM_CUH
@@ -14,20 +15,22 @@
 #include "mma.cuh"
 #include "hopper.cuh"
 
-constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS; /* query heads of a block; a team of warps has a split at a time */
-constexpr int OWN = D / 32;                                                /* what a lane has: chunks of 8 elements of a key, elements of a value */
+/*  HEADS: query heads of a block; a team has one split at a time */
+constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS;
+/*  of a lane: chunks of 8 elements of a key, elements of a value */
+constexpr int OWN = D / 32;
 static_assert(SPLIT == WARPS * PAGE && PAGE == 16, "a warp has a page");
 
-/*  What a lane has of a value. */
+/*  A lane's elements of a value. */
 struct alignas(2 * OWN) value_part {
     uint32_t words[OWN / 2];
 };
 typedef ignis_word_of<sizeof(value_part)>::type value_word;
 
-/*  What the warps of a team tell each other of the keys of a tile. */
+/*  The scores' maxima and sums, and the weights, which the warps of a team exchange for a tile. */
 struct team_memory {
     float tops[WARPS][HEADS], sums[WARPS][HEADS];
-    T weights[HEADS][SPLIT + 8]; /* so lanes read without conflicts */
+    T weights[HEADS][SPLIT + 8]; /* padded, so that lanes read without conflicts */
 };
 
 /*  The keys and values of a layer: [pages, kv_heads, PAGE, head_dim]. */
@@ -36,22 +39,23 @@ struct paged_source {
     int kv_heads, head_dim;
 };
 
-/*  By all threads of the team. only: it is the block's only one. */
+/*  A team. All of its threads call all functions. only: the block has no other team. */
 template <bool only> struct paged_team {
     paged_source source;
-    const int32_t *const page_of; /* of the row */
+    const int32_t *const page_of; /* pages of the row */
     team_memory &m;
     const float scale;
-    const int number, warp, g, t, own_d;  /* own_d: of a value, the first element that this lane has */
-    int kv, from, to;                     /* the key head; keys of the split */
-    uint4 keys[2][OWN];                   /* of a tile, as are these: */
+    const int number, warp, g, t, own_d; /* own_d: the first element of a value that this lane has */
+    int kv, from, to;                    /* kv: the key head; from, to: keys of the split */
+    uint4 keys[2][OWN];                  /* keys, values, pages: of the tile that was fetched */
     value_part values[WARPS][4];
     int pages[WARPS], own_page;
     float out[D / 64][4], top[2], sum[2]; /* of heads 2 t and 2 t + 1 */
 
     __device__ paged_team(const paged_source &source, const int32_t *page_of, double scale, team_memory &m)
-        : source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), number(threadIdx.x / TEAM), warp(threadIdx.x % TEAM / 32),
-          g(threadIdx.x % 32 / 4), t(threadIdx.x % 4), own_d(warp * (D / WARPS) + g * OWN)
+        : source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), number(threadIdx.x / TEAM),
+          warp(threadIdx.x % TEAM / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4),
+          own_d(warp * (D / WARPS) + g * OWN)
     {
     }
     __device__ void sync() const
@@ -68,19 +72,24 @@ template <bool only> struct paged_team {
             pages[i] = page_of[min(at + PAGE * i, to - 1) / PAGE];
         own_page = page_of[min(at + PAGE * warp, to - 1) / PAGE];
     }
-    __device__ long long place(int page, int r) const { return (((long long)page * source.kv_heads + kv) * PAGE + r) * source.head_dim; }
-    /*  This lane's chunk c of a key, which may exist. */
+    __device__ long long place(int page, int r) const
+    {
+        return (((long long)page * source.kv_heads + kv) * PAGE + r) * source.head_dim;
+    }
+    /*  Loads this lane's chunk c of a key; zeros if the key does not exist. */
     __device__ uint4 load_chunk(const T *key, int c, bool exists) const
     {
-        return exists && (t + 4 * c) * 8 < source.head_dim ? __ldcg((const uint4 *)key + t + 4 * c) : make_uint4(0, 0, 0, 0);
+        return exists && (t + 4 * c) * 8 < source.head_dim ? __ldcg((const uint4 *)key + t + 4 * c)
+                                                           : make_uint4(0, 0, 0, 0);
     }
     __device__ value_part load_value(const T *from) const
     {
-        return own_d < source.head_dim ? ignis_pack_of<value_part>(__ldcg((const value_word *)(from + own_d))) : value_part{};
+        return own_d < source.head_dim ? ignis_pack_of<value_part>(__ldcg((const value_word *)(from + own_d)))
+                                       : value_part{};
     }
     static __device__ int row_of(int t, int j) { return 2 * t + j % 2 + j / 2 * 8; } /* of a page's values */
 
-    /*  What was fetched is no longer needed: registers of it are free until the next time. */
+    /*  Clears what was fetched, so that its registers are free until the next fetch. */
     __device__ void forget()
     {
 #pragma unroll
@@ -94,7 +103,7 @@ template <bool only> struct paged_team {
             for (int j = 0; j < 4; j++)
                 values[i][j] = value_part{};
     }
-    /*  A tile that has keys from one on, with zeros behind the last one. */
+    /*  Loads a tile, with keys from `at` on; zeros after the last key. */
     __device__ void fetch(int at)
     {
 #pragma unroll
@@ -106,9 +115,11 @@ template <bool only> struct paged_team {
         for (int i = 0; i < WARPS; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                values[i][j] = at + PAGE * i + row_of(t, j) < to ? load_value(source.v + place(pages[i], row_of(t, j))) : value_part{};
+                values[i][j] = at + PAGE * i + row_of(t, j) < to ? load_value(source.v + place(pages[i], row_of(t, j)))
+                                                                 : value_part{};
     }
-    /*  What fetch(at) has of key `last` may be from before it was written: key(c), this lane's chunk c, and a value take its place. */
+    /*  Replaces key `last` of fetch(at), which may have been loaded before it was written. key(c): this lane's chunk
+        c of it. */
     template <typename Key> __device__ void replace(int at, int last, Key key, const value_part &value)
     {
         const int page = (last - at) / PAGE, r = (last - at) % PAGE;
@@ -126,7 +137,7 @@ template <bool only> struct paged_team {
                 if (i == page && row_of(t, j) == r)
                     values[i][j] = value;
     }
-    /*  Ahead of a split's first tile. */
+    /*  Starts a split. */
     __device__ void clear()
     {
 #pragma unroll
@@ -138,7 +149,7 @@ template <bool only> struct paged_team {
         for (int j = 0; j < D / 64; j++)
             out[j][0] = out[j][1] = out[j][2] = out[j][3] = 0;
     }
-    /*  The tile that was fetched is added to top, sum and out. q(c): this lane's chunk c of head g, as of keys */
+    /*  Adds the fetched tile to top, sum and out. q(c): this lane's chunk c of head g, in the layout of keys. */
     template <typename Q> __device__ void add(int at, Q q)
     {
         float s[4] = {0, 0, 0, 0}; /* keys g and g + 8 */
@@ -162,11 +173,13 @@ template <bool only> struct paged_team {
         sync();
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const float most = max(max(m.tops[0][2 * t + i], m.tops[1][2 * t + i]), max(m.tops[2][2 * t + i], m.tops[3][2 * t + i]));
-            const float higher = max(top[i], most * scale); /* each tile has a key, so that it is a number */
+            const float most =
+                max(max(m.tops[0][2 * t + i], m.tops[1][2 * t + i]), max(m.tops[2][2 * t + i], m.tops[3][2 * t + i]));
+            const float higher = max(top[i], most * scale); /* each tile has a key, so that `higher` is finite */
             const float factor = ignis_ptx_ex2_ftz(top[i] - higher);
             top[i] = higher;
-            sum[i] = __fmul_rn(sum[i], factor); /* not in one step with the addition below: all kernels have the same bits */
+            /* not fused with the addition below: all kernels have the same bits */
+            sum[i] = __fmul_rn(sum[i], factor);
 #pragma unroll
             for (int j = 0; j < D / 64; j++) {
                 out[j][i] *= factor;
@@ -191,7 +204,7 @@ template <bool only> struct paged_team {
             for (int j = 0; j < D / 64; j++) {
                 uint32_t a[4];
 #pragma unroll
-                for (int i = 0; i < 2; i++) { /* of keys 2 t and 2 t + 1, then eight on */
+                for (int i = 0; i < 2; i++) { /* of keys 2 t and 2 t + 1, then of the keys eight later */
                     const uint32_t x = values[page][2 * i].words[j], y = values[page][2 * i + 1].words[j];
                     a[2 * i] = __byte_perm(x, y, 0x5410);
                     a[2 * i + 1] = __byte_perm(x, y, 0x7632);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/*  blocks.cu - quantised weights as numbers: rows of a matrix, and rows of an embedding by the tokens of texts
+/*  models/blocks.cu - dequantised weights: rows of a matrix, and rows of an embedding
 
+    Layout and formulas of quantised weights: blocks.cuh. Every number is rounded as the host does it.
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 */
 #include "ignis.cuh"
@@ -10,7 +11,7 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W;
 
-/*  A row, by a block of threads. */
+/*  Dequantises a row. One block of threads does it. */
 template <typename To> __device__ inline void numbers_of(To *to, const quantised &w, long long row)
 {
     constexpr int some = sizeof(To) > 4 ? 2 : 4;
@@ -28,15 +29,17 @@ template <typename To> __device__ inline void numbers_of(To *to, const quantised
     }
 }
 
-/*  Rows `first` and on. grid = rows. */
-extern "C" __global__ void __launch_bounds__(256) ignis_blocks_rows(T *to, const __grid_constant__ quantised w, long long first)
+/*  Dequantises rows from `first` on. grid = rows. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_blocks_rows(T *to, const __grid_constant__ quantised w, long long first)
 {
     numbers_of(to + blockIdx.x * w.k, w, first + blockIdx.x);
 }
 
-/*  Rows by ids; NaN for one that is none of the table's rows, as ignis_embedding has it. grid = any number of blocks. */
+/*  Gathers rows by ids; NaN for an id outside the table, as in ignis_embedding. grid = any number of blocks. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_blocks_embedding(T *to, const __grid_constant__ quantised w, const void *ids, int id_bytes, long long count, long long vocab)
+    ignis_blocks_embedding(T *to, const __grid_constant__ quantised w, const void *ids, int id_bytes, long long count,
+                           long long vocab)
 {
     for (long long i = blockIdx.x; i < count; i += gridDim.x) {
         const long long id = ignis_index(ids, id_bytes, i);
@@ -48,7 +51,8 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-/*  The same of the tokens of a step, with learned positions, or null, added: what ignis_generate_embed does. grid = rows. */
+/*  Embeds the tokens of a decode step, as ignis_generate_embed; positions: learned ones that are added, or null. grid
+    = rows. */
 extern "C" __global__ void __launch_bounds__(256)
     ignis_blocks_embed(W *sum, const __grid_constant__ quantised w, const T *positions, const generate_row *rows)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  gemv.cu - products of a few rows with all of a matrix of weights, and what comes behind them
+/*  models/gemv.cu - GEMV on plain cores: a few rows times all weights, and the epilogue
 
-    Bound by memory: a warp has a row of the weights, reads it once, and multiplies it with up to 8 rows of x. A sum has one order whatever else is
-    computed: lane l of the warp takes packs l, l + 32, ... and adds their products one after the other, then the lanes are added up as a
-    tree. So a row has the same bits alone and among others.
+    Bound by memory: a warp reads a row of the weights once, and multiplies it with up to 8 rows of x. A sum has one
+    order in any batch: lane l adds the products of packs l, l + 32, ... one after the other, then the lanes are
+    added as a tree. So a row has the same bits alone and in a batch.
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 */
@@ -15,23 +15,25 @@ typedef ignis_wide<T> W;
 
 constexpr int WARPS = 4;
 
-enum gemv_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS }; /* ignis.h has the same */
+enum gemv_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS }; /* the host has the same: ignis__gemv_kind */
 
-/*  ignis.h has the same struct. Rows of x have k elements, those of all results result_row. */
+/*  The host has the same struct: ignis__gemv. Rows of x have k elements, rows of results result_row. */
 struct gemv_params {
-    const T *x, *weights; /* weights [n, k]; gated [2 n, k]: silu of the first half's product, times the second's */
-    const T *bias;        /* [n] or [2 n], or null */
+    /* weights [n, k]; gated [2 n, k]: silu of the first half's product, times that of the second half */
+    const T *x, *weights;
+    const T *bias; /* [n] or [2 n], or null */
     T *out;
     W *sum;
     float *logits;
     long long n, k, result_row;
-    int rows, kind, packed; /* packed: rows of x and of the weights are packs of 16 bytes, and aligned to them */
+    int rows, kind, packed; /* packed: rows of x and of the weights consist of aligned packs of 16 bytes */
 };
 
 __device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }
 
-/*  Sums of `parts` rows of weights with N rows of x, which are `live` at least one; the last ones repeat. */
+/*  Adds up the products of `parts` rows of weights with N rows of x. Only the first `live` rows exist; the last one
+    is repeated. */
 template <int N, int parts, int pack>
 __device__ inline void dot(W (&sum)[parts][N], const T *const (&weights)[parts], const T *x, long long k, int live)
 {
@@ -100,9 +102,12 @@ template <int N, bool gated> __device__ inline void product(const gemv_params &p
 }
 
 /*  grid = ceil(n / WARPS), ceil(rows / N). */
-#define GEMV(N)                                                                                                                            \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_##N(gemv_params p) { product<N, false>(p); }                        \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(gemv_params p) { product<N, true>(p); }
+#define GEMV(N)                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_##N(gemv_params p) { product<N, false>(p); } \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(gemv_params p)                     \
+    {                                                                                                                \
+        product<N, true>(p);                                                                                         \
+    }
 GEMV(1)
 GEMV(2)
 GEMV(4)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/*  gemv.cuh - what products of few rows on tensor cores share: the norm of a row before them, and what comes behind
+/*  models/gemv.cuh - what the GEMV kernels on tensor cores share: the norm before them, and the epilogue
 
+    Warps have slices of K. The slices of a result are added as one tree, so a row has the same bits in any batch.
     Compiled with -DIGNIS_T=<1 or 2>.
 */
 #ifndef IGNIS_GEMV_CUH
@@ -14,38 +15,45 @@
 typedef ignis_type<IGNIS_T> T;
 
 constexpr int SLICES = 8, THREADS = 32 * SLICES;
-constexpr int COLUMN = 20; /* floats from a column of 16 to the next in shared memory: warps write without conflicts */
+/*  floats from a column of 16 to the next in shared memory: warps write without conflicts */
+constexpr int COLUMN = 20;
 
-enum gemv_mma_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS, TO_CACHE }; /* ignis.h has the same */
+/*  the host has the same: ignis__gemv_kind */
+enum gemv_mma_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS, TO_CACHE };
 
-/*  ignis.h has the same struct. Rows of x have k elements, those of results result_row. */
+/*  The host has the same struct: ignis__gemv_mma. Rows of x have k elements, rows of results result_row. */
 struct gemv_mma_params {
     const T *x;
-    const void *weights; /* [n, k]; gated [2 n, k]: silu of the first half's product, times the second's */
+    const void *weights; /* [n, k]; gated [2 n, k]: silu of the first half's product, times that of the second half */
     const T *bias;       /* [n] or [2 n], or null */
     T *out;
     float *sum, *logits;
-    const float *norm_of; /* one row, of which x is the norm; null: x is there */
+    const float *norm_of; /* one row, whose norm is x; null if x is ready */
     const T *norm_weight, *norm_bias;
-    const generate_row *places; /* TO_CACHE: q, k and v of heads, of which k and v go to the cache */
+    const generate_row *places; /* TO_CACHE: results are q, k and v of heads; k and v go to the KV cache */
     T *keys, *values;
-    const float *frequencies; /* by which q and k turn, or null */
+    const float *frequencies; /* of the rotation of q and k, or null */
     double eps;
     long long n, k, result_row;
     int rows, kind, gated, rms, heads, kv_heads, head_dim;
-    int ring, found_at; /* one row: pieces of weights on their way to shared memory; where behind them is what is found */
+    /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
+    int ring, found_at;
 };
 
-/*  The same for quantised weights. ignis.h has the same struct. */
+/*  Params of quantised weights. The host has the same struct: ignis__gemv_blocks. */
 struct gemv_blocks_params {
     gemv_mma_params product;
-    const uint8_t *scales_of; /* of weights, where they are in no record: see blocks.cuh */
-    uint8_t *x; /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, eight elements after the other, high bytes, then low ones */
-    float *scales;            /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
-    int first;                /* result of the first row of the weights, n that behind the last one */
+    const uint8_t *scales_of; /* of weights whose scales are outside of the records: see blocks.cuh */
+    /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, high bytes, then low ones, eight elements
+       after eight */
+    uint8_t *x;
+    /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
+    float *scales;
+    /* the result of the first row of these weights; product.n is the one after the last row */
+    int first;
 };
 
-/*  How THREADS threads wait for each other: they are the block, or there are others. */
+/*  The barrier of THREADS threads: of the whole block, or of one with more threads. */
 struct all_of_block {
     static __device__ void sync() { __syncthreads(); }
 };
@@ -53,7 +61,8 @@ struct part_of_block {
     static __device__ void sync() { ignis_ptx_bar_sync(1, THREADS); }
 };
 
-/*  Over the threads. Each sum has memory of its own: the next one need not wait until all have read this one. */
+/*  Adds x over the threads. Each sum has memory of its own, so the next one need not wait until all have read this
+    one. */
 template <typename Threads> __device__ inline float sum_of_threads(float x, float (&of_warps)[SLICES])
 {
     x = ignis_warp_sum(x);
@@ -67,9 +76,10 @@ template <typename Threads> __device__ inline float sum_of_threads(float x, floa
     return sum;
 }
 
-/*  The norm of a row, by a block. What a thread needs of the weights is loaded ahead of the row. */
+/*  The norm of a row. One block computes it. A thread's weights are loaded before the row. */
 struct row_norm {
-    static constexpr int kept = 4, step = THREADS * 4; /* packs of a thread that stay in registers; elements of a pack of all */
+    /* packs of a thread that stay in registers; elements of one pack of each thread */
+    static constexpr int kept = 4, step = THREADS * 4;
     const gemv_mma_params &p;
     ignis_pack<T, 4> weight[kept];
 
@@ -80,20 +90,24 @@ struct row_norm {
             if (threadIdx.x * 4 + round * step < p.k)
                 weight[round] = ignis_load<4>(p.norm_weight + threadIdx.x * 4 + round * step);
     }
-    __device__ ignis_pack<T, 4> bias_at(int i) const { return p.norm_bias ? ignis_load<4>(p.norm_bias + i) : ignis_pack<T, 4>{}; }
+    __device__ ignis_pack<T, 4> bias_at(int i) const
+    {
+        return p.norm_bias ? ignis_load<4>(p.norm_bias + i) : ignis_pack<T, 4>{};
+    }
 
-    /*  put(i, four) gets four elements from i on. Their bits are the same, whoever puts them where. */
+    /*  Calls put(i, four) with four elements from i on. All callers get the same bits. */
     template <typename Put> __device__ void run(const float *x, Put put) const
     {
         __shared__ float sums[2][SLICES];
         const int hidden = (int)p.k, first = threadIdx.x * 4;
         ignis_pack<float, 4> own[kept];
-        ignis_pack<T, 4> bias; /* of the first one; more would take too many registers */
+        ignis_pack<T, 4> bias; /* of the first pack; more would take too many registers */
         const auto each = [&](auto run) {
 #pragma unroll
             for (int round = 0; round < kept; round++)
                 if (first + round * step < hidden)
-                    run(first + round * step, own[round], weight[round], round == 0 ? bias : bias_at(first + round * step));
+                    run(first + round * step, own[round], weight[round],
+                        round == 0 ? bias : bias_at(first + round * step));
             for (int i = first + kept * step; i < hidden; i += step)
                 run(i, ignis_load(x + i), ignis_load<4>(p.norm_weight + i), bias_at(i));
         };
@@ -106,7 +120,9 @@ struct row_norm {
                     bias = bias_at(first);
             }
         if (!p.rms) {
-            each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) { mean += (v[0] + v[1]) + (v[2] + v[3]); });
+            each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) {
+                mean += (v[0] + v[1]) + (v[2] + v[3]);
+            });
             mean = sum_of_threads<all_of_block>(mean, sums[0]) / hidden;
         }
         each([&](int, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &, const ignis_pack<T, 4> &) {
@@ -123,8 +139,8 @@ struct row_norm {
     }
 };
 
-/*  Which rows of the weights a tile has, if the first one has `first`: `low` on, and `high` on, eight each. They are numbered as results are. p: what
-    has kind, gated, n and head_dim of a product. */
+/*  Finds the rows of weights of a tile: eight from `low` on, and eight from `high` on, numbered as results are.
+    first: the result that tile 0 begins with. p: has kind, gated, n and head_dim of a product. */
 template <typename Product> __device__ inline void tile_rows(const Product &p, int first, int tile, int &low, int &high)
 {
     const int at = first + 16 * tile;
@@ -133,23 +149,24 @@ template <typename Product> __device__ inline void tile_rows(const Product &p, i
     if (p.gated) {
         low = 8 * tile;
         high = low + (int)p.n;
-    } else if (p.kind == TO_CACHE) { /* elements that turn together */
+    } else if (p.kind == TO_CACHE) { /* elements that rotate together */
         const int half = p.head_dim / 2, head = at / p.head_dim;
         low = head * p.head_dim + (at - head * p.head_dim) / 2;
         high = low + half;
     }
 }
 
-/*  Of a tile's first eight rows in shared memory the one that lanes 4 g to 4 g + 3 have: lanes that read at a time would find those of rows next to each
-    other in the same banks. */
+/*  Returns which of a tile's first eight rows in shared memory lanes 4 g to 4 g + 3 have. Adjacent rows would be in
+    the same banks for lanes that read at a time. */
 __device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }
 
-/*  What a thread needs to finish rows `low` and `high` of the weights for a column, loaded while the product is under way. */
+/*  The epilogue's inputs of a thread, for rows `low` and `high` of the weights and one column. They are loaded while
+    the product runs. */
 struct finish_line {
     float bias[2], sum[2], sine, cosine;
-    T *to; /* TO_CACHE: where both go, half a head apart; or null */
+    T *to; /* TO_CACHE: where both results go, half a head apart; or null */
 
-    /*  What kernels ahead do not write. */
+    /*  Loads what earlier kernels do not write. */
     __device__ void load(const gemv_mma_params &p, int low, int high, int c)
     {
         bias[0] = bias[1] = sine = 0;
@@ -175,7 +192,7 @@ struct finish_line {
             to = cache.at(place.pages, place.position, (head - p.heads) % p.kv_heads) + i;
         }
     }
-    /*  What they do. */
+    /*  Loads what earlier kernels write. */
     __device__ void load_sum(const gemv_mma_params &p, int low, int high, int c)
     {
         if (p.kind != ADDED_TO_SUM)
@@ -214,7 +231,8 @@ struct finish_line {
     }
 };
 
-/*  What a warp has found in its slice, for the others: columns of COLUMN floats. This lane has `row` and row + 8. */
+/*  Writes the results of a warp's slice for the other warps: columns of COLUMN floats. This lane has `row` and row +
+    8. */
 template <int columns, int N> __device__ inline void put_slice(float *to, const float (&sum)[N][4], int row)
 {
     const int lane = threadIdx.x % 32;
@@ -228,7 +246,7 @@ template <int columns, int N> __device__ inline void put_slice(float *to, const 
         }
 }
 
-/*  Adds up what the slices have found for a row, as a tree: numbers that are so many floats apart. */
+/*  Adds the slices' results for a row, as a tree. apart: floats between two slices. */
 __device__ inline float sum_of_slices(const float *found, int apart)
 {
     float s[SLICES];
@@ -238,10 +256,11 @@ __device__ inline float sum_of_slices(const float *found, int apart)
     return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
-/*  The same of so many slices that come one after the other, of M tiles and N eights of columns: behind the last one x is the sum of all. */
+/*  As sum_of_slices, for slices that arrive one after the other, of M tiles and N eights of columns: after the last
+    one x is the sum. */
 template <int slices, int M, int N> struct slice_tree {
     static constexpr int levels = slices >= 8 ? 3 : slices >= 4 ? 2 : 1;
-    float kept[levels][M][N][4]; /* of 1, 2 and 4 slices that wait for as many others */
+    float kept[levels][M][N][4]; /* sums of 1, 2 and 4 slices that wait for as many others */
 
     __device__ void add(int slice, float (&x)[M][N][4])
     {
@@ -264,11 +283,12 @@ template <int slices, int M, int N> struct slice_tree {
     }
 };
 
-/*  Adds up the slices of a tile and finishes its rows. `line` has the sums of this thread's first column already, and with `loaded` all else. */
+/*  Adds the slices of a tile, and does the epilogue of its rows. line: has the sums of this thread's first column; if
+    `loaded`, all else, too. */
 template <int columns, bool loaded>
 __device__ inline void finish_tile(const gemv_mma_params &p, const float *slices, int low, int high, finish_line &line)
 {
-    const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and first column that this thread finishes */
+    const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and first column of this thread */
 #pragma unroll
     for (int c = own; c < columns; c += THREADS / 8) {
         if (c >= p.rows)

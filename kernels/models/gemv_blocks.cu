@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-/*  gemv_blocks.cu - products of up to 64 rows with all of a matrix of quantised weights, on tensor cores
+/*  models/gemv_blocks.cu - GEMV of up to 64 rows with quantised weights, on tensor cores
 
-    As gemv_mma.cu does it, where weights are numbers: slices of K follow from K alone, so a row has the same bits alone and among others; the norm of
-    one row comes with the product, and behind it what the kind says. Nothing but weights is read before the kernels ahead have ended. Weights
-    and rows are multiplied as whole numbers: weights_blocks.cuh. On sm_90 and up those of one row come to shared memory by the copy engine.
+    As gemv_mma.cu for dense weights: slices of K depend on K alone, so a row has the same bits alone and in a
+    batch. The norm of one row precedes the product, and the epilogue depends on the kind. Only weights are read
+    before the earlier kernels have ended. Weights and rows are multiplied as whole numbers: weights_blocks.cuh. On
+    sm_90 and up TMA brings the weights of a product of one row to shared memory.
 
-    For f16 and bf16, sm_80 and up. One program per type of x and of blocks: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_BLOCKS=<a blocks_type>.
+    For f16 and bf16, sm_80 and up. One program per type of x and of blocks: compiled with -DIGNIS_T=<1 or 2>
+    -DIGNIS_BLOCKS=<a blocks_type>.
 */
 #include "gemv.cuh"
 #include "weights_blocks.cuh"
@@ -13,8 +15,8 @@
 
 typedef blocks_rows<IGNIS_BLOCKS> weights;
 
-constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* of x */
-constexpr int TILE = SLICES * 16 + 8;     /* floats of a tile, of one row */
+constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* bytes of a unit of x */
+constexpr int TILE = SLICES * 16 + 8;     /* floats of a tile, for one row */
 
 __device__ inline uint4 *shared_memory()
 {
@@ -22,7 +24,7 @@ __device__ inline uint4 *shared_memory()
     return memory;
 }
 
-/*  The units of a warp's slice of K: two are a record. */
+/*  The units of a warp's slice of K. Two units are a record. */
 struct slice_of_k {
     int units, first, last;
 
@@ -41,7 +43,7 @@ __device__ inline int tiles_of(const gemv_blocks_params &all)
     return (int)((p.n - all.first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
 }
 
-/*  Rows g and g + 8 of a tile, and of the weights its first row and the eighth. */
+/*  Returns rows g and g + 8 of a tile; low, high: the first row and the ninth. */
 __device__ inline weights weights_of_tile(const gemv_blocks_params &all, int tile, int g, int &low, int &high)
 {
     const gemv_mma_params &p = all.product;
@@ -52,7 +54,7 @@ __device__ inline weights weights_of_tile(const gemv_blocks_params &all, int til
     return weights((const uint8_t *)p.weights, all.scales_of, (int)p.k, min(low + g, behind), min(high + g, behind));
 }
 
-/*  Eight elements of a row from `at` on; zeros behind it. */
+/*  Loads eight elements of a row from `at` on; zeros after its end. */
 __device__ inline ignis_pack<T, 8> eight_of(const T *row, int at, long long k)
 {
     ignis_pack<T, 8> x = {};
@@ -61,8 +63,9 @@ __device__ inline ignis_pack<T, 8> eight_of(const T *row, int at, long long k)
     return x;
 }
 
-/*  Rows of x as whole numbers. grid = rows; shared memory for a row, if its norm comes first. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(const __grid_constant__ gemv_blocks_params all)
+/*  Converts rows of x to whole numbers. grid = rows; shared memory for a row, if its norm comes first. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_gemv_blocks_rows(const __grid_constant__ gemv_blocks_params all)
 {
     const gemv_mma_params &p = all.product;
     uint4 *const memory = shared_memory();
@@ -72,7 +75,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(con
     if (p.norm_of) {
         const row_norm norm(p);
         ignis_grid_dependency_wait();
-        norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });
+        norm.run(p.norm_of + blockIdx.x * p.k,
+                 [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });
         row = (const T *)memory;
         __syncthreads();
     } else {
@@ -83,7 +87,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(con
         const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));
         if (block >= units * UNIT)
             continue;
-        *(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) = make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
+        *(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) =
+            make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
         if (eight % 4 == 0) {
             float *to = all.scales + block * columns + blockIdx.x;
             to[0] = x.scale * weights::factor;
@@ -93,18 +98,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_blocks_rows(con
     }
 }
 
-/*  The pieces of a warp's slices of a block's tiles, in their order, so many of them on their way. A source has
-        units, slots            of a piece; of pieces
-        ask(slot)               asks for the next piece, behind the last one for none
-        wait(slot)              until it is there
-        of(slot, i)             what a lane has of its i-th unit
-    and a lane has the row eight rows on, too. */
+/*  The chunks of a warp's slices of a block's tiles, in their order; `slots` of them are in flight. A lane has a row
+    and the one eight rows later. A source has: units, slots (units per chunk, chunks in flight); ask(slot), which
+    starts the copy of the next chunk, if there is one; wait(slot); of(slot, i), which returns what a lane has of the
+    i-th unit. */
 struct piece_order {
     const gemv_blocks_params &all;
     const slice_of_k &k;
-    const int tiles, row; /* of a tile's first eight, that this lane has */
-    int tile, unit;       /* to ask for */
-    int low, high;        /* rows of it */
+    const int tiles, row; /* row: of a tile's first eight, that this lane has */
+    int tile, unit;       /* of the next chunk */
+    int low, high;        /* rows of that tile */
     weights from;
 
     __device__ piece_order(const gemv_blocks_params &all, const slice_of_k &k, int tiles, int row)
@@ -144,10 +147,11 @@ struct pieces_in_registers : piece_order {
 };
 
 #if __CUDA_ARCH__ >= 900
-/*  Records come by the copy engine, to a ring of each warp, those of 16 rows at a time: first rows of eights, so gated ones are in step if n is a
-    multiple of 8. What lanes load themselves waits behind the flood. */
+/*  A source by TMA: records of 16 rows at a time, to a ring for each warp. Gated halves have the same offset within
+    an eight of rows if n is a multiple of 8. Loads by the lanes themselves wait for the copies in flight. */
 struct pieces_in_shared : piece_order {
-    static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3; /* ignis.h has the same */
+    /* the host has the same */
+    static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3;
     static_assert(bytes / 16 % 2 == 1, "so rows that lanes read at a time have different banks");
     const int records;
     weights::unit rest[slots];
@@ -170,16 +174,18 @@ struct pieces_in_shared : piece_order {
     {
         if (tile >= tiles)
             return;
-        __syncwarp(); /* all have read what was there */
+        __syncwarp(); /* all have read the slot */
         if (threadIdx.x % 32 == 0) {
             const gemv_mma_params &p = all.product;
-            const int rows = (int)(p.gated ? 2 * p.n : p.n) - all.first, first[2] = {low, high < rows ? high : low}; /* there may be no second eight */
+            /* the second eight may not exist */
+            const int rows = (int)(p.gated ? 2 * p.n : p.n) - all.first, first[2] = {low, high < rows ? high : low};
             ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);
 #pragma unroll
             for (int r = 0; r < 2; r++)
                 ignis_ptx_bulk_load(ring + (slot * 16 + 8 * r) * bytes,
-                                    (const uint8_t *)p.weights + (first_record(first[r], records) + unit / units * TOGETHER) * bytes, 8 * bytes,
-                                    barriers + 8 * slot);
+                                    (const uint8_t *)p.weights +
+                                        (first_record(first[r], records) + unit / units * TOGETHER) * bytes,
+                                    8 * bytes, barriers + 8 * slot);
         }
         from.load_d(rest[slot], unit / 2);
         go_on(units);
@@ -204,8 +210,9 @@ typedef pieces_in_shared pieces_of_one;
 typedef pieces_in_registers pieces_of_one;
 #endif
 
-/*  A warp's slice of a row as whole numbers in shared memory: of a block, high bytes, then low ones. */
-__device__ inline void put_whole(const T *row, const slice_of_k &k, long long length, uint8_t *whole, float *scales, float *sums)
+/*  Converts a warp's slice of a row to whole numbers in shared memory: of a block, high bytes, then low ones. */
+__device__ inline void put_whole(const T *row, const slice_of_k &k, long long length, uint8_t *whole, float *scales,
+                                 float *sums)
 {
     constexpr int at_a_time = 4; /* loads of a lane */
     for (int first = k.first * UNIT * 4 + threadIdx.x % 32; first / (4 * UNIT) < k.last; first += 32 * at_a_time) {
@@ -216,7 +223,7 @@ __device__ inline void put_whole(const T *row, const slice_of_k &k, long long le
 #pragma unroll
         for (int i = 0; i < at_a_time; i++) {
             const int t = threadIdx.x % 4, block = first / 4 + 8 * i;
-            if (block >= k.last * UNIT) /* so for all lanes, which have two units */
+            if (block >= k.last * UNIT) /* equal in all lanes, which have two units */
                 break;
             const whole_numbers<8, weights::minima> x(eights[i]);
             *(uint2 *)(whole + block * 64 + t * 8) = make_uint2(x.high[0], x.high[1]);
@@ -230,22 +237,24 @@ __device__ inline void put_whole(const T *row, const slice_of_k &k, long long le
     }
 }
 
-/*  One row. A block adds up what its warps have found when they have done all of its tiles: none waits for another before that. grid = blocks, of
-    up to 32 tiles; shared memory for the ring, TILE floats of each tile, the row as whole numbers with its scales and, for minima, sums, and the
-    row itself, if its norm comes first. */
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)
+/*  Multiplies one row. A block adds the warps' results after all of its tiles, so that no warp waits for another
+    before. grid = blocks of up to 32 tiles; shared memory for the ring, TILE floats per tile, the row as whole
+    numbers with scales and, for minima, sums, and the row itself if its norm comes first. */
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)
 {
     const gemv_mma_params &p = all.product;
     uint4 *const memory = shared_memory();
     const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);
-    const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x, most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;
+    const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x,
+              most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;
     const slice_of_k k(p.k);
     float *found = (float *)((char *)memory + p.found_at);
     uint8_t *whole = (uint8_t *)(found + most * TILE);
     float *scales = (float *)(whole + k.units * UNIT_BYTES), *sums = scales + k.units * UNIT;
     T *row = (T *)(sums + (weights::minima ? k.units * UNIT : 0));
 
-    const int g = threadIdx.x % 8, finished = threadIdx.x / 8; /* row and tile that this thread finishes */
+    const int g = threadIdx.x % 8, finished = threadIdx.x / 8; /* row and tile of this thread's epilogue */
     int low, high;
     finish_line line;
 
@@ -262,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(con
         ignis_grid_dependency_wait();
         norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });
         __syncthreads();
-        put_whole(row, k, p.k, whole, scales, sums); /* each warp what it needs */
+        put_whole(row, k, p.k, whole, scales, sums); /* each warp converts what it needs */
     } else {
         ignis_grid_dependency_wait();
         put_whole(p.x, k, p.k, whole, scales, sums);
@@ -293,7 +302,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(con
                     x[0] = of[0];
                     x[1] = of[1];
                 }
-                weights::add_alone(sum, coming.of(slot, i), at + i, x, scales[block], weights::minima ? sums[block] : 0);
+                weights::add_alone(sum, coming.of(slot, i), at + i, x, scales[block],
+                                   weights::minima ? sums[block] : 0);
             }
             coming.ask(slot);
             at += pieces_of_one::units;
@@ -316,15 +326,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_1(con
     }
 }
 
-/*  Up to 8 N rows. */
+/*  Multiplies up to 8 N rows. */
 template <int N> __device__ inline void product(const gemv_blocks_params &all)
 {
     const gemv_mma_params &p = all.product;
     uint4 *const memory = shared_memory();
     constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;
-    constexpr int ring = N == 8 || (N == 1 && weights::halves && __CUDA_ARCH__ < 900) ? 1 : 2; /* as registers allow */
+    /* as registers allow */
+    constexpr int ring = N == 8 || (N == 1 && weights::halves && __CUDA_ARCH__ < 900) ? 1 : 2;
     float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */
-    const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;
+    const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all),
+              rows = (p.rows + 7) / 8 * 8;
     const slice_of_k k(p.k);
     const int steps = (k.last - k.first + ring - 1) / ring;
     typename weights::unit loaded[ring];
@@ -340,7 +352,7 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
     ignis_grid_dependency_wait();
 
     for (int tile = blockIdx.x, turn = 0; tile < tiles; tile += gridDim.x, turn ^= 1) {
-        const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and column that this thread finishes */
+        const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and column of this thread's epilogue */
         float sum[N][4] = {};
         finish_line line;
         tile_rows(p, all.first, tile, low, high);
@@ -361,9 +373,10 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
                         [&](int block, int n) {
                             if (8 * n >= rows)
                                 return make_uint4(0, 0, 0, 0);
-                            return *(const uint4 *)(all.x + ((8 * n + lane / 4) * k.units + unit) * UNIT_BYTES + block * 64 + t * 16);
+                            return *(const uint4 *)(all.x + ((8 * n + lane / 4) * k.units + unit) * UNIT_BYTES +
+                                                    block * 64 + t * 16);
                         },
-                        [&](int block, int n, float (&of)[2]) {
+                        [&](int block, int n, float(&of)[2]) {
                             if (8 * n >= rows)
                                 return make_float2(0, 0);
                             const float *scales = all.scales + (unit * UNIT + block) * rows + 8 * n + 2 * t;
@@ -381,25 +394,29 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
 
         float *slices = found + turn * found_size;
         put_slice<columns>(slices + slice * columns * COLUMN, sum, lane / 4);
-        __syncthreads(); /* and the one of the next tile comes before this half is written again */
+        __syncthreads(); /* that of the next tile comes before this half is written again */
         finish_tile<columns, false>(p, slices, low, high, line);
     }
 }
 
-/*  grid = any number of blocks up to that of tiles; shared memory for 2 SLICES COLUMN columns floats. */
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_blocks_8(const __grid_constant__ gemv_blocks_params p)
+/*  grid = any number of blocks, at most one per tile; shared memory for 2 SLICES COLUMN columns floats. */
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ignis_gemv_blocks_8(const __grid_constant__ gemv_blocks_params p)
 {
     product<1>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_16(const __grid_constant__ gemv_blocks_params p)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    ignis_gemv_blocks_16(const __grid_constant__ gemv_blocks_params p)
 {
     product<2>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_32(const __grid_constant__ gemv_blocks_params p)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    ignis_gemv_blocks_32(const __grid_constant__ gemv_blocks_params p)
 {
     product<4>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_blocks_64(const __grid_constant__ gemv_blocks_params p)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    ignis_gemv_blocks_64(const __grid_constant__ gemv_blocks_params p)
 {
     product<8>(p);
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
-/*  gemv_cluster.cuh - products of 9 to 64 rows with all of a matrix of weights, by clusters of blocks, for sm_90 and up
+/*  models/gemv_cluster.cuh - GEMV of 9 to 64 rows by clusters of blocks, for sm_90 and up
 
-    With the same sums in the same order as products of fewer rows. The blocks of a cluster share out the slices of K of 128 rows of weights; weights
-    and x come to a ring in shared memory by the copy engine, where all warps find them: so the device reads x half as often as weights of 16 bits,
-    or less. What the blocks have found they send each other, and each finishes a share of the results.
+    Sums have the order of products of fewer rows. The blocks of a cluster divide the slices of K of 128 rows of
+    weights. TMA brings weights and x to a ring in shared memory, which all warps read. So the device reads at most
+    half as many bytes of x as of 16-bit weights. The blocks exchange their results, and each does the epilogue of a
+    slice of them.
 
-    Compiled with -DIGNIS_T=<1 or 2>, rows of x at most -DIGNIS_COLUMNS=<16, 32 or 64>, and blocks of a cluster -DIGNIS_CLUSTER=<1, 2, 4 or 8>.
+    Compiled with -DIGNIS_T=<1 or 2>, rows of x at most -DIGNIS_COLUMNS=<16, 32 or 64>, and blocks of a cluster
+    -DIGNIS_CLUSTER=<1, 2, 4 or 8>.
 
     A source of operands, of dense or of quantised weights, has
         static STAGE_BYTES                            of a stage of the ring, a multiple of 1024
-        length, per_slice, advance                    of K, of a slice and of a step, in its unit
-        bytes()                                       that come to a stage
-        ask_weights(to, barrier, group, at)           a warp asks for a group's weights from `at` on
-        ask_x(to, barrier, at)                        the same for x
-        multiply(sum, stage, group, at, end)          what this warp does with them; behind `end` they are another slice's
+        length, per_slice, advance                    of K, of a slice and of a k step, in its unit
+        bytes()                                       copied to a stage
+        ask_weights(to, barrier, group, at)           starts copies of a group's weights from `at` on, by a warp
+        ask_x(to, barrier, at)                        starts copies of x
+        multiply(sum, stage, group, at, end)          multiplies a stage, by a warp; from `end` on it is another slice's
 */
 #ifndef IGNIS_GEMV_CLUSTER_CUH
 #define IGNIS_GEMV_CLUSTER_CUH
@@ -22,13 +24,16 @@
 #include "hopper.cuh"
 
 constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER;
-constexpr int TILES = 8;                                                            /* of 16 rows of weights */
-constexpr int ACROSS = COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS; /* warps beside and below each other */
-constexpr int M = TILES / DOWN, N = COLUMNS / 8 / ACROSS;                           /* tiles of a warp, and eights of columns */
-constexpr int OWN = SLICES / CLUSTER;                                               /* slices of a block */
-constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER; /* what a block finishes: parts of a tile and eight columns, 16 bytes of each lane */
-/*  Sums of up to NEAR slices wait for each other in registers; those of NEAR, of twice as many and so on, FAR times, in memory. Quantised weights take
-    all registers that there are. */
+constexpr int TILES = 8; /* of 16 rows of weights */
+/*  warps beside each other, and below each other */
+constexpr int ACROSS = COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;
+/*  tiles of a warp, and eights of columns */
+constexpr int M = TILES / DOWN, N = COLUMNS / 8 / ACROSS;
+constexpr int OWN = SLICES / CLUSTER; /* slices of a block */
+/*  parts of which a block does the epilogue: a part is a tile and eight columns, 16 bytes of each lane */
+constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER;
+/*  Sums of up to NEAR slices wait for each other in registers. Sums of NEAR slices, of twice as many and so on wait
+    in memory, FAR times. Quantised weights need all registers. */
 #ifdef IGNIS_BLOCKS
 constexpr int MOST_NEAR = 1;
 #else
@@ -36,10 +41,11 @@ constexpr int MOST_NEAR = COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;
 #endif
 constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;
 constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;
-constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES; /* ignis.h has the same */
+/*  the host has the same */
+constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;
 
-/*  Which rows tile i of a group has, of all from `first` on: eight from low on, and from high on. Those of the tiles are next to each other. They are
-    numbered as results are. */
+/*  Finds the rows of tile i of a group: eight from `low` on, and eight from `high` on. Tiles of a group are adjacent.
+    Rows are numbered as results are, and all tiles begin at `first`. */
 __device__ inline void group_rows(const gemv_mma_params &p, int first, int group, int i, int &low, int &high)
 {
     low = first + group * 16 * TILES + 8 * i;
@@ -48,7 +54,8 @@ __device__ inline void group_rows(const gemv_mma_params &p, int first, int group
         tile_rows(p, first, group * TILES + i, low, high);
 }
 
-/*  What a lane has of a part, two rows of weights by two of x, goes where it belongs. Operands have rows of x in the order of lanes, too. */
+/*  Does the epilogue of a part: two rows of weights by two of x for each lane. The operands have rows of x in the
+    order of the lanes, too. */
 __device__ inline void finish(const gemv_mma_params &p, int first, int group, int part, const float (&y)[4])
 {
     const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);
@@ -66,7 +73,7 @@ __device__ inline void finish(const gemv_mma_params &p, int first, int group, in
     }
 }
 
-/*  A step of a block: of a group of tiles, of a slice. */
+/*  The position of a block: group of tiles, slice, k step. */
 struct step_order {
     int group, slice, step;
 
@@ -82,18 +89,21 @@ struct step_order {
     }
 };
 
-/*  By THREADS + 32 threads: those of the last warp ask for what comes to shared memory. grid = blocks, any number up to that of groups of tiles; or a
-    cluster for each group. Shared memory for p.ring stages, from p.found_at on FOUND_BYTES, and barriers. first: see group_rows. */
+/*  Multiplies by THREADS + 32 threads, of which the last warp starts the copies. grid = any number of blocks, at most
+    one per group of tiles; or one cluster per group. Shared memory for p.ring stages, FOUND_BYTES from p.found_at on,
+    and barriers. first: see group_rows. */
 template <typename Source> __device__ inline void cluster_product(const gemv_mma_params &p, int first, Source &source)
 {
     extern __shared__ __align__(1024) char memory[];
     constexpr int STAGE_BYTES = Source::STAGE_BYTES;
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at, arrived = found + FOUND_BYTES, full = arrived + 8,
-                   empty = full + 8 * p.ring;
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,
+                   arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;
-    const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x; /* of groups; a cluster has one */
+    /* of groups; a cluster has one */
+    const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;
     const int steps = (source.per_slice + source.advance - 1) / source.advance;
-    const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)), groups = (tiles + TILES - 1) / TILES;
+    const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),
+              groups = (tiles + TILES - 1) / TILES;
     const auto first_of = [&](int slice) { return (rank * OWN + slice) * source.per_slice; };
 
     if (threadIdx.x == 0) {
@@ -107,19 +117,24 @@ template <typename Source> __device__ inline void cluster_product(const gemv_mma
             ignis_ptx_mbarrier_arrive_expect(arrived, ARRIVES_BYTES);
     }
     if (CLUSTER > 1)
-        ignis_ptx_cluster_arrive(); /* who has begun: nothing is sent to others before */
+        ignis_ptx_cluster_arrive(); /* nothing is sent to a block that has not begun */
     ignis_grid_dependents_launch();
     __syncthreads();
 
     if (warp == SLICES) {
         const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };
-        const auto ask_weights = [&](int stage, const step_order &of) { /* the bytes of x are announced with theirs */
-            if (lane == 0)
-                ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, source.bytes());
-            __syncwarp();
-            source.ask_weights(at + stage * STAGE_BYTES, full + 8 * stage, of.group, place(of));
+        const auto ask_weights = [&](int stage,
+                                     const step_order &of) { /* the barrier expects the bytes of x, too */
+                                                             if (lane == 0)
+                                                                 ignis_ptx_mbarrier_arrive_expect(full + 8 * stage,
+                                                                                                  source.bytes());
+                                                             __syncwarp();
+                                                             source.ask_weights(at + stage * STAGE_BYTES,
+                                                                                full + 8 * stage, of.group, place(of));
         };
-        const auto ask_x = [&](int stage, const step_order &of) { source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of)); };
+        const auto ask_x = [&](int stage, const step_order &of) {
+            source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of));
+        };
         step_order ahead = {own_group, 0, 0}, of = ahead;
         int asked = 0;
         for (; asked < p.ring && ahead.group < groups; ahead.go_on(steps, stride))
@@ -161,7 +176,7 @@ template <typename Source> __device__ inline void cluster_product(const gemv_mma
                     stage = 0, phase ^= 1;
             }
             tree.add(slice % NEAR, sum);
-            for (int level = 0; FAR && slice % NEAR == NEAR - 1 && level < FAR; level++) { /* as slice_tree does it */
+            for (int level = 0; FAR && slice % NEAR == NEAR - 1 && level < FAR; level++) { /* as in slice_tree */
                 const bool waits = !(slice / NEAR >> level & 1);
 #pragma unroll
                 for (int m = 0; m < M; m++)
@@ -206,7 +221,8 @@ template <typename Source> __device__ inline void cluster_product(const gemv_mma
             for (int c = 0; c < CLUSTER; c++)
 #pragma unroll
                 for (int j = 0; j < 2; j++)
-                    of[c][j] = *(const float2 *)__cvta_shared_to_generic(found + (c * SHARE + i) * PART_BYTES + (32 * j + lane) * 8);
+                    of[c][j] = *(const float2 *)__cvta_shared_to_generic(found + (c * SHARE + i) * PART_BYTES +
+                                                                         (32 * j + lane) * 8);
 #pragma unroll
             for (int apart = 1; apart < CLUSTER; apart *= 2)
 #pragma unroll

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-/*  gemv_mma.cu - products of up to 64 rows with all of a matrix of weights, on tensor cores, with what is before and behind them
+/*  models/gemv_mma.cu - GEMV of up to 64 rows with dense weights, on tensor cores, with its norm and epilogue
 
-    Bound by memory: weights are read once, however many rows there are. A block has 16 rows of weights at a time, each of its warps a slice of K;
-    what they have found is added up as a tree. Slices follow from K alone, so a row has the same bits alone and among others: with one row
-    seven columns of eight are empty, which costs nothing, as tensor cores wait for the memory.
-    Before the product comes, where there is one row, its norm; behind it what the kind says. Nothing but weights is read before the kernels ahead
-    have ended, so that the first ones are there when they have (see ignis_grid_dependency_wait). On sm_90 and up the weights of one row come to shared
-    memory by the copy engine, which leaves registers to the kernels around; more rows read x through the L1 cache, and need its room.
+    Bound by memory: weights are read once, for any number of rows. A block has 16 rows of weights at a time, each
+    of its warps a slice of K; the slices are added as a tree. Slices depend on K alone, so a row has the same bits
+    alone and in a batch. With one row, seven of eight columns are empty. That is free, because tensor cores wait
+    for the memory. With one row, its norm precedes the product. The epilogue depends on the kind. Only weights are
+    read before the earlier kernels have ended, so that the first ones are there by then (see
+    ignis_grid_dependency_wait). On sm_90 and up TMA brings the weights of one row to shared memory, which leaves
+    registers to other kernels. More rows read x through the L1 cache, and need its memory.
 
-    For f16 and bf16, sm_80 and up; K a multiple of 8. One program per type: compiled with -DIGNIS_T=<1 or 2>; for more than 8 rows with
-    -DIGNIS_GROUPS=<2, 4 or 8>, too.
+    For f16 and bf16, sm_80 and up; K a multiple of 8. One program per type: compiled with -DIGNIS_T=<1 or 2>; for
+    more than 8 rows with -DIGNIS_GROUPS=<2, 4 or 8>, too.
 */
 #include "gemv.cuh"
 #include "weights.cuh"
@@ -18,7 +19,7 @@
 typedef dense_weights<T> weights;
 
 #ifndef IGNIS_GROUPS
-/*  grid = rows; for quantised weights, too */
+/*  Computes norms before a GEMV, dense or quantised. grid = rows. */
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const __grid_constant__ gemv_mma_params p)
 {
     T *y = p.out + blockIdx.x * p.k;
@@ -28,11 +29,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const 
     norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store(y + i, four); });
 }
 
-/*  A warp's slice of K, in blocks of 32 elements. Its weights come in pieces, which are blocks of the 16 rows of a tile. */
-constexpr int PIECE = 4; /* blocks of a piece, at most */
+/*  A warp's slice of K, in blocks of 32 elements. Its weights come in chunks, which are blocks of the 16 rows of a
+    tile. */
+constexpr int PIECE = 4; /* blocks of a chunk, at most */
 
 struct slice_of_k {
-    int first, last, pieces, size; /* size: blocks of each piece */
+    int first, last, pieces, size; /* size: blocks of each chunk */
 
     __device__ explicit slice_of_k(int k)
     {
@@ -44,14 +46,17 @@ struct slice_of_k {
     }
 };
 
-/*  The pieces of a block's tiles, in their order. */
+/*  Enumerates the chunks of a block's tiles, in their order. */
 struct piece_order {
     const gemv_mma_params &p;
     const slice_of_k &slice;
     const int tiles;
-    int tile, piece; /* to ask for; behind the last one tile is not below tiles */
+    int tile, piece; /* of the next chunk; no tile after the last one */
 
-    __device__ piece_order(const gemv_mma_params &p, const slice_of_k &slice, int tiles) : p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0) {}
+    __device__ piece_order(const gemv_mma_params &p, const slice_of_k &slice, int tiles)
+        : p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0)
+    {
+    }
     __device__ void go_on()
     {
         if (++piece == slice.pieces)
@@ -59,16 +64,15 @@ struct piece_order {
     }
 };
 
-/*  A source of pieces gives them in their order, then those of the block's next tile: something is always on its way. It has
-        type(params, map, memory, slice, tiles)    asks for the first ones
-        next(to)                                   gives a lane what it has of the next piece, and asks for one more
-        static row_of(g)                           the row, of a tile's first eight, that lanes 4 g to 4 g + 3 have; they have the one eight rows on, too
-
-    This one loads into registers, a piece ahead. */
+/*  A source of chunks that loads into registers, one chunk ahead. Sources continue with the block's next tile, so
+    that copies are always in flight. A source has: type(params, map, memory, slice, tiles), which starts the first
+    copies; next(to), which gives a lane its part of the next chunk, and starts one more copy; row_of(g): the row, of
+    a tile's first eight, that lanes 4 g to 4 g + 3 have, together with the one eight rows later. */
 struct pieces_in_registers : piece_order {
     weights::block ahead[PIECE];
 
-    __device__ pieces_in_registers(const gemv_mma_params &p, const ignis_tensor_map *, const void *, const slice_of_k &slice, int tiles)
+    __device__ pieces_in_registers(const gemv_mma_params &p, const ignis_tensor_map *, const void *,
+                                   const slice_of_k &slice, int tiles)
         : piece_order(p, slice, tiles)
     {
         ask();
@@ -99,17 +103,19 @@ struct pieces_in_registers : piece_order {
 };
 
 #if __CUDA_ARCH__ >= 900
-/*  The copy engine brings them to a ring in shared memory, each warp's own, so that none waits for others: several are on their way without taking
-    registers, and next to no instructions are needed for that. */
+/*  A source by TMA, to a ring in shared memory for each warp, so that no warp waits for others. Several copies are in
+    flight without taking registers, and with few instructions. */
 struct pieces_in_shared : piece_order {
-    static constexpr int BOX = 64, BOX_BYTES = 8 * 2 * BOX; /* elements of a row of the map's tiles; ignis.h has the same */
+    /* elements of a row of the TMA map's tiles; the host has the same */
+    static constexpr int BOX = 64, BOX_BYTES = 8 * 2 * BOX;
     static constexpr int PIECE_BYTES = 2 * PIECE * 32 / BOX * BOX_BYTES;
     const ignis_tensor_map *map;
-    int low, high; /* rows to ask for */
-    int place;     /* in the ring, of what comes next */
+    int low, high; /* rows of the next copy */
+    int place;     /* of the next chunk in the ring */
     uint32_t phase, ring, barriers;
 
-    __device__ pieces_in_shared(const gemv_mma_params &p, const ignis_tensor_map *map, void *memory, const slice_of_k &slice, int tiles)
+    __device__ pieces_in_shared(const gemv_mma_params &p, const ignis_tensor_map *map, void *memory,
+                                const slice_of_k &slice, int tiles)
         : piece_order(p, slice, tiles), map(map), place(0), phase(0)
     {
         const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
@@ -124,18 +130,21 @@ struct pieces_in_shared : piece_order {
         }
         __syncwarp();
     }
-    /*  By one lane. Behind the matrix there are zeros. */
+    /*  Starts the copy of a chunk, by one lane. Beyond the matrix there are zeros. */
     __device__ void ask(int to)
     {
-        const int at = slice.first + piece * slice.size, boxes = at < slice.last ? (32 * slice.size + BOX - 1) / BOX : 0;
+        const int at = slice.first + piece * slice.size,
+                  boxes = at < slice.last ? (32 * slice.size + BOX - 1) / BOX : 0;
         if (tile >= tiles)
             return;
         if (piece == 0)
             tile_rows(p, 0, tile, low, high);
         ignis_ptx_mbarrier_arrive_expect(barriers + 8 * to, 2 * boxes * BOX_BYTES);
         for (int i = 0; i < boxes; i++) {
-            ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + 2 * i * BOX_BYTES, map, barriers + 8 * to, 32 * at + i * BOX, low);
-            ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + (2 * i + 1) * BOX_BYTES, map, barriers + 8 * to, 32 * at + i * BOX, high);
+            ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + 2 * i * BOX_BYTES, map, barriers + 8 * to,
+                                     32 * at + i * BOX, low);
+            ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + (2 * i + 1) * BOX_BYTES, map, barriers + 8 * to,
+                                     32 * at + i * BOX, high);
         }
         go_on();
     }
@@ -148,7 +157,8 @@ struct pieces_in_shared : piece_order {
         for (int i = 0; i < PIECE; i++)
 #pragma unroll
             for (int j = 0; j < 2; j++)
-                to[i].rows[j] = *(const uint4 *)(from + (2 * (32 * i / BOX) + j) * BOX_BYTES + ((32 * i % BOX / 8 + lane % 4) ^ row) * 16);
+                to[i].rows[j] = *(const uint4 *)(from + (2 * (32 * i / BOX) + j) * BOX_BYTES +
+                                                 ((32 * i % BOX / 8 + lane % 4) ^ row) * 16);
         __syncwarp();
         if (lane == 0)
             ask(place);
@@ -162,8 +172,9 @@ typedef pieces_in_shared pieces_of_one;
 typedef pieces_in_registers pieces_of_one;
 #endif
 
-/*  Up to 8 N rows; single: one, which lies in shared memory. */
-template <int N, bool single, typename Pieces> __device__ inline void product(const gemv_mma_params &p, const ignis_tensor_map *map)
+/*  Multiplies up to 8 N rows; single: one, which is in shared memory. */
+template <int N, bool single, typename Pieces>
+__device__ inline void product(const gemv_mma_params &p, const ignis_tensor_map *map)
 {
     extern __shared__ __align__(1024) uint4 memory[];
     constexpr int columns = single ? 1 : 8 * N, found_size = SLICES * columns * COLUMN;
@@ -173,12 +184,13 @@ template <int N, bool single, typename Pieces> __device__ inline void product(co
     const slice_of_k slice(k);
     const auto x_of = [&](int c, int at, bool there) {
         const int i = 32 * at + lane % 4 * 8;
-        if (single) /* other columns may be anything */
+        if (single) /* other columns may have any content */
             return *(const uint4 *)(row + i);
-        return there && i < k && c + lane / 4 < p.rows ? *(const uint4 *)(p.x + (long long)(c + lane / 4) * p.k + i) : make_uint4(0, 0, 0, 0);
+        return there && i < k && c + lane / 4 < p.rows ? *(const uint4 *)(p.x + (long long)(c + lane / 4) * p.k + i)
+                                                       : make_uint4(0, 0, 0, 0);
     };
 
-    const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and column that this thread finishes */
+    const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and column of this thread's epilogue */
     int low, high;
     finish_line line;
 
@@ -232,7 +244,7 @@ template <int N, bool single, typename Pieces> __device__ inline void product(co
 #pragma unroll
             for (int i = 0; i < PIECE; i++) {
                 const int at = slice.first + piece * slice.size + i;
-                const bool there = i < slice.size && at < slice.last; /* else it is another slice's */
+                const bool there = i < slice.size && at < slice.last; /* else the block is another slice's */
                 uint4 x[N];
                 if (single && !there)
                     break;
@@ -245,38 +257,42 @@ template <int N, bool single, typename Pieces> __device__ inline void product(co
 
         float *slices = found + turn * found_size;
         put_slice<columns>(slices + threadIdx.x / 32 * columns * COLUMN, sum, Pieces::row_of(lane / 4));
-        __syncthreads(); /* and the one of the next tile comes before this half is written again */
+        __syncthreads(); /* that of the next tile comes before this half is written again */
         finish_tile<columns, true>(p, slices, low, high, line);
     }
 }
 #endif
 
-/*  More rows, where gemv_cluster.cu does not do it: IGNIS_GROUPS tiles of weights share what they need of x. So many warps have the same slices of K one
-    after the other, and pass through x in shared memory together; as many groups of them as make 8 warps share out the slices. */
+/*  More than 8 rows, where gemv_cluster.cu is not used: IGNIS_GROUPS tiles of weights share their x. IGNIS_GROUPS
+    warps have the same slices of K one after the other, and step through x in shared memory together. The teams of
+    such warps, 8 warps in all, divide the slices. */
 #ifdef IGNIS_GROUPS
 constexpr int TILES = IGNIS_GROUPS, OWN_SLICES = IGNIS_GROUPS, TEAMS = SLICES / TILES;
-constexpr int STEP = 2, STAGES = 4; /* blocks of 32 elements of a step; steps of x that are there or on their way */
-constexpr int X_ROW = 64 * STEP + 64;          /* bytes from a row of x to the next: lanes read without conflicts */
+constexpr int STEP = 2, STAGES = 4;   /* blocks of 32 elements of a k step; k steps of x that are there or in flight */
+constexpr int X_ROW = 64 * STEP + 64; /* bytes from a row of x to the next: lanes read without conflicts */
 
 template <int N> __device__ inline void product_of_many(const gemv_mma_params &p)
 {
     extern __shared__ uint4 memory[];
     constexpr int columns = 8 * N, team_bytes = columns * X_ROW, stage_bytes = TEAMS * team_bytes;
-    constexpr int AHEAD = N == 8 && __CUDA_ARCH__ >= 1000 ? 3 : 4; /* steps of weights: newer devices need more registers */
-    float *found = (float *)memory; /* [warps][columns][COLUMN], when x is no longer needed */
+    /* k steps of weights in flight: newer devices need more registers */
+    constexpr int AHEAD = N == 8 && __CUDA_ARCH__ >= 1000 ? 3 : 4;
+    float *found = (float *)memory; /* [warps][columns][COLUMN], in the memory of x */
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / TILES, k = (int)p.k;
-    const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, steps = (per_slice + STEP - 1) / STEP, all = OWN_SLICES * steps;
-    const int tiles = (int)((p.n + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)), behind = (int)(p.gated ? 2 * p.n : p.n) - 1;
+    const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, steps = (per_slice + STEP - 1) / STEP,
+              all = OWN_SLICES * steps;
+    const int tiles = (int)((p.n + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),
+              behind = (int)(p.gated ? 2 * p.n : p.n) - 1;
     const uint32_t x_at = (uint32_t)__cvta_generic_to_shared(memory) + team * team_bytes;
     typename weights::block w[AHEAD][STEP];
 
-    /* The first block of a step, and the one behind its slice. */
+    /* The first block of a k step, and the end of its slice. */
     const auto place = [&](int n, int &first, int &last) {
         const int slice = team * OWN_SLICES + n / steps;
         first = slice * per_slice + n % steps * STEP;
         last = min((slice + 1) * per_slice, blocks);
     };
-    const auto load = [&](typename weights::block (&to)[STEP], int tile, int n) {
+    const auto load = [&](typename weights::block(&to)[STEP], int tile, int n) {
         int low, high, first, last;
         tile_rows(p, 0, min(tile, tiles - 1), low, high);
         place(n, first, last);
@@ -290,9 +306,11 @@ template <int N> __device__ inline void product_of_many(const gemv_mma_params &p
         place(n, first, last);
         if (n < all)
             for (int i = threadIdx.x % (32 * TILES); i < columns * STEP * 4; i += 32 * TILES) {
-                const int c = i / (STEP * 4), part = i % (STEP * 4), at = first + part / 4, element = 32 * at + part % 4 * 8;
+                const int c = i / (STEP * 4), part = i % (STEP * 4), at = first + part / 4,
+                          element = 32 * at + part % 4 * 8;
                 const bool there = c < p.rows && at < last && element < k;
-                ignis_ptx_cp_async(x_at + n % STAGES * stage_bytes + c * X_ROW + part * 16, p.x + (there ? (uint32_t)(c * k + element) : 0), there ? 16 : 0);
+                ignis_ptx_cp_async(x_at + n % STAGES * stage_bytes + c * X_ROW + part * 16,
+                                   p.x + (there ? (uint32_t)(c * k + element) : 0), there ? 16 : 0);
             }
         ignis_ptx_cp_async_commit();
     };
@@ -310,20 +328,21 @@ template <int N> __device__ inline void product_of_many(const gemv_mma_params &p
             copy_x(i);
         for (int from = 0; from < all; from += AHEAD) {
 #pragma unroll
-            for (int s = 0; s < AHEAD; s++) { /* weights that are on their way stay in the registers where they come */
+            /* unrolled: weights in flight stay in the registers where they arrive */
+            for (int s = 0; s < AHEAD; s++) {
                 const int n = from + s;
                 if (n >= all)
                     break;
                 ignis_ptx_cp_async_wait<STAGES - 2>();
-                __syncthreads(); /* x is there, and all are done with what the next copy writes over */
+                __syncthreads(); /* x is there, and all have read what the next copy overwrites */
                 copy_x(n + STAGES - 1);
 #pragma unroll
                 for (int i = 0; i < STEP; i++) {
                     uint4 x[N];
 #pragma unroll
                     for (int c = 0; c < N; c++)
-                        x[c] = *(const uint4 *)((const char *)memory + n % STAGES * stage_bytes + team * team_bytes + (8 * c + lane / 4) * X_ROW +
-                                                64 * i + lane % 4 * 16);
+                        x[c] = *(const uint4 *)((const char *)memory + n % STAGES * stage_bytes + team * team_bytes +
+                                                (8 * c + lane / 4) * X_ROW + 64 * i + lane % 4 * 16);
                     weights::template add<N>(sum[0], w[s][i], x);
                 }
                 load(w[s], tile, n + AHEAD);
@@ -374,13 +393,23 @@ template <int N> __device__ inline void product_of_many(const gemv_mma_params &p
     }
 }
 
-/*  grid = any number of blocks up to that of groups of tiles; shared memory for STAGES stages, which is more than what is found takes. */
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const __grid_constant__ gemv_mma_params p) { product_of_many<2>(p); }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ gemv_mma_params p) { product_of_many<4>(p); }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ gemv_mma_params p) { product_of_many<8>(p); }
+/*  grid = any number of blocks, at most one per group of tiles; shared memory for STAGES stages, which is enough for
+    the results. */
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const __grid_constant__ gemv_mma_params p)
+{
+    product_of_many<2>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ gemv_mma_params p)
+{
+    product_of_many<4>(p);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ gemv_mma_params p)
+{
+    product_of_many<8>(p);
+}
 #else
-/*  grid = any number of blocks up to that of tiles; shared memory for the ring, 2 SLICES COLUMN columns floats, and if single for the row, with zeros
-    up to a multiple of 32. */
+/*  grid = any number of blocks, at most one per tile; shared memory for the ring, 2 SLICES COLUMN columns floats,
+    and, if single, for the row, with zeros up to a multiple of 32. */
 extern "C" __global__ void __launch_bounds__(THREADS, __CUDA_ARCH__ == 900 ? 3 : 2)
     ignis_gemv_mma_1(const __grid_constant__ gemv_mma_params p, const __grid_constant__ ignis_tensor_map map)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  generate.cu - what a step of generation does beside products and attention: rows, embeddings, norms, the cache
+/*  models/generate.cu - a decode step besides products and attention: uploads, embeddings, norms, the KV cache
 
-    The sum of what layers add (the residual) is kept in the wide type. Nothing here depends on how many rows there are.
-    One program per element type: compiled with -DIGNIS_T=<1 to 4>.
+    The residual sum of the layers is kept in the wide type. Nothing here depends on the number of rows, so a row
+    has the same bits alone and in a batch. One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 */
 #include "ignis.cuh"
 #include "activation.cuh"
@@ -12,7 +12,7 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W;
 
-/* --- what the host sends, as parameters of launches: nothing of its memory needs to stay ------------------------------------- */
+/* --- uploads: parameters of launches, so no host memory needs to stay ----------------------------------------- */
 
 struct words {
     int32_t at[960];
@@ -34,7 +34,7 @@ extern "C" __global__ void ignis_generate_rows(generate_row *to, const __grid_co
         to[i] = from.at[i];
 }
 
-/*  The rows of one sequence from a position on. */
+/*  Writes the rows of one sequence from a position on. */
 extern "C" __global__ void ignis_generate_chunk(generate_row *to, const __grid_constant__ generate_row first, int count)
 {
     for (int i = threadIdx.x; i < count; i += blockDim.x) {
@@ -44,10 +44,11 @@ extern "C" __global__ void ignis_generate_chunk(generate_row *to, const __grid_c
     }
 }
 
-/* --- embeddings and norms: a block a row ---------------------------------------------------------------------------------------- */
+/* --- embeddings and norms: a block per row -------------------------------------------------------------------- */
 
-/*  positions: of learned ones, or null. The kernel ahead, which writes the rows, does not let this one begin before all has ended that came before:
-    kernels behind may load weights before they wait. */
+/*  Embeds the rows' tokens. positions: learned ones that are added, or null. The kernel before, which writes the
+    rows, lets this one begin only after all earlier work has ended, because later kernels may load weights before
+    they wait. */
 extern "C" __global__ void __launch_bounds__(256)
     ignis_generate_embed(W *sum, const T *embedding, const T *positions, const generate_row *rows, int hidden)
 {
@@ -65,9 +66,10 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-/*  A row, by packs of N of it. */
+/*  Adds, and normalises, a row in packs of N. */
 template <int N>
-__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden, W eps, bool rms)
+__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden, W eps,
+                                    bool rms)
 {
     typedef ignis_row<W, ignis_block_team, N, true> Row;
     const Row row(sum, hidden);
@@ -78,7 +80,10 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
         ignis_batch<T, N> others;
         row.load(xs, sum, round);
         if (other) {
-            row.each(round, [&](int column, auto &more) { more = ignis_load<ignis_pack_count<decltype(more)>>(other + column); }, others);
+            row.each(
+                round,
+                [&](int column, auto &more) { more = ignis_load<ignis_pack_count<decltype(more)>>(other + column); },
+                others);
             row.each(
                 round,
                 [&](int column, auto &x, auto &more) {
@@ -102,7 +107,7 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
     if (!y)
         return;
     total = ignis_block_sum(total) / W(hidden);
-    if (!rms) { /* the squares are summed around the mean: see norm.cuh */
+    if (!rms) { /* squares are summed around the mean: see norm.cuh */
         mean = total;
         total = 0;
         for (int round = last; round >= 0; round--) {
@@ -120,7 +125,8 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
         total = ignis_block_sum(total) / W(hidden);
     }
     const W factor = W(1) / sqrt(total + eps);
-    for (int walked = 0; walked <= last; walked++) { /* back the way that the last walk came, whose last round is in registers */
+    /* in the reverse order of the pass before, whose last round is in registers */
+    for (int walked = 0; walked <= last; walked++) {
         const int round = rms ? last - walked : walked;
         if (walked > 0)
             row.load(xs, sum, round);
@@ -145,10 +151,11 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
     }
 }
 
-/*  What products have found is added to the sum, unless other is null; then out is its rms_norm, or layer_norm; null: it is not wanted. bias may be
-    null. packed: rows are packs of 16 bytes of the sum, and arrays are aligned to them. */
+/*  Adds the results of products to the sum, unless `other` is null. Then out is the rms_norm or layer_norm of the
+    sum, unless it is null. bias: or null. packed: rows consist of aligned packs of 16 bytes of the sum. */
 extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
-    ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden, double eps, int rms, int packed)
+    ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden, double eps, int rms,
+                        int packed)
 {
     const long long at = (long long)blockIdx.x * hidden;
     T *const y = out ? out + at : nullptr;
@@ -160,15 +167,17 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
         add_and_norm<1>(y, sum + at, more, weight, bias, hidden, W(eps), rms);
 }
 
-/* --- behind the products of prompts ----------------------------------------------------------------------------------------------- */
+/* --- after the products of prompts ---------------------------------------------------------------------------- */
 
-/*  silu of the first half of each row, times the second. A row of blocks has a row. */
+/*  Writes silu of the first half of each row, times the second half. grid = blocks per row, rows. */
 extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half)
 {
     constexpr int pack = 16 / sizeof(T);
     const T *gates = x + blockIdx.y * 2LL * half, *others = gates + half;
     T *to = y + (long long)blockIdx.y * half;
-    const int first = blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256, packs = pack > 2 && half % pack == 0 ? half / pack : 0; /* else one by one */
+    /* else one by one */
+    const int first = blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256,
+              packs = pack > 2 && half % pack == 0 ? half / pack : 0;
     const auto gated = [](W gate, W x) { return T(gate * sigmoid(gate) * x); };
     ignis_grid_dependency();
     for (int i = first; i < packs; i += step) {
@@ -183,32 +192,36 @@ extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, cons
         to[i] = gated(W(gates[i]), W(others[i]));
 }
 
-/* --- the cache --------------------------------------------------------------------------------------------------------------------- */
+/* --- the KV cache --------------------------------------------------------------------------------------------- */
 
-/*  ignis.h has the same struct. */
+/*  The host has the same struct: ignis__generate_cache. */
 struct cache_params {
-    T *qkv;                       /* [rows, heads + 2 kv_heads, head_dim] */
-    T *k, *v;                     /* of the cache */
-    T *k_too, *v_too;             /* null, or where they go, too: [positions, kv_heads, head_dim], of one sequence */
-    const T *q_weight, *k_weight; /* of an rms_norm of each head before it turns; null: none */
+    T *qkv;   /* [rows, heads + 2 kv_heads, head_dim] */
+    T *k, *v; /* of the KV cache */
+    /* null, or a second destination: [positions, kv_heads, head_dim], of one sequence */
+    T *k_too, *v_too;
+    const T *q_weight, *k_weight; /* of an rms_norm of each head before it is rotated; null if there is no norm */
     const generate_row *rows;
     double eps;
     int heads, kv_heads, head_dim, turns;
 };
 
-/*  Heads of q turn where they are, those of k turn on their way to the cache, those of v go there. grid = rows, blocks that share out a row's heads;
-    head_dim is a multiple of 8, up to 256. With norms there is shared memory for what each head of a block is multiplied with. Rows and pages are there
-    since long before. */
+/*  Rotates heads of q in place, and heads of k on their way to the KV cache; writes heads of v there. grid = rows,
+    blocks that divide a row's heads. head_dim is a multiple of 8, up to 256. With norms there is shared memory for
+    the factor of each head of a block. Rows and pages were written long before. */
 extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
     ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table<W> frequencies)
 {
-    constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3; /* of a pack; packs of both halves that a thread has at a time */
+    /* elements of a pack; packs of both halves that a thread has at a time */
+    constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3;
     extern __shared__ double memory[];
     W *const factors = (W *)memory;
     __shared__ W sines[HALF], cosines[HALF];
     const generate_row &row = p.rows[blockIdx.x];
-    const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads, all = turning + p.kv_heads, packs = half / N;
-    const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share, end_head = min(all, first_head + share);
+    const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads,
+              all = turning + p.kv_heads, packs = half / N;
+    const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share,
+              end_head = min(all, first_head + share);
     T *const qkv = p.qkv + (long long)blockIdx.x * all * p.head_dim;
     const bool normed = p.q_weight || p.k_weight;
     if (position >= 0 && threadIdx.x < half) {
@@ -277,12 +290,15 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
     }
 }
 
-/*  Keys and values of a sequence's first tokens, out of its pages: [tokens, kv_heads, head_dim]. head_dim is a multiple of 8. */
+/*  Gathers keys and values of a sequence's first tokens from its pages: [tokens, kv_heads, head_dim]. head_dim is a
+    multiple of 8. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const generate_row *row, int tokens, int kv_heads, int head_dim)
+    ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const generate_row *row, int tokens, int kv_heads,
+                          int head_dim)
 {
     constexpr int pack = 16 / sizeof(T);
-    const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width, i = at % width * pack;
+    const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,
+              i = at % width * pack;
     ignis_grid_dependency();
     if (token >= tokens)
         return;
@@ -291,9 +307,10 @@ extern "C" __global__ void __launch_bounds__(256)
     ignis_store(v_to + (long long)at * pack, ignis_load(values.at(row->pages, token, i / head_dim) + i % head_dim));
 }
 
-/*  A page of all layers, keys and values: slabs of so many elements, one for each, of which a page has `page`. A sequence that is to write to a
-    page which others have too gets its own. grid = slabs. */
-extern "C" __global__ void __launch_bounds__(256) ignis_generate_copy(T *cache, long long slab, long long page, int to, int from)
+/*  Copies a page in all layers, keys and values, for a sequence that is about to write to a page that others share.
+    slab: elements of the keys, or of the values, of a layer; page: elements of a page. grid = slabs. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_generate_copy(T *cache, long long slab, long long page, int to, int from)
 {
     T *base = cache + blockIdx.x * slab;
     for (long long i = threadIdx.x; i < page; i += 256)

@@ -1,53 +1,58 @@
 // SPDX-License-Identifier: MIT
-/*  generate_draw.cu - the draw of a step's tokens from logits
+/*  models/generate_draw.cu - sampling: the next token of each row, from its logits
 
-    In the order of Hugging Face's processors: biases, repetition penalty, the mask of a grammar, temperature, top k, top p, min p. Three kernels:
+    In the order of Hugging Face's processors: biases, repetition penalty, the mask of a grammar, temperature, top k,
+    top p, min p. Three kernels:
 
-        ignis_generate_draw        the likeliest token, or one of all; for rows with cuts only what their weights are measured by
-        ignis_generate_draw_bins   what scores weigh, by bins; for top k and top p
-        ignis_generate_draw_cut    top k, top p, min p, and one of the tokens that are left
+        ignis_generate_draw        the likeliest token, or a sample of all; for filtered rows only the statistics
+        ignis_generate_draw_bins   a histogram of the weights of scores; for top k and top p
+        ignis_generate_draw_cut    top k, top p, min p, and a sample of the tokens that are left
 
-    A token is drawn without sums: each has a noise of its own, and the greatest of score / temperature + noise is drawn, which has the probabilities
-    of a softmax if the noise is that of Gumbel, -log(-log(u)) of a uniform u (Maddison, Tarlow, Minka: A* Sampling; NIPS 2014). So a row of which
-    nothing is cut is read once more than for its likeliest token.
+    Sampling needs no sums: each token has noise of its own, and the greatest score / temperature + noise wins. That
+    has the probabilities of a softmax if the noise is Gumbel's, -log(-log(u)) of a uniform u (Maddison, Tarlow,
+    Minka: A* Sampling; NIPS 2014). So an unfiltered row is read once more than for its likeliest token.
 
-    Cuts think of tokens in the order of falling scores, and of rising ids where scores are equal. Each is a place in that order: where a sum of
-    weights, or a count, from the first token on is reached. Bins say in which of them it is, so only the tokens of few bins are looked at one by one,
-    by the block of a row that ends last. No block waits for another.
+    Filters order the tokens by falling scores, and equal scores by rising ids. Each filter ends at a position of
+    that order: where a sum of weights, or a count, from the first token on reaches its target. The histogram tells
+    in which bin that is. So only the tokens of a few bins are examined one by one, by the block of a row that ends
+    last. No block waits for another.
 
-    Blocks come to these kernels when caches are full of a model's weights, and do little: what counts is how often they wait for memory, and how
-    much code they have, as that is waited for, too.
+    The kernels start when the caches are full of weights, and do little. Their time is the number of times that
+    they wait for memory, and the size of their code, which is fetched, too.
 
     One program for all types: -DIGNIS_T=1.
 */
 #include "ignis.cuh"
 #include "generate.cuh"
 
-/*  What is added to a logit. Those of a row are in the order of their ids. */
+/*  A number that is added to a logit. The biases of a row are in the order of their ids. */
 struct logit_bias {
     int32_t id;
     float bias;
 };
 
-/*  What a row has drawn. ignis.h has the same struct. */
+/*  The sampled token of a row. The host has the same struct: ignis__generate_draw. */
 struct generate_draw {
-    int32_t id, kept; /* id: or NO_TOKEN, NO_LOGITS; kept: tokens that cuts have left; 0: there are no cuts */
-    float log_prob;   /* of the model itself: temperature 1, nothing cut off */
+    /* id: or NO_TOKEN, NO_LOGITS; kept: tokens that the filters left, 0 if the row has no filters */
+    int32_t id, kept;
+    float log_prob; /* of the model itself: temperature 1, no filters */
 };
 
-/*  Weights of tokens are whole numbers, so that sums of them have no order: e^(score - greatest) in units of 2^-43. Less than half of one is
-    nothing. 2^19 tokens add up to less than 2^63. */
+/*  The weight of a token: a whole number, so that sums do not depend on an order. It is e^(score - greatest) in units
+    of 2^-43; less than half a unit is 0. 2^19 tokens add up to less than 2^63. */
 typedef unsigned long long weight_t;
 constexpr float UNITS = 8796093022208.0f; /* 2^43 */
 
-constexpr int PARTS = 64, PART_THREADS = 256, CUT_THREADS = 512; /* ignis.h has the same */
+constexpr int PARTS = 64, PART_THREADS = 256, CUT_THREADS = 512; /* the host has the same */
 constexpr int BINS = 2048, LIST = 16384, DIGITS = 256;
 constexpr float BINS_EACH = BINS / 31.0f; /* e^-31 is less than half a unit */
 constexpr int NOBODY = 0x7fffffff;
-constexpr int NO_TOKEN = -1, NO_LOGITS = -2; /* nothing can be drawn: all tokens are forbidden; no logit is above minus infinity */
+/*  no token can be sampled: all are forbidden; no logit is above minus infinity */
+constexpr int NO_TOKEN = -1, NO_LOGITS = -2;
 constexpr float LOWEST = -3.402823466e38f;
 
-/*  The token that is drawn of some: the greatest of (score - greatest) / temperature + noise, the first one of equal ones. */
+/*  The sampled one of some tokens: the greatest (score - greatest) / temperature + noise, the lowest id of equal
+    ones. */
 struct draw_best {
     float value;
     int32_t id;
@@ -67,29 +72,30 @@ struct draw_best {
     }
 };
 
-/*  What a part of a row has, or all of it. */
+/*  The statistics of a slice of a row, or of the row. */
 struct draw_part {
     float most, sum;    /* of the logits, and of e^(logit - most) */
     draw_best greatest; /* of the scores */
-    draw_best best;     /* by the greatest score of this part */
+    draw_best best;     /* relative to the greatest score of this slice */
 };
 
-/*  What is known of a row. ignis.h knows its size. */
+/*  The state of a row between the kernels. The host knows its size. */
 struct draw_bins {
     weight_t weight[BINS];
     uint32_t count[BINS];
     draw_part whole;
     uint32_t listed, ended; /* tokens of the list, blocks that have ended: zero between launches */
-    int32_t list[LIST];     /* tokens that are looked at one by one; if there are more, all are looked through */
-    draw_best best[PARTS];  /* of the blocks that cut, and what is left of what they have */
+    int32_t list[LIST];     /* tokens to examine one by one; if there are more, all tokens are examined */
+    draw_best best[PARTS];  /* results of the blocks that filter; left: tokens that they kept */
     uint32_t left[PARTS];
 };
-static_assert(sizeof(draw_part) == 24 && sizeof(draw_bins) == BINS * 12 + 32 + LIST * 4 + PARTS * 12, "as IGNIS__DRAW_PART and IGNIS__DRAW_BINS say");
+static_assert(sizeof(draw_part) == 24 && sizeof(draw_bins) == BINS * 12 + 32 + LIST * 4 + PARTS * 12,
+              "as IGNIS__DRAW_PART and IGNIS__DRAW_BINS say");
 
-/*  ignis.h has the same struct. */
+/*  The host has the same struct: ignis__draw. */
 struct draw_params {
     const float *logits; /* [rows, stride] */
-    float *scores;       /* room for as many */
+    float *scores;       /* of the same size */
     generate_row *rows;
     const logit_bias *biases; /* [rows, bias_room] */
     draw_part *parts;         /* [rows, PARTS] */
@@ -99,41 +105,51 @@ struct draw_params {
     int vocab, bias_room, mask_room;
 };
 
-/*  A number that is none counts as minus infinity. */
+/*  Returns x, or minus infinity for NaN. */
 __device__ inline float number_of(float x) { return x == x ? x : -ignis_infinity<float>(); }
 
-/*  Whether scores are the logits. */
+/*  Returns whether scores equal the logits. */
 __device__ inline bool is_plain(const generate_row &row) { return row.biases == 0 && row.penalty == 1 && !row.masked; }
 
-/*  Whether top k or top p, which weigh tokens, may cut some; whether anything may. */
+/*  Returns whether top k or top p, which need weights, may exclude tokens; then whether any filter may. */
 __device__ inline bool has_sums(const generate_row &row) { return row.top_k > 0 || (row.top_p > 0 && row.top_p < 1); }
-__device__ inline bool has_cuts(const generate_row &row) { return row.temperature != 0 && (has_sums(row) || row.min_p > 0); }
+__device__ inline bool has_cuts(const generate_row &row)
+{
+    return row.temperature != 0 && (has_sums(row) || row.min_p > 0);
+}
 
-__device__ inline uint32_t draw_word(uint4 words, int i) { return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w; }
+__device__ inline uint32_t draw_word(uint4 words, int i)
+{
+    return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+}
 
-/* --- scores ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- scores --------------------------------------------------------------------------------------------------- */
 
-/*  A row's scores: they are there when draw_scores has made them, or are the logits. */
+/*  The scores of a row: those that draw_scores wrote, or the logits. */
 struct draw_row {
     const generate_row &row;
     const float *scores;
     float greatest, temperature;
 
     __device__ draw_row(const draw_params &p, const generate_row &row, float greatest)
-        : row(row), scores((is_plain(row) ? p.logits : p.scores) + blockIdx.y * p.stride), greatest(greatest), temperature((float)row.temperature)
+        : row(row), scores((is_plain(row) ? p.logits : p.scores) + blockIdx.y * p.stride), greatest(greatest),
+          temperature((float)row.temperature)
     {
     }
     __device__ float score(int id) const { return number_of(scores[id]); }
-    /*  How far a score is below another one. Equal ones are not, even if they are no finite numbers. */
-    __device__ float distance(float score, float from) const { return score == from ? 0 : (from - score) / temperature; }
+    /*  Returns how far a score is below another one. 0 for equal scores, even infinite ones. */
+    __device__ float distance(float score, float from) const
+    {
+        return score == from ? 0 : (from - score) / temperature;
+    }
     __device__ float distance(float score) const { return distance(score, greatest); }
-    static __device__ weight_t weight(float distance) /* alike everywhere */
+    static __device__ weight_t weight(float distance) /* equal in all kernels */
     {
         return distance == 0 ? (weight_t)UNITS : (weight_t)fmaf(expf(-distance), UNITS, 0.5f);
     }
-    /*  Of a token that weighs something. */
+    /*  Returns the bin of a token that has a weight. */
     static __device__ int bin(float distance) { return (int)fminf(distance * BINS_EACH, BINS - 1); }
-    /*  Random words of four tokens, the first of which is a multiple of four. */
+    /*  Returns random words of four tokens from `first` on, a multiple of four. */
     __device__ uint4 words(int first) const
     {
         return ignis_philox(make_uint4((uint32_t)row.position + 1, (uint32_t)first / 4, 0, 0),
@@ -142,10 +158,10 @@ struct draw_row {
     static __device__ float noise(uint32_t word)
     {
         const float u = fminf(((float)word + 0.5f) / 4294967296.0f, 1 - 0x1p-24f);
-        return -logf(-log1pf(-u)); /* of 1 - u, as the greatest noises want the small numbers' precision */
+        return -logf(-log1pf(-u)); /* of 1 - u: the greatest noises need the precision of small numbers */
     }
-    /*  The tokens from one on, which is a multiple of four, up to another, four at a time: use(first, how many, scores, words). The threads of a
-        block do so equally often. */
+    /*  Calls use(first, count, scores) for four tokens at a time, from `from`, a multiple of four, up to `to`. All
+        threads of a block call it equally often. */
     template <typename Use> __device__ void each_four(int from, int to, Use use) const
     {
 #pragma unroll 1
@@ -173,7 +189,7 @@ __device__ inline float bias_of(const logit_bias *biases, int count, int id)
     return count > 0 && biases[low].id == id ? biases[low].bias : 0;
 }
 
-/*  What one of so many blocks has of a row: from a multiple of four on. */
+/*  Finds the slice of a row that this block has, of `blocks` slices. It begins at a multiple of four. */
 __device__ inline void draw_share(int vocab, int blocks, int &from, int &to)
 {
     const int size = ((vocab + blocks - 1) / blocks + 3) / 4 * 4;
@@ -181,13 +197,14 @@ __device__ inline void draw_share(int vocab, int blocks, int &from, int &to)
     to = min(vocab, from + size);
 }
 
-/* --- the likeliest, or one of all -------------------------------------------------------------------------------------------------------- */
+/* --- the likeliest token, or a sample of all ------------------------------------------------------------------ */
 
-/*  Of two parts, what does not depend on a temperature. */
+/*  Merges two slices' statistics, except those that depend on a temperature. */
 __device__ inline void draw_join(draw_part &part, const draw_part &other)
 {
     const float most = fmaxf(part.most, other.most);
-    part.sum = part.sum * (part.most == most ? 1.0f : expf(part.most - most)) + other.sum * (other.most == most ? 1.0f : expf(other.most - most));
+    part.sum = part.sum * (part.most == most ? 1.0f : expf(part.most - most)) +
+               other.sum * (other.most == most ? 1.0f : expf(other.most - most));
     part.most = most;
     part.greatest.take(other.greatest.value, other.greatest.id);
 }
@@ -205,14 +222,14 @@ __device__ inline void draw_join_warp(draw_part &part)
     }
 }
 
-/*  A score that was made of a logit. With a mask, those that may be drawn are above the others, even where biases forbid them all: but not what has no
-    logit. */
+/*  Returns the score that was computed from a logit. With a mask, allowed tokens stay above forbidden ones, even if
+    biases forbid all of them. Tokens without a logit stay forbidden. */
 __device__ inline float draw_score(const generate_row &row, float logit, float score)
 {
     return row.masked && logit >= LOWEST ? fmaxf(score, LOWEST) : score;
 }
 
-/*  A thread's greatest score of a part of a row whose scores are not its logits. */
+/*  Computes the scores of a slice of a row, if they differ from the logits, and a thread's greatest one. */
 __device__ inline void draw_scores(const draw_params &p, const generate_row &row, int from, int to, draw_best &greatest)
 {
     const int thread = threadIdx.x;
@@ -230,12 +247,14 @@ __device__ inline void draw_scores(const draw_params &p, const generate_row &row
         const int behind = row.position + 1, first = row.window > 0 ? max(0, behind - row.window) : 0;
         const float penalty = (float)row.penalty;
         __syncthreads();
-        for (int i = first + thread; i < behind; i += PART_THREADS) { /* a token that is there twice gets the same number twice */
+        /* a token that occurs twice gets the same number twice */
+        for (int i = first + thread; i < behind; i += PART_THREADS) {
             const int id = row.ids[i];
             if (id < from || id >= to)
                 continue;
             const float logit = number_of(logits[id]), x = logit + bias_of(biases, row.biases, id);
-            atomicExch((unsigned *)&scores[id], __float_as_uint(draw_score(row, logit, x < 0 ? x * penalty : x / penalty)));
+            atomicExch((unsigned *)&scores[id],
+                       __float_as_uint(draw_score(row, logit, x < 0 ? x * penalty : x / penalty)));
         }
     }
     __syncthreads();
@@ -249,8 +268,8 @@ __device__ inline void draw_scores(const draw_params &p, const generate_row &row
     __syncthreads();
 }
 
-/*  Writes a row's token to the sequence, tells the host, and makes the row that of this token. Where nothing can be drawn, a step that is queued
-    already goes on behind some token, and its draw is not asked for. */
+/*  Appends a row's token to the sequence, tells the host, and moves the row to this token. If no token can be
+    sampled, a step that is queued already continues with token 0, and its result is ignored. */
 __device__ inline void draw_put(const draw_params &p, generate_row &row, const draw_part &whole, int id, int kept)
 {
     const int position = row.position;
@@ -265,7 +284,7 @@ __device__ inline void draw_put(const draw_params &p, generate_row &row, const d
     row.position = position + 1;
 }
 
-/*  grid = PARTS, rows. */
+/*  Samples, or computes the statistics of filtered rows. grid = PARTS, rows. */
 extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(draw_params p)
 {
     constexpr int batch = 8, warps = PART_THREADS / 32;
@@ -277,7 +296,8 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(d
     const float *logits = p.logits + blockIdx.y * p.stride;
     const int thread = threadIdx.x, warp = thread / 32;
     int from, to;
-    draw_part own = {-ignis_infinity<float>(), 0, {-ignis_infinity<float>(), NOBODY}, {-ignis_infinity<float>(), NOBODY}};
+    draw_part own = {
+        -ignis_infinity<float>(), 0, {-ignis_infinity<float>(), NOBODY}, {-ignis_infinity<float>(), NOBODY}};
     draw_share(p.vocab, PARTS, from, to);
     ignis_grid_dependents_launch();
     ignis_grid_dependency_wait();
@@ -362,12 +382,12 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(d
     }
 }
 
-/* --- weights ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- the histogram -------------------------------------------------------------------------------------------- */
 
-/*  Tokens of a row by bins. grid = PARTS, rows. */
+/*  Counts and weighs the tokens of a row by bins. grid = PARTS, rows. */
 extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_bins(draw_params p)
 {
-    __shared__ weight_t weight[BINS]; /* of this part: many tokens would be added to the same few numbers of the row's */
+    __shared__ weight_t weight[BINS]; /* of this slice: atomics on the row's bins would collide */
     __shared__ uint32_t count[BINS];
     const generate_row &place = p.rows[blockIdx.y];
     draw_bins &bins = p.bins[blockIdx.y];
@@ -400,7 +420,7 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_b
         }
 }
 
-/* --- cuts -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- filters -------------------------------------------------------------------------------------------------- */
 
 struct draw_sum {
     weight_t weight;
@@ -422,13 +442,13 @@ struct draw_memory {
         } digit;
     };
     draw_sum above;
-    uint32_t keys[2]; /* the inverse of the least one, and the greatest */
-    uint32_t number;  /* what a thread tells the others: a digit, a key */
+    uint32_t keys[2]; /* the inverse of the least key, and the greatest key */
+    uint32_t number;  /* a digit or a key that a thread tells the others */
     int32_t id;       /* of the token that was found, if it is the only one */
     bool is_last;
 };
 
-/*  The first bin with which a sum of those from the greatest score on reaches `target`. */
+/*  Returns the first bin at which a running sum, from the greatest score on, reaches `target`. */
 template <typename Sum> __device__ inline int draw_bin(const Sum *upto, Sum target)
 {
     int low = 0, high = BINS - 1;
@@ -442,20 +462,21 @@ template <typename Sum> __device__ inline int draw_bin(const Sum *upto, Sum targ
     return low;
 }
 
-/*  The first threads' numbers, added up from the first one on: a thread's own and those ahead of it. */
+/*  Returns the running sum over the lanes of a warp, with the lane's own. */
 __device__ inline draw_sum draw_scan_warp(draw_sum x)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
-        const draw_sum other = {__shfl_up_sync(0xffffffff, x.weight, distance), __shfl_up_sync(0xffffffff, x.count, distance)};
+        const draw_sum other = {__shfl_up_sync(0xffffffff, x.weight, distance),
+                                __shfl_up_sync(0xffffffff, x.count, distance)};
         x.weight += lane >= distance ? other.weight : 0;
         x.count += lane >= distance ? other.count : 0;
     }
     return x;
 }
 
-/*  What threads of a block ahead of this one have. */
+/*  Returns the sum of the threads of a block before this one. */
 __device__ inline draw_sum draw_scan_block(draw_memory &memory, draw_sum own)
 {
     const draw_sum upto = draw_scan_warp(own);
@@ -471,7 +492,7 @@ __device__ inline draw_sum draw_scan_block(draw_memory &memory, draw_sum own)
     return before;
 }
 
-/*  What threads of a block have found together: for the first thread. */
+/*  Merges the results of all threads of a block, for the first thread. */
 __device__ inline void draw_join_block(draw_memory &memory, draw_best &best, uint32_t &left)
 {
     best.take_warp();
@@ -488,39 +509,39 @@ __device__ inline void draw_join_block(draw_memory &memory, draw_best &best, uin
         }
 }
 
-/*  In the order of the scores. */
+/*  Returns a key that rises with the score. */
 __device__ inline uint32_t draw_key(float score)
 {
-    const uint32_t bits = __float_as_uint(score + 0.0f); /* both zeros are one */
+    const uint32_t bits = __float_as_uint(score + 0.0f); /* both zeros are equal */
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/*  Of ids below 2^24, in the order of tokens. */
+/*  Returns a key that rises in the order of tokens. Ids are below 2^24. */
 __device__ inline uint32_t draw_key(int id) { return 0xffffffu - (uint32_t)id; }
 
-/*  A token that is looked at by itself. */
+/*  A token that is examined by itself. */
 struct draw_token {
     int32_t id;
     uint32_t key;    /* of its score */
     float distance;  /* of its score from the greatest one */
-    weight_t weight; /* 0: it is none */
+    weight_t weight; /* 0: no token */
 };
 
-/*  A token's place in the order of all. */
+/*  A position in the order of all tokens. */
 struct draw_place {
-    uint32_t key; /* of its score */
+    uint32_t key; /* of the score */
     int32_t id;
 };
 
-/*  Places in the order of a row's tokens, looked for by one block. */
+/*  A search for positions in the order of a row's tokens, by one block. */
 struct draw_search {
     draw_memory &memory;
     const draw_row &row;
     const int32_t *list;
-    int count;       /* tokens to look at: of the list, or, where it had no room, all */
+    int count; /* tokens to examine: the list, or all if the list was too short */
     bool all;
-    draw_place last; /* tokens behind it are cut */
-    draw_token own;  /* the thread's first token: mostly there is no other one */
+    draw_place last; /* tokens after it are excluded */
+    draw_token own;  /* the thread's first token: mostly its only one */
 
     __device__ draw_search(draw_memory &memory, const draw_row &row, const draw_bins &bins, int vocab)
         : memory(memory), row(row), list(bins.list), count(*(const volatile uint32_t *)&bins.listed), last{0, vocab}
@@ -538,14 +559,15 @@ struct draw_search {
         const float score = row.score(id), distance = row.distance(score);
         return {id, draw_key(score), distance, row.weight(distance)};
     }
-    /*  Each thread uses its tokens of these bins. */
+    /*  Calls use(token) for each token of a thread in bins `low` to `high` that is not excluded. */
     template <typename Use> __device__ void each(int low, int high, Use use) const
     {
         draw_token now = own;
 #pragma unroll 1
         for (int at = threadIdx.x;;) {
             const int bin = row.bin(now.distance);
-            if (now.weight > 0 && bin >= low && bin <= high && (now.key > last.key || (now.key == last.key && now.id <= last.id)))
+            if (now.weight > 0 && bin >= low && bin <= high &&
+                (now.key > last.key || (now.key == last.key && now.id <= last.id)))
                 use(now);
             at += CUT_THREADS;
             if (at >= count)
@@ -554,12 +576,14 @@ struct draw_search {
         }
     }
 
-    /*  The token of a bin with which what there is from the first token on reaches `target`: weights, or counts. In: above, what tokens of higher
-        bins have. Returns the key of its score; above: what tokens above that have; here: what those at it have. With `of`, only tokens with this
-        key are there, and the key returned is that of the token's id. */
-    __device__ __noinline__ uint32_t find(int bin, bool counts, weight_t target, draw_sum &above, draw_sum &here, const uint32_t *of = nullptr)
+    /*  Finds the token of a bin at which the running sum from the first token on reaches `target`: a sum of weights,
+        or counts. above: sums of higher bins at the call. Returns the key of the token's score; above then has the
+        sums above that key, here those at it. of: only tokens with this key exist, and the returned key is that of
+        the token's id. */
+    __device__ __noinline__ uint32_t find(int bin, bool counts, weight_t target, draw_sum &above, draw_sum &here,
+                                          const uint32_t *of = nullptr)
     {
-        uint32_t least = 0, span = 0xffffffffu; /* what is looked through: keys from the least one on, so many and one more */
+        uint32_t least = 0, span = 0xffffffffu; /* keys from `least` to `least + span` */
         const auto each_here = [&](auto use) {
             each(bin, bin, [&](const draw_token &token) {
                 const uint32_t key = of ? draw_key(token.id) : token.key;
@@ -570,7 +594,7 @@ struct draw_search {
         if (threadIdx.x == 0)
             memory.keys[0] = memory.keys[1] = memory.number = 0;
         __syncthreads();
-        uint32_t below = 0, greatest = 0; /* below: how far the least one is from the greatest that there can be */
+        uint32_t below = 0, greatest = 0; /* below: the distance of the least key from the greatest possible one */
         each_here([&](const draw_token &, uint32_t key) {
             below = max(below, ~key);
             greatest = max(greatest, key);
@@ -612,7 +636,9 @@ struct draw_search {
                 const weight_t ahead = counts ? before.count : before.weight;
                 if (target > ahead && target <= ahead + (counts ? sum.count : sum.weight)) {
                     int d = top;
-                    for (; counts ? before.count + memory.digit.count[d] < target : before.weight + memory.digit.weight[d] < target; d--) {
+                    for (; counts ? before.count + memory.digit.count[d] < target
+                                  : before.weight + memory.digit.weight[d] < target;
+                         d--) {
                         before.weight += memory.digit.weight[d];
                         before.count += memory.digit.count[d];
                     }
@@ -642,26 +668,26 @@ struct draw_search {
         return least;
     }
 
-    /*  The token of a bin with which weights reach `target`; above: what tokens of higher bins weigh. */
+    /*  Finds the token of a bin at which weights reach `target`. above: weights of higher bins. */
     __device__ draw_place place(int bin, weight_t target, draw_sum above)
     {
         draw_sum here, none = {0, 0};
         const uint32_t key = find(bin, false, target, above, here);
         if (here.count == 1)
             return {key, memory.id};
-        const weight_t one = here.weight / here.count; /* of those with this score as many as it takes */
+        const weight_t one = here.weight / here.count; /* of equal scores, as many as the target needs */
         return {key, (int)draw_key((int)find(bin, true, (target - above.weight + one - 1) / one, none, here, &key))};
     }
 };
 
-/*  What a share of a sum weighs, at least. */
+/*  Returns the weight of a share of a sum, at least 1. */
 __device__ inline weight_t draw_weight_of(double share, weight_t sum)
 {
     const weight_t some = (weight_t)ceil(share * (double)sum);
     return some > 0 ? some : 1;
 }
 
-/*  Cuts, draws, and makes the row that of the next token. grid = any number of blocks up to PARTS, rows. */
+/*  Filters, samples, and moves the row to the next token. grid = any number of blocks up to PARTS, rows. */
 extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw_cut(draw_params p)
 {
     __shared__ draw_memory memory;
@@ -672,7 +698,7 @@ extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw
     if (place.position < 0 || !has_cuts(place))
         return;
     const draw_row row(p, place, bins.whole.greatest.value);
-    if (has_sums(place)) { /* bins, added up from the greatest score on */
+    if (has_sums(place)) { /* running sums of the bins, from the greatest score on */
         constexpr int own = BINS / CUT_THREADS;
         draw_sum x[own], sum = {0, 0};
 #pragma unroll
@@ -689,12 +715,15 @@ extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw
         }
         __syncthreads();
     }
-    const auto before = [&](int bin) { return bin > 0 ? draw_sum{memory.weight[bin - 1], memory.count[bin - 1]} : draw_sum{0, 0}; };
-    const bool cuts_count = place.top_k > 0 && (uint32_t)place.top_k < memory.count[BINS - 1], cuts_share = place.top_p > 0 && place.top_p < 1;
+    const auto before = [&](int bin) {
+        return bin > 0 ? draw_sum{memory.weight[bin - 1], memory.count[bin - 1]} : draw_sum{0, 0};
+    };
+    const bool cuts_count =
+        place.top_k > 0 && (uint32_t)place.top_k<memory.count[BINS - 1], cuts_share = place.top_p> 0 && place.top_p < 1;
     const weight_t least = place.min_p > 0 ? draw_weight_of(place.min_p, (weight_t)UNITS) : 1;
 
-    /* The bins where top k, and then top p, end, of sums between the least and the greatest that there can be. What is in bins up to the first of
-       these is not cut by them. */
+    /* The bins in which top k, and then top p, end. Sums are between bounds, so top p has a range of bins. Tokens in
+       bins before the first of these are not excluded by them. */
     int count_bin = BINS, low = BINS, high = -1;
     if (cuts_count)
         count_bin = draw_bin(memory.count, (uint32_t)place.top_k);
@@ -704,7 +733,7 @@ extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw
     }
     const int cut = min(count_bin, low);
 
-    /* The best one of tokens that are not cut, and a list of those that may be: each block has its own ones. */
+    /* The best token that is surely kept, and a list of those that need a look: each block has its own. */
     {
         const int lane = thread % 32;
         draw_best best = {-ignis_infinity<float>(), NOBODY};
@@ -713,7 +742,7 @@ extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw
         draw_share(p.vocab, (int)gridDim.x, from, to);
         row.each_four(from, to, [&](int first, int count, const float *score) {
             const uint4 words = row.words(first);
-            uint32_t ahead[4], listed = 0; /* those that the warp lists ahead of the thread's */
+            uint32_t ahead[4], listed = 0; /* tokens that the warp lists before the thread's */
             bool lists[4];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
@@ -752,7 +781,7 @@ extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw
         return;
     __threadfence();
 
-    /* The same places by the tokens that are there: the block that ends last knows them all. */
+    /* The exact positions, by the listed tokens: the block that ends last has all of them. */
     draw_search search(memory, row, bins, p.vocab);
     draw_sum all = cuts_count || cuts_share ? before(count_bin) : draw_sum{0, 0}, here;
     if (cuts_count) {

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
-/*  generate_step.cu - a step of one row: all layers of a model and its logits, in one launch
+/*  models/generate_step.cu - a decode step of one row: all layers and the logits in one launch
 
-    One token's step reads each weight once, and is as fast as the memory if there is always something on its way. So here blocks stay, one on each
-    multiprocessor, and go from product to product together: while they wait for what the others have found, the weights of the products behind
-    come to a ring in shared memory all the same. Of a block's warps eight multiply, each with a slice of K, and do attention; one adds up what the
-    slices have found, and finishes it; two ask for weights; and one, of quantised weights, brings what is behind the ring nearer. From product to
-    product it is all waiting: so nothing there hangs on a load that could have been done ahead, and loops are short rather than unrolled.
+    A decode step reads each weight once, and runs at the bandwidth of the memory if copies are always in flight. So
+    one block stays on each SM, and goes from product to product. While it waits for results of other blocks, the
+    weights of the next products come to a ring in shared memory. Eight warps of a block multiply, each with a slice
+    of K, and do attention. One warp adds the slices and does the epilogue. Two warps start copies of weights. With
+    quantised weights, one warp prefetches what comes after the ring. Between products everything waits. So nothing
+    there depends on a load that could come earlier, and loops are short rather than unrolled.
 
-    What blocks tell each other goes through global memory, as words that have a number in one half: that of the layer, over all steps. Who waits
-    for a word loads it until the number is right, and no flag or fence is needed. A word is written again by a layer behind only by who has waited for
-    something that follows from all that was read of it: so a block that has no part in a product does not read what comes into it, either.
+    Blocks exchange results through global memory, as words with a sequence number in one half: the number of the
+    layer, counted over all steps. A reader loads a word until its number is right; no flag or fence is needed. A
+    later layer overwrites a word only after its block has waited for something that depends on all reads of the
+    word. So a block without tiles in a product does not read the product's input, either.
 
-    Sums have the order that gemv_mma.cu and attention_paged_mma.cu have: a row's bits are the same, however it is computed. For f16 and bf16, sm_90a;
-    a launch whose blocks all run at once. One program per type and size of heads: compiled with -DIGNIS_T=<1 or 2>
-    -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too. Weights are of T: generate_step_dense.cuh; or quantised, with
-    -DIGNIS_BLOCKS_TYPES: generate_step_blocks.cuh. Then sums have the order of gemv_blocks.cu. With -DIGNIS_HEAD_NORMS=1 heads of q and k have norms.
+    Sums have the order of gemv_mma.cu and attention_paged_mma.cu, so a row has the same bits in every way. For f16
+    and bf16, sm_90a; all blocks of a launch must run at once. One program per type and size of heads: compiled with
+    -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too. Weights are of T:
+    generate_step_dense.cuh; or quantised, with -DIGNIS_BLOCKS_TYPES: generate_step_blocks.cuh, and sums have the
+    order of gemv_blocks.cu. With -DIGNIS_HEAD_NORMS=1, heads of q and k have norms.
 */
 #ifdef IGNIS_BLOCKS_TYPES
 #include "generate_step_blocks.cuh"
@@ -33,40 +36,46 @@ typedef unsigned long long word;
 constexpr int TEAMS = 2;   /* of warps, for attention */
 constexpr int ROW = D + 8; /* elements from a row of q to the next in shared memory: lanes read without conflicts */
 
-enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS }; /* products of a layer; and of the logits */
+enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS }; /* products of a layer, and that of the logits */
 
-/*  ignis.h has the same structs. */
+/*  The host has the same structs: ignis__decode_step_layer, ignis__decode_step. */
 struct alignas(64) step_layer {
-    step_weights weights[4]; /* behind the last layer that of the logits' */
+    step_weights weights[4]; /* after the last layer: those of the logits */
     const T *bias[4], *norm[2], *norm_bias[2];
     const T *head_norm[2]; /* of q and k, or null */
 };
 
 struct step_params {
     const step_layer *layers; /* [count + 1] */
-    const generate_row *row; /* which is there */
+    const generate_row *row;  /* the uploaded row */
     const float *frequencies;
     const T *embedding, *positions; /* positions: of learned ones, or null */
-    quantised table;                /* or that, in place of the embedding, where it has records */
+    quantised table;                /* in place of the embedding, if it has records */
     T *cache;                       /* keys and values of one layer after the other */
     long long slab;                 /* elements of a layer's keys */
     float *logits;
-    uint32_t *state;              /* the number of the last step's last layer, and blocks that have ended: 0 */
-    word *sums[2];                /* ahead of attention, and behind */
-    word *qkv, *attended, *inner; /* two elements a word */
+    /* the number of the last step's last layer, and the count of ended blocks, which is 0 between steps */
+    uint32_t *state;
+    word *sums[2];                /* before attention, and after it */
+    word *qkv, *attended, *inner; /* two elements per word */
     word *found;                  /* of attention: [heads, splits, 2 + head_dim] */
     double eps, scale;
     step_shape shapes[PRODUCTS];
-    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at; /* where in shared memory is what slices have found, and x */
+    /* found_at, row_at: offsets of the slices' results and of x in shared memory */
+    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
 };
 
 /* >>words ------------------------------------------------------------------------------------------------------- */
 
-__device__ inline void put_word(word *to, uint32_t x, uint32_t number) { ignis_ptx_st_relaxed_gpu_u64(to, (word)number << 32 | x); }
+__device__ inline void put_word(word *to, uint32_t x, uint32_t number)
+{
+    ignis_ptx_st_relaxed_gpu_u64(to, (word)number << 32 | x);
+}
 __device__ inline void put_word(word *to, float x, uint32_t number) { put_word(to, __float_as_uint(x), number); }
 
-/*  N pairs of words, pair i from at(i) on, where there(i); waits until all have the number. */
-template <int N, typename At, typename There> __device__ inline void wait_words(ulonglong2 (&pairs)[N], uint32_t number, At at, There there)
+/*  Loads N pairs of words, pair i from at(i) if there(i), until all have the number. */
+template <int N, typename At, typename There>
+__device__ inline void wait_words(ulonglong2 (&pairs)[N], uint32_t number, At at, There there)
 {
     uint32_t wrong;
 #pragma unroll
@@ -94,7 +103,8 @@ __device__ inline step_product product_of(const step_params &p, int which)
     for (int i = 0; i < which; i++)
         ahead += p.shapes[i].tiles;
     *(step_shape *)&x = p.shapes[which];
-    x.first = (blockIdx.x + gridDim.x - ahead % gridDim.x) % gridDim.x; /* in turn over a layer's: so each block has as much to ask for */
+    /* continues over a layer's products, so that blocks get equal numbers of tiles */
+    x.first = (blockIdx.x + gridDim.x - ahead % gridDim.x) % gridDim.x;
     x.grains = (x.k + GRAIN - 1) / GRAIN;
     x.per_slice = (x.grains + SLICES - 1) / SLICES;
     x.pieces = (x.per_slice + PIECE - 1) / PIECE;
@@ -102,7 +112,7 @@ __device__ inline step_product product_of(const step_params &p, int which)
     return x;
 }
 
-/*  The products of a step, one after the other. */
+/*  Enumerates the products of a decode step. */
 struct step_place {
     int layer, which;
 
@@ -118,12 +128,12 @@ struct step_place {
     __device__ bool more(const step_params &p) const { return layer <= p.count; }
 };
 
-/*  What all threads of a block know, in shared memory. */
+/*  The shared memory of a block. */
 struct step_memory {
     step_product products[PRODUCTS];
     team_memory teams[TEAMS];
-    alignas(16) T q[TEAMS][HEADS + 2][ROW]; /* and of the row itself a key and a value */
-    T head_norms[TEAMS][2][IGNIS_HEAD_NORMS ? D : 4]; /* each team brings its own */
+    alignas(16) T q[TEAMS][HEADS + 2][ROW];           /* the last two rows: the row's own key and value */
+    T head_norms[TEAMS][2][IGNIS_HEAD_NORMS ? D : 4]; /* each team loads its own */
     float sines[D / 2], cosines[D / 2];
     float norm[2][SLICES];
     uint32_t asked; /* stages of the ring, since the step began */
@@ -133,15 +143,16 @@ struct step_block {
     const step_params &p;
     step_memory &m;
     const step_ring ring;
-    const step_row row; /* of x, with zeros behind it up to whole grains */
+    const step_row row; /* of x, followed by zeros up to whole grains */
     uint32_t before;    /* the number of the last step's last layer */
 
-    /*  That of layer -1, which is what was embedded, is 1 at first: no words have it before. */
+    /*  Returns the number of a layer. That of layer -1, the embedding, is 1 in the first step: no word has it before.
+        */
     __device__ uint32_t number(int layer) const { return before + layer + 2; }
     __device__ T *keys(int layer) const { return p.cache + 2 * layer * p.slab; }
 
-    /*  each(product, begin) of all that comes to the ring, a stage with a piece of each warp after the other; begin: grains from the first one of a
-        warp's slice on. The source is at the tile. */
+    /*  Calls each(product, begin) for all that comes to the ring, stage after stage; a stage has a chunk of each
+        warp. begin: grains from the start of a warp's slice. The source is at the tile. */
     template <typename Each> __device__ void each_piece(step_source &source, Each each) const
     {
         step_place at(p);
@@ -165,18 +176,18 @@ struct step_block {
         }
     }
 
-    /*  By one thread of BRINGERS: all weights of the step come to the ring; this one asks for its part. No more is on its way at a time than keeps the
-        memory busy, as all else that is read waits behind it. */
+    /*  Copies all weights of the step to the ring, by one thread of each of the BRINGERS warps; each does its part.
+        Only enough copies are in flight to keep the memory busy, because all other reads wait for them. */
     __device__ void bring_weights(int own) const
     {
-        step_turn stage = {0, 1}, oldest = {0, 0}; /* of those halves that are on their way */
+        step_turn stage = {0, 1}, oldest = {0, 0}; /* oldest: of the half stages in flight */
         uint32_t asked = 0;
         int on_way = 0;
         step_source source(own);
         each_piece(source, [&](const step_product &x, int begin) {
             ignis_mbarrier_wait(ring.empty + 8 * stage.at, stage.phase);
             const int most = min(source.on_way, 2 * ring.count);
-            if (!step_row::NUMBERS && own == 0) /* look_ahead wants to know */
+            if (!step_row::NUMBERS && own == 0) /* look_ahead reads it */
                 ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.asked), ++asked);
 #pragma unroll 1
             for (int half = 0; half < 2; half++, on_way++) {
@@ -191,8 +202,9 @@ struct step_block {
     }
 
 #ifdef IGNIS_BLOCKS_TYPES
-    /*  By one thread: while the ring is full, as blocks wait for each other longer than it takes to fill it, the weights behind it come to the L2
-        cache. They come little by little: what blocks wait for waits behind them, too. */
+    /*  Prefetches the weights after the ring to the L2 cache, by one thread, while the ring is full: blocks wait for
+        each other longer than it takes to fill it. It prefetches slowly, because reads of other blocks' results
+        wait for it. */
     __device__ void look_ahead() const
     {
         uint32_t stage = 0;
@@ -205,7 +217,8 @@ struct step_block {
                 if (stage <= asked)
                     break;
                 if (stage < asked + source.ahead && clock64() - last >= source.pause &&
-                    !ignis_ptx_mbarrier_test_wait(ring.empty + 8 * (asked % ring.count), (asked / ring.count + 1) % 2)) {
+                    !ignis_ptx_mbarrier_test_wait(ring.empty + 8 * (asked % ring.count),
+                                                  (asked / ring.count + 1) % 2)) {
                     last = clock64();
                     source.prefetch(half++, x, begin);
                 } else {
@@ -217,7 +230,8 @@ struct step_block {
     }
 #endif
 
-    /*  By a warp: what the slices of each tile have found is added up, and goes where it belongs. A lane has a row of the tile, and another the same. */
+    /*  Adds the slices of each tile and does its epilogue, by one warp. Each half of the warp has the tile's rows, a
+        lane per row. */
     __device__ void finish() const
     {
         const int lane = threadIdx.x % 16, position = p.row->position;
@@ -233,13 +247,14 @@ struct step_block {
             const word *const sums = p.sums[at.which == DOWN];
             ulonglong2 next_base;
             T next_more = T(0.0f);
-            const auto find = [&](int tile, int &low, int &i) { /* a row of a tile; false: it is not there */
-                int high;
-                tile_rows(x, 0, tile, low, high);
-                i = (lane < 8 ? low : high) + lane % 8;
-                return i < (x.gated ? 2 * x.n : x.n);
+            const auto find = [&](int tile, int &low, int &i) { /* a row of a tile; false if it does not exist */
+                                                                int high;
+                                                                tile_rows(x, 0, tile, low, high);
+                                                                i = (lane < 8 ? low : high) + lane % 8;
+                                                                return i < (x.gated ? 2 * x.n : x.n);
             };
-            const auto ask = [&](int tile) { /* for what is added to it: a tile ahead, as that may take as long as a tile */
+            /* loads the summands one tile ahead, as that may take as long as a tile */
+            const auto ask = [&](int tile) {
                 int low, i;
                 if (tile >= x.tiles || !find(tile, low, i))
                     return;
@@ -262,21 +277,24 @@ struct step_block {
                 y += float(more);
                 const float other = __shfl_xor_sync(0xffffffff, y, 8);
                 if (at.which == UP) {
-                    const float a = x.gated ? y * sigmoid(y) * other : gelu(y), next = __shfl_down_sync(0xffffffff, a, 1);
+                    const float a = x.gated ? y * sigmoid(y) * other : gelu(y),
+                                next = __shfl_down_sync(0xffffffff, a, 1);
                     if (threadIdx.x % 32 < (x.gated ? 8 : 16) && lane % 2 == 0 && there)
                         put_word(p.inner + i / 2, ignis_round_two<T>(a, next), own);
                     continue;
                 }
                 if (at.which == QKV) {
                     const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);
-                    const bool value = head >= p.heads + p.kv_heads, turns = !value && !IGNIS_HEAD_NORMS; /* else who reads them does it */
+                    /* else the readers rotate */
+                    const bool value = head >= p.heads + p.kv_heads, turns = !value && !IGNIS_HEAD_NORMS;
                     const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;
-                    const float z = rotated(y, other, lane < 8 ? -sine : sine, cosine), next = __shfl_down_sync(0xffffffff, z, 1);
+                    const float z = rotated(y, other, lane < 8 ? -sine : sine, cosine),
+                                next = __shfl_down_sync(0xffffffff, z, 1);
                     if (!there || threadIdx.x % 32 >= 16)
                         continue;
                     if (lane % 2 == 0)
                         put_word(p.qkv + i / 2, ignis_round_two<T>(z, next), own);
-                    if (head >= p.heads && position >= 0 && (value || !IGNIS_HEAD_NORMS)) { /* for the steps behind */
+                    if (head >= p.heads && position >= 0 && (value || !IGNIS_HEAD_NORMS)) { /* for later steps */
                         const generate_cache<T> cache = {keys(at.layer) + value * p.slab, p.kv_heads, p.head_dim};
                         cache.data[cache.in_page(page, position, head - p.heads - value * p.kv_heads) + d] = T(z);
                     }
@@ -288,27 +306,33 @@ struct step_block {
                     p.logits[i] = y;
                 } else {
                     while ((uint32_t)(base.x >> 32) != base_number || (uint32_t)(base.y >> 32) != base_number)
-                        base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2); /* it is there since the block has x, but may have been loaded before */
+                        /* available since the block has x, but the load may have come before */
+                        base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2);
                     put_word(p.sums[at.which == ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);
                 }
             }
         }
     }
 
-    /* >>products ---------------------------------------------------------------------------------------------------- */
+    /* >>products ------------------------------------------------------------------------------------------------- */
 
-    /*  Words of two numbers each come to shared memory: pairs first, first + step and so on up to `end`, so many at a time. */
-    template <int AT_A_TIME> __device__ void fetch(void *to, const word *from, uint32_t number, int first, int step, int end) const
+    /*  Loads words of two numbers each to shared memory: pairs first, first + step and so on up to `end`, AT_A_TIME
+        at once. */
+    template <int AT_A_TIME>
+    __device__ void fetch(void *to, const word *from, uint32_t number, int first, int step, int end) const
     {
 #pragma unroll 1
         for (int i = first; i < end; i += AT_A_TIME * step) {
             ulonglong2 x[AT_A_TIME];
-            if (i + 4 * step < end) { /* the last one of the warp first, which all of its lanes load: it is of a tile that blocks come to late */
+            /* all lanes load the warp's last pair first: it belongs to a tile that blocks finish late */
+            if (i + 4 * step < end) {
                 const int last = min(i - (int)threadIdx.x % 32 + 31 + (AT_A_TIME - 1) * step, end - 1);
                 ulonglong2 one[1];
-                wait_words(one, number, [&](int) { return from + 2 * last; }, [](int) { return true; });
+                wait_words(
+                    one, number, [&](int) { return from + 2 * last; }, [](int) { return true; });
             }
-            wait_words(x, number, [&](int j) { return from + 2 * (i + j * step); }, [&](int j) { return i + j * step < end; });
+            wait_words(
+                x, number, [&](int j) { return from + 2 * (i + j * step); }, [&](int j) { return i + j * step < end; });
 #pragma unroll
             for (int j = 0; j < AT_A_TIME; j++)
                 if (i + j * step < end)
@@ -316,14 +340,16 @@ struct step_block {
         }
     }
 
-    /*  x comes to `row`, each warp's slice by itself: as it is, or through its norm, which has the bits of row_norm. normed: that is known. */
+    /*  Loads x to `row`, each warp its slice: as it is, or through its norm, with the bits of row_norm. normed: a
+        norm is certain. */
     template <bool normed> __device__ void load_row(const step_place &at, const T *norm, const T *norm_bias) const
     {
         const step_product &x = m.products[at.which];
         const int k = x.k, slice = x.per_slice * GRAIN, length = x.grains * GRAIN;
-        const int begin = min(threadIdx.x / 32 * slice, length), end = min(begin + slice, length), lane = threadIdx.x % 32;
+        const int begin = min(threadIdx.x / 32 * slice, length), end = min(begin + slice, length),
+                  lane = threadIdx.x % 32;
         const uint32_t own = number(at.layer);
-        part_of_block::sync(); /* the row before is no longer needed */
+        part_of_block::sync(); /* the previous row is no longer needed */
         if (!normed && at.which % 2) {
             const word *const from = at.which == ATTENDED ? p.attended : p.inner;
             if (D < 256 && slice > 8 * 32 * 4) /* else in two rounds; larger heads leave no registers for one */
@@ -338,7 +364,7 @@ struct step_block {
         float *const numbers = (float *)(row.at + length);
         T *const bias = (T *)(numbers + k);
         const int first = threadIdx.x * 4;
-        for (int i = first; i < k; i += THREADS * 4) { /* x comes where its weights are */
+        for (int i = first; i < k; i += THREADS * 4) { /* to where x will be */
             ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(row.at + i), norm + i, 8);
             if (norm_bias)
                 ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);
@@ -370,7 +396,8 @@ struct step_block {
 #pragma unroll
             for (int four = 0; four < step_row::EACH; four += 4) {
                 const ignis_pack<float, 4> v = ignis_load(numbers + i + four);
-                const ignis_pack<T, 4> w = ignis_load<4>(row.at + i + four), b = norm_bias ? ignis_load<4>(bias + i + four) : ignis_pack<T, 4>{};
+                const ignis_pack<T, 4> w = ignis_load<4>(row.at + i + four),
+                                       b = norm_bias ? ignis_load<4>(bias + i + four) : ignis_pack<T, 4>{};
 #pragma unroll
                 for (int j = 0; j < 4; j++)
                     y[four + j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));
@@ -380,12 +407,13 @@ struct step_block {
         __syncwarp();
     }
 
-    /*  Of the next product that has one. */
+    /*  The norm of the next product that has one. */
     struct step_norms {
         const T *weight, *bias;
     };
-    /*  `with_keys`: that of q, k and v, while keys for attention are on their way. */
-    template <bool with_keys> __device__ void product(const step_place &at, step_norms &norms, step_turn &stage, step_turn &turn) const
+    /*  Does a product. with_keys: that of q, k and v, while keys for attention are in flight. */
+    template <bool with_keys>
+    __device__ void product(const step_place &at, step_norms &norms, step_turn &stage, step_turn &turn) const
     {
         const step_product &x = m.products[at.which];
         const step_norms own = norms;
@@ -400,29 +428,39 @@ struct step_block {
         multiply<with_keys>(ring, x, row, stage, turn);
     }
 
-    /* >>attention --------------------------------------------------------------------------------------------------- */
+    /* >>attention ------------------------------------------------------------------------------------------------ */
 
-    __device__ word *found_at(int head, int split) const { return p.found + ((long long)head * p.splits + split) * (2 + p.head_dim); }
+    __device__ word *found_at(int head, int split) const
+    {
+        return p.found + ((long long)head * p.splits + split) * (2 + p.head_dim);
+    }
 
-    /*  A share of the elements of attention: what all splits have found of them, put together. `width` lanes, each with a split, have a pair of
-        elements, and the warp as many pairs at a time. */
+    /*  Combines the results of all splits for this block's slice of attention's elements. `width` lanes, one per
+        split, have a pair of elements; the warp has several such pairs at a time. */
     __device__ void combine(uint32_t own, const paged_splits &splits) const
     {
-        const int width = splits.count > 16 ? 32 : splits.count > 8 ? 16 : 8, lane = threadIdx.x % width, begin = threadIdx.x % 32 - lane;
+        const int width = splits.count > 16  ? 32
+                          : splits.count > 8 ? 16
+                                             : 8,
+                  lane = threadIdx.x % width, begin = threadIdx.x % 32 - lane;
         const int pairs = p.heads * p.head_dim / 2, share = (pairs + gridDim.x - 1) / gridDim.x;
         const int end = min((int)(blockIdx.x + 1) * share, pairs);
-        for (int first = blockIdx.x * share + threadIdx.x / 32 * (32 / width); first < end; first += SLICES * (32 / width)) {
+        for (int first = blockIdx.x * share + threadIdx.x / 32 * (32 / width); first < end;
+             first += SLICES * (32 / width)) {
             const int i = first + begin / width;
             const bool there = i < end;
             const word *from = found_at(2 * i / p.head_dim, lane);
             ulonglong2 x[2];
             float top = -ignis_infinity<float>(), sum = 0, a = 0, b = 0;
-            wait_words(x, own, [&](int j) { return from + j * (2 + 2 * i % p.head_dim); }, [&](int) { return there && lane < splits.count; });
+            wait_words(
+                x, own, [&](int j) { return from + j * (2 + 2 * i % p.head_dim); },
+                [&](int) { return there && lane < splits.count; });
             __syncwarp();
 #pragma unroll 1
             for (int from = 0; from < splits.count; from += SPLITS_AT_A_TIME) {
                 const int last = min(from + SPLITS_AT_A_TIME, splits.count);
-                float higher = lane < last ? number_of(x[0].x) : -ignis_infinity<float>(); /* those before are in `top` */
+                /* lower splits are in `top` */
+                float higher = lane < last ? number_of(x[0].x) : -ignis_infinity<float>();
 #pragma unroll 1
                 for (int apart = width / 2; apart > 0; apart /= 2)
                     higher = max(higher, __shfl_xor_sync(0xffffffff, higher, apart));
@@ -445,20 +483,23 @@ struct step_block {
         }
     }
 
-    /*  The norms of a layer's heads are on their way to shared memory. */
+    /*  Starts copies of the norms of a layer's heads to shared memory. */
     __device__ void ask_for_head_norms(const paged_team<false> &team, int layer) const
     {
         const int quarter = p.head_dim / 4;
         for (int i = threadIdx.x % TEAM; i < 2 * quarter; i += TEAM) {
             const T *const from = p.layers[layer].head_norm[i / quarter];
             if (from)
-                ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(&m.head_norms[team.number][i / quarter][i % quarter * 4]),
-                                     from + i % quarter * 4, 8);
+                ignis_ptx_cp_async_8(
+                    (uint32_t)__cvta_generic_to_shared(&m.head_norms[team.number][i / quarter][i % quarter * 4]),
+                    from + i % quarter * 4, 8);
         }
         ignis_ptx_cp_async_commit();
     }
-    /*  Of q, and of the row's own key where that is there, as generate.cu has it: their norms, and they are turned. The key goes to the cache. */
-    __device__ void norm_heads(const paged_team<false> &team, int layer, int first, int count, int last, bool has_last) const
+    /*  Applies the norms of q, and of the row's own key if it is there, and rotates them, as generate.cu does. Writes
+        the key to the KV cache. */
+    __device__ void norm_heads(const paged_team<false> &team, int layer, int first, int count, int last,
+                               bool has_last) const
     {
 #pragma unroll 1
         for (int r = team.warp; r < count + has_last; r += WARPS) {
@@ -466,7 +507,8 @@ struct step_block {
             T *const row = m.q[team.number][is_key ? HEADS : r];
             const T *const weight = p.layers[layer].head_norm[is_key] ? m.head_norms[team.number][is_key] : nullptr;
             const generate_cache<T> cache = {keys(layer), p.kv_heads, p.head_dim};
-            T *const to = is_key && first % (p.heads / p.kv_heads) == 0 ? cache.at(p.row->pages, last, team.kv) : nullptr;
+            T *const to =
+                is_key && first % (p.heads / p.kv_heads) == 0 ? cache.at(p.row->pages, last, team.kv) : nullptr;
             const int half = p.head_dim / 2;
             const float factor = weight ? head_factor<1>((const T *)row, p.head_dim, p.eps) : 1;
             const auto put = [&](int i, T x) {
@@ -488,12 +530,12 @@ struct step_block {
         }
     }
 
-    /*  A team's units, which are query heads that share a key head, and a split of the keys. Those of the first tile come ahead of the product that
-        gives q, where registers have room for them (EARLY); all else is done behind it (`walks`). */
+    /*  The units of a team: query heads that share a key head, and a split of the keys. Keys of the first tile are
+        loaded before the product that gives q, if registers suffice (EARLY). All else is done after it (`walks`). */
     struct unit_walk {
         paged_team<false> team;
         int unit, at, split, first, count; /* at: its tile that was fetched; first, count: its query heads */
-        int groups, units;                 /* of query heads, and units of all teams */
+        int groups, units;                 /* groups of query heads; units of all teams */
     };
     __device__ void attend(unit_walk &w, int layer, const paged_splits &splits, bool walks) const
     {
@@ -517,7 +559,8 @@ struct step_block {
             w.unit = blockIdx.x + team.number * gridDim.x;
             w.at = team.to;
         }
-        if (!fetched && EARLY && w.units <= TEAMS * gridDim.x && splits.keys == SPLIT && layer > 0) { /* in the same pages as in the layer before */
+        /* in the same pages as in the previous layer */
+        if (!fetched && EARLY && w.units <= TEAMS * gridDim.x && splits.keys == SPLIT && layer > 0) {
             w.at = team.from;
             if (w.unit < w.units)
                 team.fetch(w.at);
@@ -527,7 +570,8 @@ struct step_block {
         for (;; fetched = true) {
             if (fetched && w.unit < w.units) {
                 const bool has_last = last < team.to;
-                if (w.at == team.from) { /* q, which is a row of words, and what the cache does not have yet */
+                /* q as a row of words, and the key and value that are not in the KV cache yet */
+                if (w.at == team.from) {
                     const int quarter = p.head_dim / 4, all = (w.count + 2 * has_last) * quarter;
                     team.clear();
                     for (int i = threadIdx.x % TEAM; i < all; i += 2 * TEAM) {
@@ -536,8 +580,10 @@ struct step_block {
                             const int r = (i + j * TEAM) / quarter;
                             return r < w.count ? w.first + r : p.heads + team.kv + (r - w.count) * p.kv_heads;
                         };
-                        wait_words(pairs, own, [&](int j) { return p.qkv + of(j) * (p.head_dim / 2) + (i + j * TEAM) % quarter * 2; },
-                                   [&](int j) { return i + j * TEAM < all; });
+                        wait_words(
+                            pairs, own,
+                            [&](int j) { return p.qkv + of(j) * (p.head_dim / 2) + (i + j * TEAM) % quarter * 2; },
+                            [&](int j) { return i + j * TEAM < all; });
 #pragma unroll
                         for (int j = 0; j < 2; j++) {
                             const int r = (i + j * TEAM) / quarter;
@@ -554,12 +600,14 @@ struct step_block {
                 }
                 const auto chunk_of = [&](int r) {
                     return [&, r](int c) {
-                        return (team.t + 4 * c) * 8 < p.head_dim ? *(const uint4 *)&rows[r][(team.t + 4 * c) * 8] : make_uint4(0, 0, 0, 0);
+                        return (team.t + 4 * c) * 8 < p.head_dim ? *(const uint4 *)&rows[r][(team.t + 4 * c) * 8]
+                                                                 : make_uint4(0, 0, 0, 0);
                     };
                 };
                 if (last < w.at + SPLIT)
                     team.replace(w.at, last, chunk_of(HEADS),
-                                 team.own_d < p.head_dim ? *(const value_part *)&rows[HEADS + 1][team.own_d] : value_part{});
+                                 team.own_d < p.head_dim ? *(const value_part *)&rows[HEADS + 1][team.own_d]
+                                                         : value_part{});
                 team.add(w.at, chunk_of(min(team.g, w.count - 1)));
                 w.at += SPLIT;
                 if (w.at >= team.to) {
@@ -600,12 +648,19 @@ struct step_block {
         }
     }
 
-    /*  By the other warps. */
+    /*  Runs the step, by the warps that multiply. */
     __device__ void run() const
     {
         const paged_splits splits(p.row->position + 1);
-        unit_walk w = {paged_team<false>({nullptr, nullptr, p.kv_heads, p.head_dim}, p.row->pages, p.scale, m.teams[threadIdx.x / TEAM]),
-                       0, 0, 0, 0, 0, p.kv_heads * ((p.heads / p.kv_heads + HEADS - 1) / HEADS), 0};
+        unit_walk w = {paged_team<false>({nullptr, nullptr, p.kv_heads, p.head_dim}, p.row->pages, p.scale,
+                                         m.teams[threadIdx.x / TEAM]),
+                       0,
+                       0,
+                       0,
+                       0,
+                       0,
+                       p.kv_heads * ((p.heads / p.kv_heads + HEADS - 1) / HEADS),
+                       0};
         w.units = w.groups * splits.count;
         w.team.from = w.team.to = 0;
         step_turn stage = {0, 0}, turn = {0, 1};
@@ -621,7 +676,7 @@ struct step_block {
                 combine(number(at.layer), splits);
             }
 #pragma unroll 1
-            do { /* apart from the product above, where registers hold keys, too */
+            do { /* separate from the product above, where registers hold keys, too */
                 if (at.which == HEAD)
                     ignis_grid_dependents_launch();
                 product<false>(at, norms, stage, turn);
@@ -631,15 +686,19 @@ struct step_block {
     }
 };
 
-/*  grid = any number of blocks that run at the same time. Shared memory for the ring, barriers, what is found, and the longest row with what its norm
-    takes, or with the 352 elements behind it that warps read and do not need. */
-extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_step(const __grid_constant__ step_params p)
+/*  grid = any number of blocks that run at once. Shared memory for the ring, barriers, results of
+    slices, and the longest row, with what its norm takes, or with 352 elements after it that warps read and ignore.
+    */
+extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
+    ignis_generate_step(const __grid_constant__ step_params p)
 {
     extern __shared__ __align__(1024) char memory[];
     __shared__ step_memory m;
-    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES, empty = full + 8 * 2 * p.ring;
+    const uint32_t stages = (uint32_t)__cvta_generic_to_shared(memory), full = stages + p.ring * STAGE_BYTES,
+                   empty = full + 8 * 2 * p.ring;
     const uint32_t found_full = empty + 8 * p.ring;
-    const step_ring ring = {stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};
+    const step_ring ring = {
+        stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};
     step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};
     if (threadIdx.x < PRODUCTS)
         m.products[threadIdx.x] = product_of(p, threadIdx.x);
@@ -688,7 +747,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
             sine_cosine((float)position, p.frequencies[threadIdx.x], m.sines[threadIdx.x], m.cosines[threadIdx.x]);
     }
     const bool by_blocks = !step_row::NUMBERS && p.table.records;
-    for (int i = blockIdx.x * THREADS + threadIdx.x; by_blocks && i < hidden / 8; i += gridDim.x * THREADS) { /* as blocks.cu has it */
+    /* as blocks.cu does */
+    for (int i = blockIdx.x * THREADS + threadIdx.x; by_blocks && i < hidden / 8; i += gridDim.x * THREADS) {
         float x[8] = {};
         if (position >= 0)
             blocks_eight(p.table, p.row->ids[position], i / 4, i % 4, x);
@@ -698,7 +758,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) ignis_generate_st
             put_word(p.sums[0] + 8 * i + j, x[j], block.number(-1));
         }
     }
-    for (int i = blockIdx.x * THREADS + threadIdx.x; !by_blocks && i < hidden; i += gridDim.x * THREADS) { /* as generate.cu has it */
+    /* as generate.cu does */
+    for (int i = blockIdx.x * THREADS + threadIdx.x; !by_blocks && i < hidden; i += gridDim.x * THREADS) {
         float x = 0;
         if (position >= 0) {
             x = float(p.embedding[(long long)p.row->ids[position] * hidden + i]);

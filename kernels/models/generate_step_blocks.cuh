@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  generate_step_blocks.cuh - quantised weights, for generate_step.cu
+/*  models/generate_step_blocks.cuh - quantised weights, for generate_step.cu
 
-    Records of 8 rows that lie together come as one run of bytes, for each warp or, if slices of K are one piece, for all of them; warps multiply them
-    with x as whole numbers: weights_blocks.cuh. What type they are may differ from layer to layer, and in a product from part to part: a stage of the
-    ring says it. Compiled with -DIGNIS_BLOCKS_TYPES=<the sum of 1 << type of those that there are>.
+    Records of 8 adjacent rows come as one run of bytes, for each warp, or for all warps if slices of K are one chunk.
+    Warps multiply them with x as whole numbers: weights_blocks.cuh. Types may differ between layers, and between the
+    parts of a product: each stage of the ring has its type. Compiled with
+    -DIGNIS_BLOCKS_TYPES=<the sum of 1 << type of the types that occur>.
 */
 #ifndef IGNIS_GENERATE_STEP_BLOCKS_CUH
 #define IGNIS_GENERATE_STEP_BLOCKS_CUH
@@ -12,7 +13,8 @@
 #include "weights_blocks.cuh"
 
 constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88, WAY_BYTES = 40 << 10;
-constexpr int AHEAD_BYTES = 300 << 10, AHEAD_RATE = 15; /* that a block brings to the L2 cache, and of these in a cycle */
+/*  bytes that a block prefetches to the L2 cache, and bytes per cycle */
+constexpr int AHEAD_BYTES = 300 << 10, AHEAD_RATE = 15;
 
 constexpr int TYPES = IGNIS_BLOCKS_TYPES;
 constexpr bool SEVERAL = (TYPES & (TYPES - 1)) != 0;
@@ -20,25 +22,25 @@ __device__ constexpr bool has_type(int type) { return TYPES >> type & 1; }
 constexpr int ONLY_TYPE = has_type(BLOCKS_Q4_0)   ? BLOCKS_Q4_0
                           : has_type(BLOCKS_Q8_0) ? BLOCKS_Q8_0
                           : has_type(BLOCKS_Q4_K) ? BLOCKS_Q4_K
-                                                  : BLOCKS_Q6_K; /* if it is one */
+                                                  : BLOCKS_Q6_K; /* if TYPES has one type */
 
-/*  ignis.h has the same numbers. */
-constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT; /* UNITS: of a record */
+/*  The host has the same numbers. */
+constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT;                          /* UNITS: per record */
 constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144; /* at most */
 constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;
-constexpr int SCALES_BYTES = has_type(BLOCKS_Q6_K) ? 4096 : 0; /* of all of a tile's records; K is small enough */
+constexpr int SCALES_BYTES = has_type(BLOCKS_Q6_K) ? 4096 : 0; /* of all records of a tile; K is small enough */
 constexpr int SCALES_AT = SLICES * PIECE_BYTES, TYPE_AT = SCALES_AT + SCALES_BYTES, STAGE_BYTES = TYPE_AT + 16;
 
-/*  Rows of a matrix that are of one type, up to the next part's first one. */
+/*  Rows of a matrix that have one type. */
 struct alignas(16) step_part {
-    const uint8_t *records; /* scales that are in no record lie behind them */
+    const uint8_t *records; /* scales that are outside of the records follow them */
     int type, first;
 };
 
-/*  ignis.h has the same struct. */
+/*  The host has the same struct: ignis__decode_step_weights. */
 struct step_weights {
-    step_part parts[PARTS]; /* first one of those that are not there: that behind the last row */
-    uint4 padding[5];       /* as large as a map */
+    step_part parts[PARTS]; /* first of a part that does not exist: the number of rows */
+    uint4 padding[5];       /* to the size of a TMA map */
 };
 
 struct step_source {
@@ -47,10 +49,11 @@ struct step_source {
     const uint8_t *from, *scales;   /* of the tile's first eight rows */
     long long between;              /* bytes from there to the second eight */
     int rows, type, bytes, further; /* bytes: of eight records; further: rows from the first eight to the second */
-    int on_way, ahead, pause;       /* ahead: stages behind the ring that come to the L2 cache; pause: cycles from half to half then */
+    /* ahead: stages after the ring that are prefetched; pause: cycles between two halves */
+    int on_way, ahead, pause;
 
     __device__ explicit step_source(int own) : own(own) {}
-    /*  Of the next product: ahead of time, as it takes as long as the weights that are on their way. */
+    /*  Loads the parts of the next product: early, because the load takes as long as a copy of weights. */
     __device__ void load(const step_weights &weights)
     {
 #pragma unroll
@@ -82,14 +85,16 @@ struct step_source {
                 end = i + 1 < PARTS ? parts[(i + 1) % PARTS].first : rows;
             }
         bytes = TOGETHER * record_bytes(SEVERAL ? type : ONLY_TYPE);
-        further = high < rows ? high - low : 0; /* there may be no second eight */
+        further = high < rows ? high - low : 0; /* the second eight may not exist */
         from = records + (long long)((low - first) / TOGETHER) * (x.grains * bytes);
         between = (long long)(further / TOGETHER) * (x.grains * bytes);
         if (has_type(BLOCKS_Q6_K))
-            scales = records + (long long)((end - first + TOGETHER - 1) / TOGETHER) * (x.grains * bytes) + (long long)(low - first) * 2 * x.grains;
+            scales = records + (long long)((end - first + TOGETHER - 1) / TOGETHER) * (x.grains * bytes) +
+                     (long long)(low - first) * 2 * x.grains;
     }
-    /*  each(to, from, bytes) of what eight rows have of a piece of each warp of a half, from so many grains behind the first one of its slice: one
-        run, if slices are one piece. Few instructions: what one thread does here, all weights wait for. */
+    /*  Calls each(to, from, bytes) for the bytes of eight rows in a chunk of each warp of a half, `begin` grains
+        after the start of its slice. There is one run if slices are one chunk. It takes few instructions, because all
+        weights wait for this thread. */
     template <typename Each> __device__ void runs(int half, const step_product &x, int begin, Each each) const
     {
         if (x.pieces == 1) {
@@ -103,13 +108,16 @@ struct step_source {
             each(warp * x.size * bytes, (warp * x.per_slice + begin) * bytes, max(x.grains_of(warp, begin), 0) * bytes);
         }
     }
-    /*  Of scales of all warps, of eight rows, which come with the first half. */
+    /*  Returns the bytes of the scales of eight rows, for all warps. They come with the first half. */
     __device__ int bytes_of_scales(int half, const step_product &x) const
     {
         return has_type(BLOCKS_Q6_K) && type == BLOCKS_Q6_K && half == 0 ? 2 * TOGETHER * x.grains : 0;
     }
-    __device__ const uint8_t *scales_of(int eight, const step_product &x) const { return scales + (long long)eight * further * 2 * x.grains; }
-    /*  The first or the second eight rows, with their scales. */
+    __device__ const uint8_t *scales_of(int eight, const step_product &x) const
+    {
+        return scales + (long long)eight * further * 2 * x.grains;
+    }
+    /*  Starts the copies of the first or the second eight rows, with their scales. */
     __device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const
     {
         const uint32_t stage_at = ring.stages + stage * STAGE_BYTES, barrier = ring.full_of(2 * stage + half);
@@ -121,12 +129,13 @@ struct step_source {
         ignis_ptx_mbarrier_arrive_expect(barrier, all);
         runs(half, x, begin, [&](int to, int at, int some) {
             if (some > 0)
-                ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some, barrier);
+                ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some,
+                                    barrier);
         });
         if (of_scales)
             ignis_ptx_bulk_load(stage_at + SCALES_AT + own * of_scales, scales_of(own, x), of_scales, barrier);
     }
-    /*  Both eights. */
+    /*  Prefetches both eights. */
     __device__ void prefetch(int half, const step_product &x, int begin) const
     {
         const int of_scales = bytes_of_scales(half, x);
@@ -142,13 +151,13 @@ struct step_source {
     }
 };
 
-/*  x as whole numbers: of a block of 32 elements, high bytes, then low ones. */
+/*  A row of x as whole numbers: of a block of 32 elements, high bytes, then low ones. */
 struct step_row {
     static constexpr bool NUMBERS = false;
     static constexpr int EACH = 16; /* elements of a lane */
     T *const at;
-    uint4 *const zeros;               /* four, ahead of */
-    float *const scales, *const sums; /* of blocks; sums for minima, for which the second half of the room is */
+    uint4 *const zeros;               /* four words, before the scales */
+    float *const scales, *const sums; /* of blocks; sums for minima, in the second half of `room` */
 
     __device__ step_row(T *at, float *room)
         : at(at), zeros((uint4 *)room), scales(room + 16), sums(scales + ((float *)at - scales) / 2)
@@ -165,11 +174,13 @@ struct step_row {
             return x;
         });
     }
-    /*  A block's elements may have been where they go to: two lanes have it. There are whole blocks. */
+    /*  Converts elements to whole numbers. They may be in place: a block is converted by two lanes at once. All
+        blocks are whole. */
     template <typename Get> __device__ void fill(int begin, int end, int k, Get get) const
     {
 #pragma unroll 1
-        for (int first = begin; first < end; first += 32 * EACH) { /* of whole grains: for a warp, or half of it */
+        /* of whole grains: all lanes of a warp, or half of them */
+        for (int first = begin; first < end; first += 32 * EACH) {
             const int own = first + threadIdx.x % 32 * EACH, block = own / 32;
             ignis_pack<T, EACH> x = {};
             if (own < min(end, k))
@@ -189,7 +200,8 @@ struct step_row {
     }
 };
 
-/*  What this lane needs of a unit of x: the 32 bytes of its column of the operand, which are zeros but for lanes of four rows; and of block t. */
+/*  A lane's operands of a unit of x: the 32 bytes of its column, which are zeros except for lanes of four rows; scale
+    and sum of block t. */
 struct unit_of_x {
     uint4 of[2];
     float scale, sum;
@@ -200,17 +212,20 @@ struct unit_of_x {
         const int lane = threadIdx.x % 32, block = unit * UNIT + lane % 4;
         const bool own = lane / 8 == lane % 4;
         const uint4 *there = (const uint4 *)row.at + block * 4 + lane / 4 % 2 * 2;
-        of[0] = *(own ? there : row.zeros + 3); /* in other banks than `there`: both rows and zeros begin at a multiple of 128 bytes */
+        /* in other banks than `there`: rows and zeros begin at multiples of 128 bytes */
+        of[0] = *(own ? there : row.zeros + 3);
         of[1] = *(own ? there + 1 : row.zeros + 2);
         scale = row.scales[block];
         sum = has_type(BLOCKS_Q4_K) ? row.sums[block] : 0;
     }
 };
 
-/*  sum += `count` records of this lane's rows, of which it has row `own` and row own + 8 of the tile, times x; the first one is number `record` of a
-    row. Without branches, so that what the units wait for comes at the same time. */
+/*  Adds `count` records of this lane's rows, times x, to sum. The lane has rows `own` and own + 8 of the tile; the
+    first record has number `record` in its row. There are no branches, so the loads of all units are in flight
+    together. */
 template <int type, int count, typename Of>
-__device__ inline void add_records(float &sum, const uint8_t *stage, const step_product &x, int record, int own, const Of &of_x)
+__device__ inline void add_records(float &sum, const uint8_t *stage, const step_product &x, int record, int own,
+                                   const Of &of_x)
 {
     typedef blocks_rows<type> weights;
     constexpr int bytes = record_bytes(type);
@@ -231,10 +246,10 @@ __device__ inline void add_records(float &sum, const uint8_t *stage, const step_
     }
 }
 
-/*  The same of a warp's piece, if it is of this type. */
+/*  As add_records, for a warp's chunk, if it has this type. */
 template <int type, typename Of>
-__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record, int some, int own,
-                                 const Of &of_x)
+__device__ inline void add_piece(float &sum, int type_there, const uint8_t *stage, const step_product &x, int record,
+                                 int some, int own, const Of &of_x)
 {
     if (!has_type(type) || type_there != type)
         return;
@@ -244,18 +259,21 @@ __device__ inline void add_piece(float &sum, int type_there, const uint8_t *stag
         add_records<type, 1>(sum, stage, x, record, own, of_x);
 }
 
-/*  KEPT: slices of K are one piece, and a warp keeps its part of x in registers. */
+/*  Multiplies the tiles of a block. KEPT: slices of K are one chunk, and a warp keeps its part of x in registers. */
 template <bool KEPT>
-__device__ inline void multiply_tiles(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
+__device__ inline void multiply_tiles(const step_ring &ring, const step_product &x, const step_row &row,
+                                      step_turn &stage, step_turn &turn)
 {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4), slice = warp * x.per_slice;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4),
+              slice = warp * x.per_slice;
     const uint8_t *const stages = (const uint8_t *)__cvta_shared_to_generic(ring.stages);
     float *const found = ring.found_of(0, warp) + own + lane % 4 * 8;
     unit_of_x kept[PIECE * UNITS];
 #pragma unroll
     for (int i = 0; i < PIECE * UNITS && KEPT; i++)
         if (i < x.size * UNITS)
-            kept[i] = unit_of_x(row, min(slice * UNITS + i, x.grains * UNITS - 1)); /* there may be none: then it is not used */
+            /* clamped: units that do not exist are not used */
+            kept[i] = unit_of_x(row, min(slice * UNITS + i, x.grains * UNITS - 1));
 #pragma unroll 1
     for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {
         float sum = 0;
@@ -286,9 +304,11 @@ __device__ inline void multiply_tiles(const step_ring &ring, const step_product 
 }
 
 template <bool with_keys>
-__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
+__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage,
+                                step_turn &turn)
 {
-    if (!with_keys && IGNIS_HEAD_DIM < 256 && x.pieces == 1) /* beside keys, or all that larger heads take, there are no registers for it */
+    /* with keys, or with larger heads, registers do not suffice */
+    if (!with_keys && IGNIS_HEAD_DIM < 256 && x.pieces == 1)
         multiply_tiles<true>(ring, x, row, stage, turn);
     else
         multiply_tiles<false>(ring, x, row, stage, turn);

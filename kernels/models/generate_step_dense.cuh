@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  generate_step_dense.cuh - weights of T, for generate_step.cu
+/*  models/generate_step_dense.cuh - dense weights, of T, for generate_step.cu
 
-    They come as the copy engine's boxes of 16 rows; of tiles whose rows are apart, as two planes of 8.
+    TMA copies them as boxes of 16 rows. If the rows of a tile are not adjacent, a box has two planes of 8 rows.
+    Chunks of a row are swizzled, so lanes read without conflicts.
 */
 #ifndef IGNIS_GENERATE_STEP_DENSE_CUH
 #define IGNIS_GENERATE_STEP_DENSE_CUH
@@ -9,15 +10,17 @@
 #include "generate_step.cuh"
 #include "weights.cuh"
 
-constexpr int MULTIPLYING_REGISTERS = IGNIS_HEAD_DIM < 256 ? 216 : 224, OTHER_REGISTERS = IGNIS_HEAD_DIM < 256 ? 72 : 56;
+constexpr int MULTIPLYING_REGISTERS = IGNIS_HEAD_DIM < 256 ? 216 : 224,
+              OTHER_REGISTERS = IGNIS_HEAD_DIM < 256 ? 72 : 56;
 constexpr int WAY_BYTES = 64 << 10;
 constexpr int GRAIN = 32, PIECE = 4;
-constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX; /* elements of a row of the maps' tiles, which have 16 rows; ignis.h has the same */
+/*  elements of a row of the TMA maps' tiles, which have 16 rows; the host has the same */
+constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX;
 constexpr int PIECE_BYTES = PIECE * GRAIN / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;
 
-/*  ignis.h has the same struct. */
+/*  The host has the same struct: ignis__decode_step_weights. */
 struct step_weights {
-    ignis_tensor_map map; /* columns, rows, and twice the rows where a tile's are apart */
+    ignis_tensor_map map; /* columns, rows, and planes if a tile's rows are not adjacent */
 };
 
 struct step_source {
@@ -39,23 +42,27 @@ struct step_source {
         plane = low / period;
         row = low - plane * period;
     }
-    /*  One box of a piece of each warp of a half, from so many grains behind the first one of its slice. What is outside comes as zeros. */
+    /*  Starts the copies of one box of a chunk of each warp of a half, `begin` grains after the start of its slice.
+        Elements outside of the matrix arrive as zeros. */
     __device__ void ask(const step_ring &ring, int stage, int half, const step_product &x, int begin) const
     {
-        const uint32_t barrier = ring.full_of(2 * stage + half), to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;
-        const int first = half * HALF, all = (x.grains - begin + x.per_slice - 1) / x.per_slice; /* warps that have some of this piece */
+        const uint32_t barrier = ring.full_of(2 * stage + half),
+                       to = ring.stages + stage * STAGE_BYTES + own * BOX_BYTES;
+        /* warps that have a part of this chunk */
+        const int first = half * HALF, all = (x.grains - begin + x.per_slice - 1) / x.per_slice;
         const int count = own < boxes ? min(max(all - first, 0), HALF) : 0;
         ignis_ptx_mbarrier_arrive_expect(barrier, count * BOX_BYTES);
 #pragma unroll
         for (int i = 0; i < HALF; i++)
             if (i < count)
-                ignis_ptx_tensor_load<3>(to + (first + i) * PIECE_BYTES, map, barrier, GRAIN * ((first + i) * x.per_slice + begin) + own * BOX, row, plane);
+                ignis_ptx_tensor_load<3>(to + (first + i) * PIECE_BYTES, map, barrier,
+                                         GRAIN * ((first + i) * x.per_slice + begin) + own * BOX, row, plane);
     }
 };
 static_assert(PIECE_BYTES == BRINGERS * BOX_BYTES, "each has a box of a piece");
 
 struct step_row {
-    static constexpr bool NUMBERS = true; /* elements as they are */
+    static constexpr bool NUMBERS = true; /* elements are used as they are */
     static constexpr int EACH = 4;
     T *const at;
 
@@ -74,36 +81,40 @@ struct step_row {
     }
 };
 
-/*  A piece is on its way to registers while the one before is multiplied. */
+/*  Multiplies the tiles of a block. A chunk is in flight to registers while the previous one is multiplied. */
 template <bool with_keys>
-__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage, step_turn &turn)
+__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage,
+                                step_turn &turn)
 {
     typedef dense_weights<T> weights;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4);
     const int begin = warp * x.per_slice, end = min(begin + x.per_slice, x.grains), pieces = x.pieces, size = x.size;
     const T *const of_x = row.at + lane % 4 * 8;
-    const char *const of_ring = (const char *)__cvta_shared_to_generic(ring.stages) + warp * PIECE_BYTES + own * 2 * BOX;
+    const char *const of_ring =
+        (const char *)__cvta_shared_to_generic(ring.stages) + warp * PIECE_BYTES + own * 2 * BOX;
     int left = ((x.tiles - 1 - x.first) / gridDim.x + 1) * pieces, piece = 0;
     float sum[1][4] = {{0, 0, 0, 0}};
     weights::block first[PIECE], second[PIECE];
-    const auto take = [&](weights::block (&to)[PIECE]) {
+    const auto take = [&](weights::block(&to)[PIECE]) {
         const char *from = of_ring + stage.at * STAGE_BYTES;
         ring.wait(stage, warp / HALF);
 #pragma unroll
         for (int i = 0; i < PIECE; i++)
 #pragma unroll
             for (int j = 0; j < 2; j++)
-                to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 + ((32 * i % BOX / 8 + lane % 4) ^ own) * 16);
+                to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 +
+                                                 ((32 * i % BOX / 8 + lane % 4) ^ own) * 16);
     };
-    const auto step = [&](const weights::block (&now)[PIECE], weights::block (&next)[PIECE]) {
-        const int from = begin + piece * size, some = min(size, end - from); /* the others are another slice's */
+    const auto step = [&](const weights::block(&now)[PIECE], weights::block(&next)[PIECE]) {
+        const int from = begin + piece * size, some = min(size, end - from); /* the rest is another slice's */
         uint4 part[PIECE][1];
 #pragma unroll
         for (int i = 0; i < PIECE; i++)
-            part[i][0] = *(const uint4 *)(of_x + 32 * (from + i)); /* of the others anything, and of what is behind the row */
+            /* elements of other slices, or after the row, are loaded and not used */
+            part[i][0] = *(const uint4 *)(of_x + 32 * (from + i));
         if (some > 0)
             weights::add<1>(sum, now[0], part[0]);
-        if (--left > 0) /* behind the first operands: what waits for those would wait for these, too */
+        if (--left > 0) /* after the first operands: loads below would delay them */
             take(next);
 #pragma unroll
         for (int i = 1; i < PIECE; i++)

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
-/*  weights.cuh - rows of weights as operands of tensor cores, 32 elements along K at a time
+/*  models/weights.cuh - rows of weights as operands of tensor cores, 32 elements along K at a time
 
-    A warp multiplies 16 rows of weights, the A of mma.m16n8k16 (see mma.cuh), with rows of x, its columns. What an operand calls k may be any
-    element, if it is the same one in both: of a block of 32, lane % 4 = t has elements 8 t to 8 t + 7, the first four in one product and the last
-    four in a second one. So a lane reads 16 bytes of a row of 16-bit elements at once, with nothing in between.
+    A warp multiplies 16 rows of weights, the A of mma.m16n8k16 (see mma.cuh), with rows of x, its columns. Any
+    element may be an operand's k, if it is the same one in both. Of a block of 32, lane % 4 = t has elements 8 t to
+    8 t + 7: the first four in one MMA, the last four in a second one. So a lane reads 16 adjacent bytes of a row of
+    16-bit elements.
 
     A type of weights has
-        block                                       what a lane loads for its two rows of 32 elements: registers, as they come from memory
-        type(weights, k, first, second)             its rows lane / 4 and lane / 4 + 8 of the 16: numbers of rows of weights [.., k]
-        block load(at, there)                       from element `at` on, a multiple of 32; zeros where this lane's eight are not there
-        static void add(sum, block, x)              sum[n] += weights times x[n]; x[n]: elements 8 t to 8 t + 7 of row 8 n + lane / 4 of x
-    and loads nothing but weights: kernels load ahead of all that came before them. Sums have one order of their own, whatever N is.
+        block                              a lane's part of two rows of 32 elements: registers, as loaded from memory
+        type(weights, k, first, second)    its rows lane / 4 and lane / 4 + 8 of the 16: row numbers of weights [.., k]
+        block load(at, there)              loads from element `at` on, a multiple of 32; zeros if not `there`
+        static void add(sum, block, x)     sum[n] += weights times x[n]; x[n]: elements 8 t to 8 t + 7 of row
+                                           8 n + lane / 4 of x
+    and loads only weights, because kernels load before all earlier work has ended. Sums have one order for every N.
 */
 #ifndef IGNIS_WEIGHTS_CUH
 #define IGNIS_WEIGHTS_CUH
 
 #include "mma.cuh"
 
-/*  Weights of T. */
+/*  Dense weights, of T. */
 template <typename T> struct dense_weights {
     struct block {
         uint4 rows[2];

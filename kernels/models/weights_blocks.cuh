@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT
-/*  weights_blocks.cuh - rows of quantised weights, and rows of x, as operands of tensor cores in whole numbers
+/*  models/weights_blocks.cuh - quantised weights and rows of x as operands of tensor cores, in whole numbers
 
-    A block of 32 weights is whole numbers, of 8 bits at most, times a scale (see blocks.cuh). A block of x is made the same: whole numbers of 15 bits
-    times a power of two, so that the greatest one is exact and none is off by more than 2^-14 of it. As two bytes, 128 high + low with low from 0 to 127,
-    they are operands too. The product of two blocks is exact then, however it is added up, and has one rounding, which is that of its scale: so
-    a row of x has the same bits alone, by add_alone, and among others, by add. Where x is not finite, so is no result that it is part of.
+    A block of 32 weights is whole numbers, of 8 bits at most, times a scale (see blocks.cuh). A block of x becomes
+    whole numbers of 15 bits times a power of two, chosen such that the greatest one is exact and the others are off
+    by at most 2^-14 of it. They become operands as two bytes, 128 high + low with low from 0 to 127. So the product
+    of two blocks is exact in any order of addition, and is rounded once, by its scale. A row of x has the same bits
+    alone, by add_alone, and in a batch, by add. If x is not finite, neither are the results that it contributes to.
 
-    A warp multiplies 16 rows of weights, the A of mma.m16n8k32 (see mma.cuh), by units of four blocks, lane % 4 = t. There are two ways:
+    A warp multiplies 16 rows of weights, the A of mma.m16n8k32 (see mma.cuh), by units of four blocks, lane % 4 = t.
+    There are two ways:
 
-        alone   Lane t has block t, 16 bytes of each row at once, and its i-th product is of elements 8 i to 8 i + 7 of each of the four blocks. The B
-                of column 2 t has the high bytes of block t, that of the next one the low bytes, and other blocks are zeros there. So each lane
-                ends with the product of its own block, and scales no other one.
-        else    Lane t has elements 8 t to 8 t + 7 of each block, and columns of B are rows of x: first their high bytes, then the low ones.
+        alone   Lane t has block t, 16 bytes of each row at once. Its i-th MMA is of elements 8 i to 8 i + 7 of each of
+                the four blocks. Column 2 t of B has the high bytes of block t, the next column its low bytes, and zeros
+                for other blocks. So each lane ends with the product of its own block, and scales no other one.
+        batch   Lane t has elements 8 t to 8 t + 7 of each block. Columns of B are rows of x: their high bytes first,
+                then the low ones.
 
-    The four of a unit are added up as a tree, units in their order.
+    The four blocks of a unit are added as a tree, units in their order.
 */
 #ifndef IGNIS_WEIGHTS_BLOCKS_CUH
 #define IGNIS_WEIGHTS_BLOCKS_CUH
@@ -21,9 +24,9 @@
 #include "mma.cuh"
 #include "blocks.cuh"
 
-constexpr int UNIT = 4; /* blocks */
+constexpr int UNIT = 4; /* blocks per unit */
 
-/*  (word & mask) | bits, as one instruction, which the compiler makes two of. */
+/*  Returns (word & mask) | bits as one instruction; the compiler would make two. */
 __device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
 {
     uint32_t result;
@@ -33,14 +36,15 @@ __device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
 
 /* >>x ----------------------------------------------------------------------------------------------------------- */
 
-/*  N elements of a block as whole numbers, 32 / N neighbouring lanes having one block; and what is the block's. summed: the sum is needed. */
+/*  N elements of a block as whole numbers, with the block's scale and sum. 32 / N neighbouring lanes share a block.
+    summed: the sum is needed. */
 template <int N, bool summed> struct whole_numbers {
     uint32_t high[N / 4], low[N / 4]; /* bytes, in the order of the elements */
     float scale, sum;                 /* of the numbers times the scale */
 
     template <typename T> __device__ explicit whole_numbers(const ignis_pack<T, N> &x)
     {
-        uint32_t two = 0; /* of those at even places and at odd ones, without signs: above the bits of infinity are those of NaN */
+        uint32_t two = 0; /* maxima of even and of odd elements, without signs; as integers, NaN is above infinity */
         int total = 0;
 #pragma unroll
         for (int i = 0; i < N; i += 2)
@@ -53,14 +57,17 @@ template <int N, bool summed> struct whole_numbers {
         const float inverse = __uint_as_float((uint32_t)(254 - scaled) << 23);
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
-            uint32_t whole[4]; /* in the low bits of floats: a sum with 1.5 2^23 is rounded to them, as a conversion is, which takes longer */
+            /* in the low bits of floats: adding 1.5 2^23 rounds as a conversion does, and is faster */
+            uint32_t whole[4];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 whole[j] = __float_as_uint(fmaf(float(x[i + j]), inverse, 12582912.0f));
                 if (summed)
                     total += (int)(whole[j] - 0x4b400000u);
             }
-            const uint32_t second = __byte_perm(whole[0], whole[1], 0x5410), fourth = __byte_perm(whole[2], whole[3], 0x5410); /* halves */
+            /* halves */
+            const uint32_t second = __byte_perm(whole[0], whole[1], 0x5410),
+                           fourth = __byte_perm(whole[2], whole[3], 0x5410);
             low[i / 4] = __byte_perm(second, fourth, 0x6420) & 0x7f7f7f7fu;
             high[i / 4] = __byte_perm(second << 1, fourth << 1, 0x7531);
         }
@@ -76,16 +83,18 @@ template <int N, bool summed> struct whole_numbers {
 
 template <int type> struct blocks_rows {
     static constexpr bool bytes = type == BLOCKS_Q8_0, halves = type == BLOCKS_Q6_K, minima = type == BLOCKS_Q4_K;
-    static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1; /* of eight elements; scales of a block */
-    static constexpr float factor = type == BLOCKS_Q4_0 ? 1.0f / 16 : halves ? 1.0f / 4 : 1.0f; /* of operands: the upper bits of their bytes */
+    /* words of eight elements; scales of a block */
+    static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1;
+    /* of operands: which are the upper bits of their bytes */
+    static constexpr float factor = type == BLOCKS_Q4_0 ? 1.0f / 16 : halves ? 1.0f / 4 : 1.0f;
 
-    /*  What a lane loads of a unit for rows lane / 4 and lane / 4 + 8 of the 16, as it comes from memory: bits of its four times eight elements, and
-        else what is block t's. */
+    /*  A lane's part of a unit for rows lane / 4 and lane / 4 + 8 of the 16, as loaded: bits of its four times eight
+        elements, and the scales and minima of block t. */
     struct unit {
         uint32_t q[2][4 * words];
         uint2 more[2];
         uint4 k[2];
-        uint16_t s[2], d[2]; /* as they come: any instruction on them would wait for them where they are loaded */
+        uint16_t s[2], d[2]; /* as loaded: an instruction on them would wait for them here */
     };
     /*  The scales of a block in both rows. */
     struct scales {
@@ -103,25 +112,27 @@ template <int type> struct blocks_rows {
         halves_at[1] = scales + second * all * 2;
     }
 
-    /*  From global memory. */
+    /*  Loads a unit from global memory. */
     template <bool alone> __device__ unit load(int number) const
     {
         unit w;
         load_d(w, number / 2);
 #pragma unroll
         for (int r = 0; r < 2; r++)
-            read<alone>(w, r, records[r] + number / 2 * TOGETHER * record_bytes(type), number % 2, [](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });
+            read<alone>(w, r, records[r] + number / 2 * TOGETHER * record_bytes(type), number % 2,
+                        [](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });
         return w;
     }
-    /*  What is in no record. */
+    /*  Loads the scales that are outside of the records. */
     __device__ void load_d(unit &w, int record) const
     {
 #pragma unroll
         for (int r = 0; r < 2 && halves; r++)
             w.d[r] = ((const uint16_t *)halves_at[r])[record];
     }
-    /*  A row's blocks of the first or second half of a record. four: reads 16 bytes that one lane has. */
-    template <bool alone, typename Four> static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)
+    /*  Loads a row's blocks of the first or second half of a record. four: loads 16 bytes for a lane. */
+    template <bool alone, typename Four>
+    static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)
     {
         const int t = threadIdx.x % 4, own = half * UNIT + t;
         if (alone)
@@ -155,7 +166,7 @@ template <int type> struct blocks_rows {
         }
     }
 
-    /*  Those of block t of the unit. */
+    /*  Returns the scales of block t of a unit. */
     static __device__ scales scales_of(const unit &w, int number)
     {
         scales s;
@@ -171,7 +182,8 @@ template <int type> struct blocks_rows {
                 const int right = threadIdx.x % 4 * 8;
                 const uint32_t y = w.k[r].y >> right, z = w.k[r].z >> right, both = w.k[r].w >> right;
                 const bool upper = number % 2 != 0; /* the last four of eight blocks */
-                const uint32_t scale = upper ? (both & 15) | (y >> 6 & 3) << 4 : y & 63, least = upper ? (both >> 4 & 15) | (z >> 6 & 3) << 4 : z & 63;
+                const uint32_t scale = upper ? (both & 15) | (y >> 6 & 3) << 4 : y & 63,
+                               least = upper ? (both >> 4 & 15) | (z >> 6 & 3) << 4 : z & 63;
                 s.of[r][0] *= (float)scale;
                 s.least[r] = ignis_ptx_cvt_f32_f16((uint16_t)(w.k[r].x >> 16)) * (float)least;
             }
@@ -179,7 +191,8 @@ template <int type> struct blocks_rows {
         return s;
     }
 
-    /*  Eight elements of both rows, in a lane's words from i on, as what it has of A. more: of both rows, shifted to the left by so many bits. */
+    /*  Builds a lane's part of A: eight elements of both rows, from word i on. more: upper bits of both rows, to be
+        shifted left by `left`. */
     static __device__ void operand(uint32_t (&a)[4], const unit &w, int i, const uint2 (&more)[2], int left)
     {
 #pragma unroll
@@ -201,8 +214,9 @@ template <int type> struct blocks_rows {
         }
     }
 
-    /*  A block's product, of its parts, in a row. x: scale of x, with the factor; sum: of x. */
-    static __device__ float scaled(const int (&product)[parts], const float (&of)[parts], float least, float x, float sum)
+    /*  Returns the scaled product of a block in one row. x: scale of x, with the factor; sum: of x. */
+    static __device__ float scaled(const int (&product)[parts], const float (&of)[parts], float least, float x,
+                                   float sum)
     {
         float y = __fmul_rn((float)product[0], __fmul_rn(of[0], x));
         if (halves)
@@ -210,9 +224,10 @@ template <int type> struct blocks_rows {
         return minima ? fmaf(-least, sum, y) : y;
     }
 
-    /*  sum += weights times one row of x, in lanes of even t for row lane / 4, in others for row lane / 4 + 8. x: the 32 bytes of block t for column
-        lane / 4, or zeros. */
-    static __device__ void add_alone(float &sum, const unit &w, int number, const uint4 (&x)[2], float x_scale, float x_sum)
+    /*  Adds weights times one row of x to sum: of row lane / 4 in lanes of even t, of row lane / 4 + 8 in the others.
+        x: the 32 bytes of block t for column lane / 4, or zeros. */
+    static __device__ void add_alone(float &sum, const unit &w, int number, const uint4 (&x)[2], float x_scale,
+                                     float x_sum)
     {
         const uint32_t b[8] = {x[0].x, x[0].y, x[0].z, x[0].w, x[1].x, x[1].y, x[1].z, x[1].w};
         const bool odd = threadIdx.x % 2 != 0;
@@ -238,11 +253,12 @@ template <int type> struct blocks_rows {
         sum += pair + __shfl_xor_sync(0xffffffff, pair, 2);
     }
 
-    /*  sum[n] += weights times rows 8 n and on of x, of which there are `rows`, a multiple of 8, as the C of mma has them. x_of(b, n): high and low bytes,
-        two words each, of elements 8 t to 8 t + 7 of block b of row 8 n + lane / 4; scales_of_x(b, n, sums): of rows 8 n + 2 t and the next, and their
-        sums. */
+    /*  Adds weights times rows 8 n and on of x to sum[n], in the layout of an MMA's C. rows: of x, a multiple of 8.
+        x_of(b, n): high and low bytes, two words each, of elements 8 t to 8 t + 7 of block b of row 8 n + lane / 4.
+        scales_of_x(b, n, sums): scales of rows 8 n + 2 t and the next, and their sums. */
     template <int N, typename Of, typename Scales>
-    static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of, const Scales &scales_of_x)
+    static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of,
+                               const Scales &scales_of_x)
     {
         const int t = threadIdx.x % 4, quad = threadIdx.x % 32 - t;
         const scales own = scales_of(w, number);
@@ -265,7 +281,8 @@ template <int type> struct blocks_rows {
             }
             operand(a[b], w, b, more, 6 - 2 * t);
         }
-        constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900; /* a branch each: else the compiler puts sums off until there are spills */
+        /* a branch each: else the compiler delays sums until registers spill */
+        constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;
         uint4 x[2][UNIT];
         float2 of[2][UNIT];
         float sums[2][UNIT][2];
@@ -285,7 +302,7 @@ template <int type> struct blocks_rows {
             if (n + 1 < N)
                 fetch(n + 1);
             if (N > 1)
-                __syncwarp(); /* or else the compiler loads what it needs one by one, to save registers that there are */
+                __syncwarp(); /* else the compiler loads operands one by one, to save registers that are free */
 #pragma unroll
             for (int b = 0; b < UNIT; b++) {
                 const uint4 now = x[n % 2][b];
@@ -305,8 +322,8 @@ template <int type> struct blocks_rows {
 #pragma unroll
                     for (int i = 0; i < parts; i++)
                         product[i] = found[i][c];
-                    const float one =
-                        scaled(product, s[b].of[c / 2], s[b].least[c / 2], c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);
+                    const float one = scaled(product, s[b].of[c / 2], s[b].least[c / 2],
+                                             c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);
                     if (b % 2 == 0)
                         y[c] = one;
                     else if (b == 1)

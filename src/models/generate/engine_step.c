@@ -26,10 +26,10 @@ static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, int cou
 static void ignis__engine_sum_ranks(ignis__op *op, const ignis__engine *engine, const ignis__array *array, int64_t rows)
 {
     const ignis_model_parallel *ranks = &engine->model->parallel;
-    ignis_array none = IGNIS__ZERO, some = op->ok ? ignis__array_slice(op->work.call, array, 0, 0, rows) : none;
-    op->ok = op->ok && some.id && ranks->sum_fn(ranks->group, some) == IGNIS_OK;
-    if (some.id)
-        ignis__array_discard(op->work.call, &some);
+    ignis_array none = IGNIS__ZERO, slice = op->ok ? ignis__array_slice(op->work.call, array, 0, 0, rows) : none;
+    op->ok = op->ok && slice.id && ranks->sum_fn(ranks->group, slice) == IGNIS_OK;
+    if (slice.id)
+        ignis__array_discard(op->work.call, &slice);
 }
 
 /*  Adds the rows that `norm` would add to the sum before the next norm. */
@@ -104,36 +104,36 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
     norm.rms = model->rms;
     ignis__embed_rows(op, count, model->dtype, engine->sum, engine->embedding, engine->positions, engine->rows);
     for (i = 0; op->ok && i < model->layers; i++, at += 2 * slab) {
-        const ignis__engine_layer *l = &engine->layer[i];
-        norm.weight = l->attn_norm;
-        norm.bias = l->attn_norm_bias;
+        const ignis__engine_layer *layer = &engine->layer[i];
+        norm.weight = layer->attn_norm;
+        norm.bias = layer->attn_norm_bias;
         cache.k = paged.k = direct.keys = at;
         cache.v = paged.v = direct.values = at + slab;
-        if (!is_chunk && !l->q_norm && !l->k_norm && model->head_dim % 16 == 0 &&
-            ignis__gemv_uses_tensor_cores(op, model->dtype, l->qkv)) {
-            if (l->qkv->blocks.count)
-                ignis__gemv_run_quantised(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, l->qkv,
-                                          l->qkv_bias, engine->dequantised, &norm, &direct);
+        if (!is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
+            ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+            if (layer->qkv->blocks.count)
+                ignis__gemv_run_quantised(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, layer->qkv,
+                                          layer->qkv_bias, engine->dequantised, &norm, &direct);
             else
-                ignis__gemv_run_dense(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, l->qkv,
-                                      l->qkv_bias, &norm, &direct);
+                ignis__gemv_run_dense(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, layer->qkv,
+                                      layer->qkv_bias, &norm, &direct);
         } else {
-            cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
-            cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
+            cache.q_weight = layer->q_norm ? ignis__op_read(op, layer->q_norm) : 0;
+            cache.k_weight = layer->k_norm ? ignis__op_read(op, layer->k_norm) : 0;
             ignis__engine_multiply(op, engine, count, is_chunk, IGNIS__GEMV_OUT, false, engine->qkv, engine->normed,
-                                   l->qkv, l->qkv_bias, &norm);
+                                   layer->qkv, layer->qkv_bias, &norm);
             ignis__kv_cache_append(op, count, model->dtype, &cache, model->rope ? engine->frequencies : NULL);
         }
         if (is_chunk)
             ignis__chunk_attention(op, count, end, &paged, engine->gathered);
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &paged);
-        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, l->o, l->o_bias, &norm);
-        norm.weight = l->mlp_norm;
-        norm.bias = l->mlp_norm_bias;
+        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, layer->o, layer->o_bias, &norm);
+        norm.weight = layer->mlp_norm;
+        norm.bias = layer->mlp_norm_bias;
         ignis__engine_multiply(op, engine, count, is_chunk, model->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT,
-                               !model->gelu, engine->inner, engine->normed, l->up, l->up_bias, &norm);
-        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, l->down, l->down_bias, &norm);
+                               !model->gelu, engine->inner, engine->normed, layer->up, layer->up_bias, &norm);
+        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, layer->down, layer->down_bias, &norm);
     }
     ignis__pre_norm_add_pending(op, count, &norm);
 }

@@ -10,7 +10,7 @@
 IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const char *call, ignis__sequence *sequence)
 {
     ignis__grammar *grammar = sequence->grammar;
-    const ignis__vocabulary *v = sequence->engine->vocabulary;
+    const ignis__vocabulary *vocabulary = sequence->engine->vocabulary;
     int32_t id, next;
     int i;
     bool ok = grammar->start >= 0;
@@ -23,11 +23,11 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
     }
     for (; ok && sequence->matched < sequence->length; sequence->matched++, sequence->state = next) {
         id = sequence->ids[sequence->matched];
-        next = ignis__grammar_step_token(grammar, v, sequence->state, id);
-        for (i = 0; i < v->end_count && v->ends[i] != id;)
+        next = ignis__grammar_step_token(grammar, vocabulary, sequence->state, id);
+        for (i = 0; i < vocabulary->end_count && vocabulary->ends[i] != id;)
             i++;
-        ok = next > 0 ||
-             (next == 0 && i < v->end_count && IGNIS__GRAMMAR_AT(grammar, state, states, sequence->state)->ends);
+        ok = next > 0 || (next == 0 && i < vocabulary->end_count &&
+                          IGNIS__GRAMMAR_AT(grammar, state, states, sequence->state)->ends);
         if (next == 0 && !ok)
             ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL,
                                 "token %d of the sequence, %d, does not keep to its grammar", sequence->matched,
@@ -35,7 +35,7 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
         if (!ok)
             break;
     }
-    ok = ok && ignis__grammar_mask(grammar, v, sequence->state);
+    ok = ok && ignis__grammar_mask(grammar, vocabulary, sequence->state);
     if (!ok)
         ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
     grammar->diagnostic = IGNIS_DIAG_NONE;
@@ -60,7 +60,7 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
 {
     const ignis__grammar_state *state = op->ok ? ignis__sequence_check_grammar(op->work.call, sequence) : NULL;
     ignis__engine *engine = sequence->engine;
-    const ignis__vocabulary *v = engine->vocabulary;
+    const ignis__vocabulary *vocabulary = engine->vocabulary;
     ignis__address masks = ignis__op_write(op, engine->masks); /* ordered after uploads on other streams */
     int64_t bytes;
     uint32_t *mask;
@@ -77,13 +77,13 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
         if (engine->mask[i].used < engine->mask[oldest].used)
             oldest = i;
     }
-    bytes = (int64_t)sizeof *mask * v->words;
+    bytes = (int64_t)sizeof *mask * vocabulary->words;
     mask = (uint32_t *)ignis__alloc_for(op->work.call, (size_t)bytes);
     if (!mask)
         return 0;
     memcpy(mask, state->mask, (size_t)bytes);
-    for (i = 0; state->ends && i < v->end_count; i++)
-        mask[v->ends[i] / 32] |= (uint32_t)1 << v->ends[i] % 32;
+    for (i = 0; state->ends && i < vocabulary->end_count; i++)
+        mask[vocabulary->ends[i] / 32] |= (uint32_t)1 << vocabulary->ends[i] % 32;
     engine->mask[oldest].grammar = 0;
     ok = op->ok && ignis__copy_from_host(&op->work, masks + (ignis__address)(oldest * bytes), mask, bytes);
     ignis__free(mask);

@@ -32,7 +32,7 @@ IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine
     hash = ignis__agreement_hash_add(hash, numbers, sizeof numbers);
     for (i = 0; i < count; i++) {
         ignis__sequence *sequence = sequences[of[i]];
-        const ignis_sampling_desc *d = samples && sampling ? &sampling[of[i]] : NULL;
+        const ignis_sampling_desc *desc = samples && sampling ? &sampling[of[i]] : NULL;
         for (; sequence->hashed_length < sequence->length; sequence->hashed_length++)
             sequence->tokens_hash =
                 ignis__agreement_hash_add(sequence->hashed_length ? sequence->tokens_hash : 2166136261u,
@@ -42,14 +42,15 @@ IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine
             hash = ignis__agreement_hash_add(hash, sequence->grammar->source, strlen(sequence->grammar->source));
             hash = ignis__agreement_hash_add(hash, &sequence->constrained, sizeof sequence->constrained);
         }
-        if (!d)
+        if (!desc)
             continue;
-        reals[0] = d->temperature, reals[1] = d->top_p, reals[2] = d->min_p, reals[3] = d->repetition_penalty;
+        reals[0] = desc->temperature, reals[1] = desc->top_p, reals[2] = desc->min_p,
+        reals[3] = desc->repetition_penalty;
         hash = ignis__agreement_hash_add(hash, reals, sizeof reals);
-        hash = ignis__agreement_hash_add(hash, &d->top_k, sizeof d->top_k);
-        hash = ignis__agreement_hash_add(hash, &d->penalty_window, sizeof d->penalty_window);
-        hash = ignis__agreement_hash_add(hash, &d->seed, sizeof d->seed);
-        hash = ignis__agreement_hash_add(hash, d->biases, sizeof *d->biases * (size_t)d->bias_count);
+        hash = ignis__agreement_hash_add(hash, &desc->top_k, sizeof desc->top_k);
+        hash = ignis__agreement_hash_add(hash, &desc->penalty_window, sizeof desc->penalty_window);
+        hash = ignis__agreement_hash_add(hash, &desc->seed, sizeof desc->seed);
+        hash = ignis__agreement_hash_add(hash, desc->biases, sizeof *desc->biases * (size_t)desc->bias_count);
     }
     return (hash ^ hash >> 24) & 0xFFFFFFu; /* 24 bits: a float adds zeros to it without rounding */
 }

@@ -362,9 +362,9 @@ IGNIS__PRIVATE bool ignis__sequence_check_ids(const char *call, const ignis__seq
 IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *sequence, const int32_t *ids, int count);
 
 /* sampling.c */
-IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab);
-IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *d);
-IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *d,
+IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *desc, int vocab);
+IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *desc);
+IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *desc,
                                              ignis__generate_row *row);
 
 /* rank_check.c */

@@ -15,46 +15,46 @@ static bool ignis__sampling_check_number(const char *call, const char *name, dou
 }
 
 /*  Checks all values of a description. False, and reported, if one is out of range. */
-IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
+IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *desc, int vocab)
 {
     int i;
-    if (!ignis__sampling_check_number(call, "temperature", d->temperature, 1e6) ||
-        !ignis__sampling_check_number(call, "top_p", d->top_p, 1) ||
-        !ignis__sampling_check_number(call, "min_p", d->min_p, 1) ||
-        !ignis__sampling_check_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
-        !ignis__sampling_check_number(call, "top_k", d->top_k, INT32_MAX) ||
-        !ignis__sampling_check_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
-        !ignis__sampling_check_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
+    if (!ignis__sampling_check_number(call, "temperature", desc->temperature, 1e6) ||
+        !ignis__sampling_check_number(call, "top_p", desc->top_p, 1) ||
+        !ignis__sampling_check_number(call, "min_p", desc->min_p, 1) ||
+        !ignis__sampling_check_number(call, "repetition_penalty", desc->repetition_penalty, 1e6) ||
+        !ignis__sampling_check_number(call, "top_k", desc->top_k, INT32_MAX) ||
+        !ignis__sampling_check_number(call, "penalty_window", desc->penalty_window, INT32_MAX) ||
+        !ignis__sampling_check_number(call, "bias_count", desc->bias_count, IGNIS__BIASES))
         return false;
-    if (d->bias_count && !d->biases)
+    if (desc->bias_count && !desc->biases)
         return ignis__fail_null(call, "sampling->biases") == IGNIS_OK;
-    for (i = 0; i < d->bias_count; i++)
-        if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
-            d->biases[i].bias != d->biases[i].bias)
+    for (i = 0; i < desc->bias_count; i++)
+        if (desc->biases[i].id < 0 || desc->biases[i].id >= vocab ||
+            (i && desc->biases[i].id <= desc->biases[i - 1].id) || desc->biases[i].bias != desc->biases[i].bias)
             return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                                "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and "
                                "a bias is a number",
-                               i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
+                               i, (double)desc->biases[i].bias, (int)desc->biases[i].id, vocab - 1) == IGNIS_OK;
     return true;
 }
 
 /*  Returns whether top k, top p or min p may exclude tokens. generate_draw.cu has the same rule. */
-IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *d)
+IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *desc)
 {
-    return d->temperature != 0 && (d->top_k > 0 || (d->top_p > 0 && d->top_p < 1) || d->min_p > 0);
+    return desc->temperature != 0 && (desc->top_k > 0 || (desc->top_p > 0 && desc->top_p < 1) || desc->min_p > 0);
 }
 
 /*  Sets how the next token of a row is sampled, and where the host reads it. number: of the row in its step. */
-IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *d,
+IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *desc,
                                              ignis__generate_row *row)
 {
     row->draws = (ignis__address)(uintptr_t)(engine->draws + 2 * number);
-    row->temperature = d->temperature;
-    row->top_k = d->top_k;
-    row->top_p = d->top_p;
-    row->min_p = d->min_p;
-    row->penalty = d->repetition_penalty == 0 ? 1 : d->repetition_penalty;
-    row->window = d->penalty_window;
-    row->seed = d->seed;
-    row->biases = d->bias_count;
+    row->temperature = desc->temperature;
+    row->top_k = desc->top_k;
+    row->top_p = desc->top_p;
+    row->min_p = desc->min_p;
+    row->penalty = desc->repetition_penalty == 0 ? 1 : desc->repetition_penalty;
+    row->window = desc->penalty_window;
+    row->seed = desc->seed;
+    row->biases = desc->bias_count;
 }

@@ -50,19 +50,19 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
         width *= 2;
     memset(rows, 0, sizeof rows);
     for (i = 0; i < width; i++) {
-        const ignis_sampling_desc *d = sampling && i < batch ? &sampling[of[i]] : &greedy;
+        const ignis_sampling_desc *desc = sampling && i < batch ? &sampling[of[i]] : &greedy;
         ignis__sequence *sequence = i < batch ? sequences[of[i]] : NULL;
         rows[i].position = -1;
         if (!sequence)
             continue;
-        if (samples && ignis__sampling_filters(d))
+        if (samples && ignis__sampling_filters(desc))
             kind = IGNIS__SAMPLING_FILTERED;
         ignis__sequence_fill_row(op, sequence, sequence->length - 1, &rows[i]);
-        ignis__sampling_fill_row(engine, i, d, &rows[i]);
-        if (samples && d->bias_count)
-            op->ok = op->ok &&
-                     ignis__copy_from_host(&op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
-                                           d->biases, d->bias_count * (int64_t)sizeof *d->biases);
+        ignis__sampling_fill_row(engine, i, desc, &rows[i]);
+        if (samples && desc->bias_count)
+            op->ok = op->ok && ignis__copy_from_host(
+                                   &op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *desc->biases,
+                                   desc->biases, desc->bias_count * (int64_t)sizeof *desc->biases);
         if (samples && sequence->grammar) {
             rows[i].masked = ignis__sequence_upload_mask(op, sequence);
             op->ok = op->ok && rows[i].masked;
