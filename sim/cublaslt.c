@@ -23,7 +23,8 @@
 
 #define SIM_API __attribute__((visibility("default")))
 
-/* >>types: what the API needs of cublasLt.h. `make prototypes` compiles this file with the real one in its place. */
+/* >>types: declarations of cublasLt.h that are needed here. `make prototypes` compiles this file with the
+   real header instead. */
 
 #ifndef CUBLAS_VERSION
 typedef int cublasStatus_t, cublasComputeType_t, cudaDataType_t, cudaDataType;
@@ -126,7 +127,7 @@ typedef struct sim_preference {
     uint64_t workspace, implementations;
 } sim_preference;
 
-/* Where an attribute lives in its object. */
+/* The place of an attribute in its object. */
 typedef struct sim_attribute {
     int number;
     size_t offset, size;
@@ -236,7 +237,7 @@ static uint16_t float_to_bf16(float value)
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-/* The exponent is moved by a multiplication, which also gets subnormal numbers right. */
+/* The exponent is moved by a multiplication, which is right for subnormal numbers, too. */
 static inline float half_to_float(uint16_t bits)
 {
     float value = bits_to_float((uint32_t)(bits & 0x7FFF) << 13) * 0x1p112f;
@@ -251,12 +252,12 @@ static uint16_t float_to_half(float value)
         return 0x7FFF;
     if (magnitude >= 0x477FF000)
         return (uint16_t)(sign | 0x7C00); /* rounds to more than 65504 */
-    if (magnitude < 0x38800000)           /* subnormal: let the adder round */
+    if (magnitude < 0x38800000)           /* subnormal: the addition rounds */
         return (uint16_t)(sign | (float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3F000000));
     return (uint16_t)(sign | ((magnitude + 0xFFF + (magnitude >> 13 & 1) - 0x38000000) >> 13));
 }
 
-/* TF32 keeps 10 bits behind the point. */
+/* TF32 keeps 10 bits of fraction. */
 static inline float round_tf32(float value)
 {
     uint32_t bits = float_to_bits(value);
@@ -285,7 +286,7 @@ static void store(void *data, int type, size_t index, double value)
 
 static size_t type_size(int type) { return type == R_64F ? 8 : type == R_32F ? 4 : 2; }
 
-static const double gelu_scale = 0.7978845608028654, gelu_cube = 0.044715; /* sqrt(2/pi), and the tanh form's constant */
+static const double gelu_scale = 0.7978845608028654, gelu_cube = 0.044715; /* sqrt(2/pi), and the constant of the tanh form */
 
 static double gelu(double x) { return 0.5 * x * (1 + tanh(gelu_scale * (x + gelu_cube * x * x * x))); }
 
@@ -299,7 +300,8 @@ static double gelu_slope(double x)
 
 enum { MR = 6, MB = 96, NB = 256, KB = 256, MAX_THREADS = 16 };
 
-/* A matrix as the product sees it, transposition and order resolved: element (i, j) is at i * row + j * col. */
+/* A matrix as the product reads it, with transposition and order resolved: element (i, j) is at i * row + j *
+   col. */
 typedef struct sim_operand {
     char *data;
     int type;
@@ -335,7 +337,7 @@ static size_t index_of(const sim_operand *operand, size_t batch, size_t i, size_
 
 static int get_bit(const sim_operand *mask, size_t bit) { return (unsigned char)mask->data[bit / 8] >> bit % 8 & 1; }
 
-/* Tasks write different columns' bits, but those may share a byte. */
+/* Sets a bit. Tasks write the bits of different columns, but these may share a byte. */
 static void put_bit(const sim_operand *mask, size_t bit, int value)
 {
     unsigned char one = (unsigned char)(1u << bit % 8), *byte = (unsigned char *)mask->data + bit / 8;
@@ -345,7 +347,7 @@ static void put_bit(const sim_operand *mask, size_t bit, int value)
         __atomic_fetch_and(byte, (unsigned char)~one, __ATOMIC_RELAXED);
 }
 
-/* From a sum to the stored result: scale, add C and bias, epilogue. */
+/* Converts a sum to the stored result: scale, C, bias, epilogue. */
 static void finish_element(const sim_job *job, size_t batch, size_t i, size_t j, double sum)
 {
     unsigned epilogue = job->epilogue;
@@ -377,7 +379,7 @@ static void finish_element(const sim_job *job, size_t batch, size_t i, size_t j,
 
 static size_t blocks_of(size_t size, size_t block) { return (size + block - 1) / block; }
 
-/* Take blocks of the result until there are none left. */
+/* Runs blocks of the result until none is left. */
 static void *run_tasks(void *argument)
 {
     sim_job *job = argument;
@@ -409,7 +411,8 @@ static size_t threads_for(const sim_job *job)
     return threads < tasks ? threads : tasks;
 }
 
-/* Sums along the rows of a matrix (or along its columns, with rows and columns exchanged) into the bias vector. */
+/* Sums along the rows of a matrix, or along its columns with rows and columns exchanged, into the bias
+   vector. */
 static void sum_rows(const sim_job *job, const sim_operand *matrix, size_t rows, size_t cols)
 {
     for (size_t batch = 0; batch < job->batches; batch++)
@@ -432,7 +435,7 @@ static void bias_gradient(const sim_job *job)
         sum_rows(job, &b_by_column, job->n, job->k);
 }
 
-/* Called by the driver when the stream gets there. */
+/* Runs a job. The driver calls it when the stream reaches it. */
 static void run_job(void *argument)
 {
     sim_job *job = argument;
@@ -452,7 +455,7 @@ static void run_job(void *argument)
     atomic_store(&job->done, 1);
 }
 
-/* All jobs that may still run. Those that cannot are freed with the next call. */
+/* All jobs that may still run. The next call frees those that cannot. */
 static struct {
     pthread_mutex_t lock;
     sim_job *first;
@@ -475,7 +478,7 @@ static void keep_job(sim_job *job)
     pthread_mutex_unlock(&jobs.lock);
 }
 
-/* A job that the driver did not take. */
+/* Drops a job that the driver did not take. */
 static void drop_job(sim_job *job)
 {
     job->captured = 0;
@@ -498,7 +501,7 @@ static size_t best_vector(void)
 
 static int is_floating(int type) { return type == R_32F || type == R_16F || type == R_16BF; }
 
-/* The combinations of types that are computed. */
+/* Checks that a combination of types is computed. */
 static int check_types(const sim_desc *desc, int a, int b, int c, int d)
 {
     if (a != b || c != d)
@@ -545,7 +548,7 @@ static int check_epilogue(const sim_desc *desc)
     return desc->transc ? NOT_SUPPORTED : SUCCESS;
 }
 
-/* The matrix in memory, `transposed` for the product. */
+/* Describes the matrix in memory, transposed for the product if `transposed`. */
 static sim_operand operand_of(const void *data, const sim_layout *layout, int transposed)
 {
     size_t ld = (size_t)layout->ld, along = layout->order == ORDER_COL;
@@ -557,7 +560,7 @@ static sim_operand operand_of(const void *data, const sim_layout *layout, int tr
                          .batch = (size_t)layout->stride};
 }
 
-/* Sizes and types of a product; everything but the addresses. */
+/* Fills in the sizes and types of a product, everything but the addresses. */
 static int describe(const sim_desc *desc, const sim_layout *a, const sim_layout *b, const sim_layout *c, const sim_layout *d, sim_job *job)
 {
     const sim_layout *layouts[] = {a, b, c, d};
@@ -584,7 +587,7 @@ static int describe(const sim_desc *desc, const sim_layout *a, const sim_layout 
     return agree ? SUCCESS : INVALID_VALUE;
 }
 
-/* Is the matrix inside one block of device memory? On a GPU this would be a fault, or silence. */
+/* Checks that a matrix is inside one block of device memory. On a GPU it would be a fault, or wrong results. */
 static int check_memory(const char *name, const sim_operand *operand, size_t rows, size_t cols, size_t batches, size_t bits)
 {
     unsigned long long base = 0, address = (uintptr_t)operand->data;
@@ -721,7 +724,7 @@ SIM_API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefer
 
 static const size_t big_workspace = (size_t)1 << 20;
 
-/* Two algorithms: one that wants a workspace, if the preference allows it, and one that does not. */
+/* Returns two algorithms: one with a workspace, if the preference allows it, and one without. */
 SIM_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                                       cublasLtMatmulPreference_t preference, int requested,
@@ -733,7 +736,7 @@ SIM_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, c
     if (!is(preference, MAGIC_PREFERENCE) || requested < 1 || !results || !count)
         return (cublasStatus_t)INVALID_VALUE;
     *count = 0;
-    ignis_sim_loads(); /* the real one may load the kernels that it finds */
+    ignis_sim_loads(); /* the real library may load the kernels that it finds */
     int status = describe((sim_desc *)desc, (sim_layout *)a, (sim_layout *)b, (sim_layout *)c, (sim_layout *)d, &job);
     if (status)
         return (cublasStatus_t)status;
@@ -761,7 +764,7 @@ static void set_scaling(sim_job *job, const sim_desc *desc, const void *alpha, c
     job->beta = load(beta, desc->scale, 0);
 }
 
-/* Bias and auxiliary matrix of the epilogue. The bias is a column that every column of D gets. */
+/* Sets bias and auxiliary matrix of the epilogue. The bias is a column that is added to every column of D. */
 static void set_epilogue(sim_job *job, const sim_desc *desc, const sim_layout *d)
 {
     sim_layout aux = *d;

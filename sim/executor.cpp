@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT
 /*  executor.cpp - loads kernel modules and runs kernels on the CPU
 
-    A block runs on one OS thread. Its CUDA threads are fibers (stackful coroutines) that hand the processor to each
-    other where CUDA threads wait: at barriers and at warp-wide operations. Fibers are lazy: one fiber runs thread
-    after thread and is kept by a thread only when that thread has to wait, so a kernel that never waits needs one.
-    Kernels that cannot wait at all (the NVRTC stand-in finds out) skip even that and run as a plain loop that the
-    compiler has seen through. Blocks are spread over OS threads by a counter.
+    A block runs on one OS thread. Its CUDA threads are fibers (stackful coroutines) that pass the processor to each
+    other where CUDA threads wait: at barriers and at warp-wide operations. Fibers are lazy: one fiber runs thread after
+    thread, and a thread keeps its fiber only when it has to wait, so a kernel that never waits needs one. Kernels that
+    cannot wait at all (the NVRTC stand-in finds them) run as a plain loop that the compiler optimises. Blocks are
+    distributed over OS threads by a counter.
 
-    Kernels that may wait for what other blocks, devices or processes write (they have acquire, relaxed or volatile loads
-    in inline PTX) get an OS thread for every block, so that all of them go on. Such a load that finds what it found
-    before lets another thread of the block run; when all have polled in vain, the OS thread sleeps a little.
+    Kernels that may wait for what other blocks, devices or processes write (they have acquire, relaxed or volatile
+    loads in inline PTX) get an OS thread for every block, so that all blocks progress. A load that finds the same value
+    as before lets another thread of the block run. When all threads have polled in vain, the OS thread sleeps a little.
+    Blocks of clusters (`__cluster_dims__` along x) also have an OS thread each, one cluster after the other. Under a
+    sanitizer, which sees one OS thread, there are no clusters.
 
-    So do the blocks of clusters (`__cluster_dims__` along x), a cluster after the other; under a sanitizer, which sees one OS thread, there are none.
+    Not supported: a thread that spins on a plain or volatile load until another thread of its own block, or a block
+    that has not begun, writes. Threads are not interrupted. They let others run in barriers and warp functions, in
+    atomicCAS and atomicExch without success, in __nanosleep, and in the loads above.
 
-    What it cannot run: a thread that spins on a plain or volatile load until another thread of its own block, or a
-    block that has not begun, writes. Threads are not interrupted; they give way in barriers and warp functions,
-    atomicCAS and atomicExch without success, __nanosleep, and those loads.
-
-    The parts in executor/ are included at the end, in reading order: each uses those before it. All of it is compiled as one, and all names are
-    private but those in sim.h.
+    The parts in executor/ are included at the end, in reading order: each uses those before it. All of it is one
+    translation unit, and all names are private but those in sim.h.
 
     Environment:
         IGNIS_SIM_ORDER    forward | reverse | random[:seed]     order of blocks and of the threads in a block
-        IGNIS_SIM_THREADS  OS threads to spread blocks over (default: one a core, at most 16)
+        IGNIS_SIM_THREADS  number of OS threads for blocks (default: one a core, at most 16)
         IGNIS_SIM_STRICT   1: barriers that exited threads miss, and shuffles from missing lanes, are errors
         IGNIS_SIM_ASYNC    late | early: when bulk copies and products of warpgroups happen, see executor/hopper.cpp
-        IGNIS_SIM_PATIENCE seconds (30) that blocks of sm_90a may poll memory in vain while some of their threads wait for others
+        IGNIS_SIM_PATIENCE seconds (30) that blocks of sm_90a may poll memory in vain while some of their threads wait
 */
 #include "sim.h"
 #include "shim_abi.h"
@@ -44,7 +44,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* -DSIM_UCONTEXT: use the C library's slower context switch, as other processors do. */
+/* -DSIM_UCONTEXT: use the slower context switch of the C library, as for other processors. */
 #if defined(__x86_64__) && !defined(SIM_UCONTEXT)
 #define SIM_ASSEMBLY_SWITCH 1
 #else
@@ -55,13 +55,13 @@
 #define MAX_THREADS 1024 /* of a block */
 #define MAX_WARPS (MAX_THREADS / SIM_WARP)
 #define MAX_BARRIERS 16
-#define SHARED_GUARD 64 /* bytes behind dynamic shared memory that nobody may write */
+#define SHARED_GUARD 64 /* bytes after dynamic shared memory that a kernel must not write */
 #define MAX_WORKERS 16  /* keeps the number of stack mappings far below the kernel's limit */
 #define GUARD_SIZE 4096
 #define SIGNAL_STACK_SIZE 65536
-#define RECRUIT_AFTER_NS 20000 /* a launch shorter than this is not worth waking another OS thread for */
+#define RECRUIT_AFTER_NS 20000 /* a shorter launch does not pay for waking another OS thread */
 
-/* The sanitizers' entry points. They are found in the host program, which is built with the same sanitizer as the
+/* The sanitizers' entry points. They are in the host program, which is built with the same sanitizer as the
    kernels; in a plain program they are null. */
 extern "C" {
 __attribute__((weak)) void *__tsan_get_current_fiber(void);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*  gemm.h - the inner part of a matrix product, for one type
 
-    cublaslt.c includes this once with REAL float and once with REAL double. A block of the result is the sum over slices of
-    k; each slice of both operands is first packed, converted, into panels that the micro-kernel reads from front to back.
+    cublaslt.c includes this once with REAL float and once with REAL double. A block of the result is the sum over
+    slices of k. Each slice of both operands is first converted and packed into panels that the micro-kernel reads
+    sequentially.
 */
 #define NAME2(a, b) a##_##b
 #define NAME1(a, b) NAME2(a, b)
 #define NAME(a) NAME1(a, REAL)
 
-/* tile += panel of A (k rows of MR) times panel of B (k rows of 2 vectors). One definition for each vector size. */
+/* Computes tile += panel of A (k rows of MR) times panel of B (k rows of 2 vectors). One definition for each
+   vector size. */
 #define MICRO_KERNEL(name, attributes, bytes)                                                            \
     attributes static void NAME(name)(size_t k, const REAL *a, const REAL *b, REAL *tile, size_t stride) \
     {                                                                                                    \
@@ -50,7 +52,7 @@ static NAME(micro) NAME(micro_of)(size_t vector_bytes)
     return NAME(micro_16);
 }
 
-/* Panels of `width` rows, out of `rows` x `k` elements that start at `first`; rows that are not there are 0. */
+/* Packs panels of `width` rows, out of `rows` x `k` elements that begin at `first`; missing rows are 0. */
 static void NAME(pack)(REAL *to, size_t width, size_t rows, size_t k, const sim_operand *from, size_t first, int tf32)
 {
 #define CONVERT(type, convert)             \
@@ -73,7 +75,7 @@ static void NAME(pack)(REAL *to, size_t width, size_t rows, size_t k, const sim_
 #undef CONVERT
 }
 
-/* sum[rows][NB] = A * B for the block at (row, col), with `space` for the packed slices. */
+/* Computes sum[rows][NB] = A * B for the block at (row, col), with `space` for the packed slices. */
 static void NAME(block)(const sim_job *job, const sim_operand *a, const sim_operand *b, size_t row, size_t col, REAL *sum, REAL *space)
 {
     size_t rows = job->m - row < MB ? job->m - row : MB, cols = job->n - col < NB ? job->n - col : NB;
@@ -92,7 +94,7 @@ static void NAME(block)(const sim_job *job, const sim_operand *a, const sim_oper
     }
 }
 
-/* One block from start to end, in memory that `space` has room for. */
+/* Computes one block from begin to end, with `space` as scratch. */
 static void NAME(task)(const sim_job *job, size_t batch, size_t row, size_t col, void *space)
 {
     REAL *sum = space;

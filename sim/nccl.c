@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT
 /*  nccl.c - the simulator's libnccl: collective operations between simulated devices
 
-    Ranks are threads of one process or processes of one host; each has a communicator of its own. They meet in a file of shared memory that
-    the unique id names, and that loses its name when all are there. An operation is handed to the driver with cuLaunchHostFunc, so it obeys
-    streams, events and captured graphs; there it exchanges pieces through the shared memory, in step with the other ranks.
+    Ranks are threads of one process or processes of one host; each has its own communicator. They meet in a file of
+    shared memory that the unique id names. The file loses its name when all ranks have arrived. An operation is passed
+    to the driver with cuLaunchHostFunc, so it obeys streams, events and captured graphs. It exchanges chunks through
+    the shared memory, in step with the other ranks.
 
-    As with NVIDIA's library a rank that never comes makes the others wait until they call ncclCommAbort, and one thread that drives several
-    ranks has to submit the work of all before it waits for any of them, which needs streams that work by themselves
-    (IGNIS_SIM_STREAMS=thread). Sums are made in the order of the ranks, in f32 for 16-bit numbers.
+    As with NVIDIA's library, a missing rank makes the others wait until they call ncclCommAbort. A thread that drives
+    several ranks has to submit the work of all before it waits for any of them; this needs streams with workers
+    (IGNIS_SIM_STREAMS=thread). Sums are made in the order of the ranks, in f32 for 16-bit elements.
 
-    Ends as NVIDIA's 2.28 does: ncclCommFinalize is not through, and ncclCommAbort does not return, while a graph lives that has captured an
-    operation; ncclCommDestroy waits for the ranks of other processes to finalize, destroy, abort or die.
+    Communicators end as in NVIDIA's 2.28. While a graph lives that has captured an operation, ncclCommFinalize does not
+    complete and ncclCommAbort does not return. ncclCommDestroy waits for the ranks of other processes to finalize,
+    destroy, abort or die.
 
-    IGNIS_SIM_NCCL_FAIL=3 makes the third operation that this process runs fail after it was accepted: it does not end before ncclCommAbort,
-    and ncclCommGetAsyncError tells a system error. IGNIS_SIM_NCCL_FAIL=3,ends: it ends nonetheless, with nothing done.
+    IGNIS_SIM_NCCL_FAIL=3 makes the third operation of this process fail after it was accepted: it does not end before
+    ncclCommAbort, and ncclCommGetAsyncError returns a system error. IGNIS_SIM_NCCL_FAIL=3,ends: it ends nevertheless,
+    with no effect.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -56,7 +59,7 @@ extern int cuStreamIsCapturing(void *stream, int *status);
 extern int cuCtxGetCurrent(void **context);
 extern int ignis_sim_at_graph_end(void *stream, void (*call)(void *), void *data);
 
-/* >>shared: what the ranks have in common */
+/* >>shared: the memory that all ranks map */
 
 typedef struct box { /* from one rank to another */
     _Atomic uint32_t written, read;
@@ -67,7 +70,7 @@ typedef struct box { /* from one rank to another */
 typedef struct shared {
     _Atomic int size, joined;
     _Atomic int taken[RANKS];
-    _Atomic long process[RANKS]; /* 0: not there yet, or has left */
+    _Atomic long process[RANKS]; /* 0: has not arrived, or has left */
     _Atomic uint64_t phase[RANKS];
     char pieces[RANKS][PIECE];
     box boxes[RANKS][RANKS]; /* [from][to] */
@@ -77,15 +80,15 @@ typedef struct comm {
     shared *shared;
     int rank, size;
     atomic_int aborted, references; /* of the handle, and of jobs */
-    atomic_int failed;              /* what ncclCommGetAsyncError tells */
-    atomic_int graphs, finalized;   /* operations that graphs have captured, and so may run any number of times */
+    atomic_int failed;              /* the result of ncclCommGetAsyncError */
+    atomic_int graphs, finalized;   /* operations captured by graphs, which may run any number of times */
     uint64_t phase;
     char path[128];
     struct comm *next;
 } comm;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static comm *comms; /* all, so that a checker of leaks finds them */
+static comm *comms; /* all of them, so that a leak checker finds them */
 static _Thread_local char last_error[256];
 
 static int fail(int code, const char *text)
@@ -103,7 +106,7 @@ static void pause_briefly(int *tries)
         nanosleep(&time, NULL);
 }
 
-/* All ranks come here before one leaves. 0: this rank's communicator was aborted. */
+/* Waits until all ranks have arrived. 0 if this rank's communicator was aborted. */
 static int meet(comm *c)
 {
     int tries = 0;
@@ -162,7 +165,7 @@ static uint16_t f16_store(float value)
     return bits;
 }
 
-/* The sum (or else) over the ranks of element i of their rows, which begin at from[rank]. */
+/* The sum (or another reduction) over the ranks of element i of their rows, which begin at from[rank]. */
 #define REDUCE(type, wide, LOAD, STORE)                                                                \
     for (i = 0; i < count; i++) {                                                                      \
         wide value = (wide)LOAD(((const type *)from[0])[i]);                                           \
@@ -200,7 +203,7 @@ static void reduce(void *to, void *const *from, int ranks, size_t count, int dty
     }
 }
 
-/* >>jobs: what runs in a stream */
+/* >>jobs: work of a stream */
 
 enum { ALL_REDUCE, REDUCE_TO, BROADCAST, ALL_GATHER, REDUCE_SCATTER, MESSAGES };
 
@@ -216,7 +219,7 @@ typedef struct job {
     int kind, dtype, op, root, captured, message_count;
     const char *in;
     char *out;
-    size_t count; /* elements that a rank gives or takes */
+    size_t count; /* elements that a rank contributes or receives */
     message messages[4 * RANKS];
     struct job *next;
 } job;
@@ -252,7 +255,7 @@ static int run_collective(const job *j)
     return 1;
 }
 
-/* One piece of a message, if there is one to be had. */
+/* Moves one chunk of a message, if there is one. */
 static int message_move(comm *c, message *m)
 {
     box *b = m->sends ? &c->shared->boxes[c->rank][m->peer] : &c->shared->boxes[m->peer][c->rank];
@@ -263,7 +266,7 @@ static int message_move(comm *c, message *m)
         b->bytes = m->bytes < BOX ? (uint32_t)m->bytes : BOX;
         memcpy(b->data, m->data, b->bytes);
     } else if (b->bytes > m->bytes) {
-        atomic_store(&c->aborted, 1); /* more was sent than is wanted */
+        atomic_store(&c->aborted, 1); /* more was sent than is expected */
         return 0;
     } else {
         memcpy(m->data, b->data, b->bytes);
@@ -274,7 +277,7 @@ static int message_move(comm *c, message *m)
     return 1;
 }
 
-/* All messages of a group at once, as each may wait for another; those of one pair in their order. */
+/* Runs all messages of a group at once, as each may wait for another. Messages of one pair keep their order. */
 static void run_messages(const job *j)
 {
     message left[4 * RANKS];
@@ -318,7 +321,7 @@ static void job_end(job *j)
     free(j);
 }
 
-/* No graph has it any more. The driver's lock is held. */
+/* Ends a captured job: no graph has it any more. The driver's lock is held. */
 static void captured_job_end(void *data)
 {
     job *j = data;
@@ -326,7 +329,7 @@ static void captured_job_end(void *data)
     job_end(j);
 }
 
-/* Whether IGNIS_SIM_NCCL_FAIL means this operation. */
+/* Tells whether IGNIS_SIM_NCCL_FAIL selects this operation. */
 static int is_to_fail(int *ends)
 {
     static atomic_int runs;
@@ -351,7 +354,7 @@ static void run_job(void *data)
         job_end(j);
 }
 
-/* The job belongs to the stream from here on, or to the graph that the stream captures. */
+/* Submits a job. It belongs to the stream from here on, or to the graph that the stream captures. */
 static int submit(job *j)
 {
     static const char refused[] = "the driver refused the work";
@@ -553,7 +556,7 @@ static int comm_open(comm *c, const unique_id *id)
     }
     atomic_store(&c->shared->process[c->rank], (long)getpid());
     if (atomic_fetch_add(&c->shared->joined, 1) + 1 == c->size)
-        shm_unlink(c->path); /* whoever is to come is there */
+        shm_unlink(c->path); /* all ranks have arrived */
     return SUCCESS;
 }
 
@@ -602,7 +605,7 @@ SIM_API int ncclCommGetAsyncError(comm *c, int *error)
     return SUCCESS;
 }
 
-/* No graph can run its operations any more. */
+/* Waits until no graph can run operations of the communicator. */
 static void wait_for_graphs(comm *c)
 {
     int tries = 0;
@@ -610,7 +613,7 @@ static void wait_for_graphs(comm *c)
         pause_briefly(&tries);
 }
 
-/* Its goodbye to the others. */
+/* Tells the other ranks that this one leaves. */
 static void leave(comm *c) { atomic_store(&c->shared->process[c->rank], 0); }
 
 static void end(comm *c)

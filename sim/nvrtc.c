@@ -5,11 +5,11 @@
 
         1. the host's C++ compiler expands macros and the in-memory headers (-E)
         2. rewrite.c turns CUDA C++ into C++
-        3. the compiler makes a shared object of that, behind the text of shim.h, which this library carries inside. GCC reads that text
-           precompiled, from a folder beside this library, where it can be written: half the time of a small kernel
-        4. its messages are put into NVRTC's form
+        3. the compiler makes a shared object of that, after the text of shim.h, which this library contains. GCC reads
+           that text precompiled, from a folder beside this library if that is writable: half the time of a small kernel
+        4. its messages are converted to NVRTC's form
 
-    The shared object is the "cubin". No system header is ever in reach of a kernel, as with NVRTC itself.
+    The shared object is the "cubin". A kernel can never include a system header, as with NVRTC itself.
 
     Environment:
         IGNIS_SIM_CXX       the compiler (default g++)
@@ -117,7 +117,7 @@ static void list_free(list *l)
 
 /* ------------------------------------------------------------------------------------------------ toolchain */
 
-/* Where the compiler is and how it is called; found out once in a process. */
+/* The compiler and its flags, found once per process. */
 static struct {
     char *compiler;
     list flags; /* of the second pass */
@@ -133,7 +133,8 @@ static const char *environment(const char *name, const char *otherwise)
     return value && *value ? value : otherwise;
 }
 
-/* The environment without LD_PRELOAD: a preloaded sanitizer is for the host program, not for its compiler. */
+/* Returns the environment without LD_PRELOAD: a preloaded sanitizer is for the host program, not for its
+   compiler. */
 static char **compiler_environment(void)
 {
     extern char **environ;
@@ -151,7 +152,7 @@ static char **compiler_environment(void)
     return copy;
 }
 
-/* Runs a command in `folder` with its output in `output`; returns its exit status, or -1 when it cannot be run. */
+/* Runs a command in `folder` with its output in `output`. Returns its exit status, or -1 if it cannot be run. */
 static int run_command(char *const *arguments, const char *folder, const char *output)
 {
     posix_spawn_file_actions_t actions;
@@ -242,12 +243,12 @@ static void choose_machine(void)
         list_add(&toolchain.flags, "-mtls-dialect=gnu2"); /* shared memory is thread-local: twice as fast */
 #else
     if (!toolchain.is_clang)
-        list_add(&toolchain.flags, "-mno-outline-atomics"); /* which would ask a C library that kernels do not have */
+        list_add(&toolchain.flags, "-mno-outline-atomics"); /* otherwise kernels need functions of a C library that they do not have */
 #endif
 }
 
-/* Strict aliasing is off because kernels pun types; GNU unique symbols are, because they would make modules share
-   the variables of templates. */
+/* Sets the flags. Strict aliasing is off because kernels pun types. GNU unique symbols are off because they
+   would make modules share the variables of templates. */
 static void choose_flags(void)
 {
     list *f = &toolchain.flags;
@@ -269,7 +270,8 @@ static void choose_flags(void)
         list_add_words(f, "-O1 -fno-asynchronous-unwind-tables -nostdlib -Wl,-z,defs");
         toolchain.bad_lane = *lane ? lane : NULL;
     }
-    /* The host program has the sanitizer's library, which GCC takes longer to link than all else, but perhaps not that of undefined. */
+    /* The host program has the sanitizer's library, which takes GCC long to link, but perhaps not that of
+       undefined behaviour. */
     if (*lane && toolchain.is_clang)
         list_add(f, "-nostartfiles");
     else if (*lane)
@@ -328,7 +330,7 @@ typedef struct options {
     int fmad;
 } options;
 
-/* Options whose value may be anything and that change nothing here. */
+/* Tells whether an option is accepted with any value and without effect. */
 static int is_harmless(const char *option)
 {
     static const char *const names[] = {"use_fast_math",
@@ -372,7 +374,7 @@ static int is_harmless(const char *option)
     return 0;
 }
 
-/* The value of `--name=value` or of `--name value`, or NULL when the option is another one. */
+/* Returns the value of `--name=value` or of `--name value`, or NULL for another option. */
 static const char *option_value(const char *option, const char *name, const char *const *all, int count, int *i)
 {
     size_t length = strlen(name);
@@ -400,7 +402,7 @@ static void add_macro(options *o, const char *flag, const char *value)
     list_add(&o->macros, text);
 }
 
-/* A folder that does not exist is like an empty one. */
+/* Adds a folder of headers. A folder that does not exist counts as empty. */
 static void add_folder(options *o, const char *path)
 {
     char *absolute = realpath(path, NULL);
@@ -409,7 +411,7 @@ static void add_folder(options *o, const char *path)
     free(absolute);
 }
 
-/* Reads one option, and its value where that is an option string of its own. */
+/* Reads one option, and its value if that is a separate string. */
 static int read_option(options *o, const char *const *all, int count, int *i)
 {
     const char *option = all[*i], *value;
@@ -466,7 +468,7 @@ static int read_options(options *o, program *p, const char *const *all, int coun
 
 /* ----------------------------------------------------------------------------------- the compiler's messages */
 
-/* The PTX instruction behind a name like sim_ptx_cvt_rn in a message; NULL when there is none. */
+/* Finds the PTX instruction of a name like sim_ptx_cvt_rn in a message. NULL if there is none. */
 static char *find_instruction(const char *message, const char *asm_names)
 {
     const char *name = strstr(message, "sim_ptx_");
@@ -497,17 +499,18 @@ static void print_message(sim_buffer *log, const char *message, const char *asm_
     free(instruction);
 }
 
-/* What was printed of g++'s messages so far. */
+/* The messages of g++ that were printed so far. */
 typedef struct diagnosis {
     sim_buffer *log;
     const char *asm_names;
     int errors;
-    char last[512];      /* the last name expression, or "kernel table", of which an error was printed: one is enough */
-    char signature[300]; /* "file:line" of a function whose parameters have a type that there is not: g++ calls it a variable then */
+    char last[512];      /* the last name expression, or "kernel table", with a printed error: one is enough */
+    char signature[300]; /* "file:line" of a function with a parameter of an unknown type: g++ calls the function a variable then */
     int signature_told;
 } diagnosis;
 
-/* Whether a message says again, in g++'s way, what another one has said or says of the same line, or is about the simulator's own text. */
+/* Tells whether a message only repeats another one of the same line in g++'s way, or is about the simulator's
+   own text. */
 static int is_echo(diagnosis *d, const char *file, int number, const char *message)
 {
     char place[300];
@@ -522,8 +525,8 @@ static int is_echo(diagnosis *d, const char *file, int number, const char *messa
     return strncmp(file, "shim", 4) == 0 || (strncmp(message, "note: in ", 9) == 0 && strstr(message, "'SIM_"));
 }
 
-/* What is wrong with a kernel as an entry: a name that is not there, or a function that no launch can call. Once for each, and not where the
-   kernel itself has errors. */
+/* Prints why a kernel cannot be an entry: an unknown name, or a function that no launch can call. Once for
+   each, and not if the kernel itself has errors. */
 static int print_entry_error(diagnosis *d, const char *file, const char *message)
 {
     const char *expression = strncmp(file, "name expression", 15) == 0 ? file + 15 : NULL;
@@ -537,7 +540,8 @@ static int print_entry_error(diagnosis *d, const char *file, const char *message
     return 1;
 }
 
-/* The kernel of a message about sim_kernel_of<...>, which is there for functions alone that return nothing; 0: it is another message. */
+/* Prints a message about sim_kernel_of<...>, which exists only for functions that return nothing. 0 if it is
+   another message. */
 static int print_kernel_kind(diagnosis *d, const char *message)
 {
     char name[200];
@@ -551,7 +555,7 @@ static int print_kernel_kind(diagnosis *d, const char *message)
     return 1;
 }
 
-/* g++'s "x.cu:3:7: error: ..." -> "x.cu(3): error: ...". */
+/* Converts g++'s "x.cu:3:7: error: ..." to "x.cu(3): error: ...". */
 static void print_diagnostic(diagnosis *d, char *line)
 {
     char *undefined = strstr(line, "undefined reference to `");
@@ -590,7 +594,7 @@ static void print_diagnostics(program *p, char *text, const char *asm_names)
     char *all = strdup(text), *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
         print_diagnostic(&d, line);
-    if (!d.errors) { /* something else went wrong; show it as it is */
+    if (!d.errors) { /* something else failed: the output is shown as it is */
         sim_print(&p->log, "%s\n", all);
         d.errors = 1;
     }
@@ -624,7 +628,7 @@ static int write_headers(const program *p, const char *folder)
     return 1;
 }
 
-/* The source behind what NVRTC predefines. */
+/* Writes the source, after what NVRTC predefines. */
 static void write_first_input(const program *p, const options *o, sim_buffer *b)
 {
     size_t digits = strspn(o->architecture, "0123456789");
@@ -644,8 +648,9 @@ static void write_first_input(const program *p, const options *o, sim_buffer *b)
     sim_print(b, "#line 1 \"%s\"\n%s\n", p->name, source);
 }
 
-/* Headers are looked for in memory, in the folder of the source, and in those of -I. In NVRTC memory goes before the folder of an including
-   header, too, which the compiler here always searches first. */
+/* Adds the search path. Headers are searched in memory, in the folder of the source, and in those of -I.
+   NVRTC searches memory before the folder of an including header, too; the compiler here always searches that
+   folder first. */
 static void add_search_path(list *command, const program *p, const options *o)
 {
     const char *slash = strrchr(p->name, '/');
@@ -682,7 +687,7 @@ static int preprocess(program *p, const options *o, const char *folder)
     return status;
 }
 
-/* The command of the second pass, up to its input, for a folder that debug information is not to name. */
+/* Returns the command of the second pass, up to its input. Debug information does not name `folder`. */
 static list second_pass(const options *o, const char *folder, int is_async)
 {
     list command = {0};
@@ -710,7 +715,8 @@ static int write_embedded(const char *folder)
 
 enum { PRECOMPILED_PATH = 400 };
 
-/* A new folder with shim.h, precompiled for these flags, which takes the name `path` unless another process was first. */
+/* Makes a folder with shim.h, precompiled for these flags, and renames it to `path` unless another process
+   was first. */
 static void precompile(const options *o, int is_async, const char *path)
 {
     char folder[PRECOMPILED_PATH + 8];
@@ -724,7 +730,7 @@ static void precompile(const options *o, int is_async, const char *path)
     list_free(&command);
 }
 
-/* The folder with shim.h precompiled; 0: there is none, and shim.h has to be beside the kernel. */
+/* Finds the folder with the precompiled shim.h. 0 if there is none, and shim.h has to be beside the kernel. */
 static int precompiled_folder(const options *o, int is_async, char *path, size_t size)
 {
     static int none;
@@ -761,7 +767,8 @@ static int compile(const options *o, const char *folder, int is_async)
     return status;
 }
 
-/* In-memory headers keep the folder h/ out of line markers, so __FILE__ and messages show their own names. */
+/* Removes the folder h/ of in-memory headers from line markers, so that __FILE__ and messages show their own
+   names. */
 static void strip_header_folder(char *text)
 {
     for (char *p = text; (p = strstr(p, "\n# ")) != NULL; p += 3) {
@@ -833,7 +840,7 @@ EXPORT const char *nvrtcGetErrorString(int result)
     return result >= 0 && result < (int)(sizeof names / sizeof names[0]) ? names[result] : "NVRTC_ERROR unknown";
 }
 
-/* Major 99 is no NVRTC's; minor changes with all that changes an image. */
+/* No NVRTC has the major version 99. The minor version changes with everything that changes an image. */
 EXPORT int nvrtcVersion(int *major, int *minor)
 {
     if (!major || !minor)

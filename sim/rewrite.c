@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/*  rewrite.c - turns preprocessed CUDA C++ into C++ that compiles behind shim.h
+/*  rewrite.c - turns preprocessed CUDA C++ into C++ that compiles after shim.h
 
-    A lexer and a rough parser of declarations, no more; C++ itself is left to the compiler. Five things change:
+    It is a lexer and a rough parser of declarations; the rest of C++ is left to the compiler. Five things change:
 
         __global__ void k(...)          becomes a plain function, and a table at the end of the file lists the kernels
         __shared__ T x[n];              static, one per OS thread, filled with 0xFF in every block
@@ -9,11 +9,11 @@
         asm("cvt.rn.f16.f32 ..." ...)   a call of sim_ptx_cvt_rn_f16_f32
         extern "C" __constant__ T x;    extern "C" { T x; }, because CUDA defines x here and C++ would only declare it
 
-    Besides, it finds out which kernels can never wait for another thread: those whose body, and whatever that calls
-    by name, mentions none of the names that wait. The executor runs those as a plain loop. The answer errs on the
-    side of waiting.
+    It also finds the kernels that can never wait for another thread: neither their body, nor any function that it calls
+    by name, mentions one of the names that wait. The executor runs those as a plain loop. In doubt a kernel counts as
+    waiting.
 
-    Line markers and line ends stay where they are, so that every message names the line of the kernel's own file.
+    Line markers and line ends are kept, so that every message names the line of the kernel's own file.
 */
 #define _GNU_SOURCE
 #include "rewrite.h"
@@ -70,11 +70,11 @@ typedef enum chunk_kind { C_FUNCTION, C_TYPE, C_OTHER } chunk_kind;
 enum { TAINT_WAITS = 1, TAINT_SHARED = 2, TAINT_SPINS = 4, TAINT_ASYNC = 8, TAINT_ALL = 15 };
 
 typedef struct chunk {
-    int begin, end; /* tokens; end is one behind the last */
-    int name;       /* token, -1: none */
+    int begin, end; /* tokens; end is one after the last */
+    int name;       /* token; -1 if there is none */
     chunk_kind kind;
     int is_kernel, is_function, is_template, is_static, has_body, extern_c;
-    int instantiation; /* explicit instantiation: of name<...> */
+    int instantiation; /* explicit instantiation of name<...> */
     char *qualified;   /* kernels: name with its namespaces */
     unsigned taint;
 } chunk;
@@ -143,7 +143,7 @@ static void add_token(rewriter *r, const char *at, const char *end, token_kind k
     r->tokens[r->token_count++] = (token){at, (size_t)(end - at), kind};
 }
 
-/* Everything between tokens (blanks, line markers, pragmas) is copied through later. */
+/* Splits the text into tokens. Text between them (blanks, line markers, pragmas) is copied later. */
 static void tokenize(rewriter *r)
 {
     const char *p = r->source;
@@ -205,7 +205,7 @@ static void say_error(rewriter *r, int i, const char *format, ...)
     r->failed = 1;
 }
 
-/* The token behind the bracket that closes the one at i. */
+/* Returns the token after the bracket that closes the one at i. */
 static int skip_brackets(const rewriter *r, int i)
 {
     int depth = 0;
@@ -237,7 +237,7 @@ static int skip_angles(const rewriter *r, int i)
     return i;
 }
 
-/* A word whose parentheses are not those of a function's parameters. */
+/* Tells whether the parentheses after a word are not those of a function's parameters. */
 static int takes_arguments(const rewriter *r, int i)
 {
     static const char *const words[] = {"__launch_bounds__", "__attribute__", "alignas",  "__align__", "decltype",
@@ -268,7 +268,7 @@ static int type_name(const rewriter *r, int i) /* of the struct keyword at i */
     return -1;
 }
 
-/* Finds the end of the declaration that starts at token c->begin, its name and its kind. */
+/* Finds the end of the declaration that begins at token c->begin, its name and its kind. */
 static void read_declaration(rewriter *r, chunk *c)
 {
     int i = c->begin, parameters = 0, assigned = 0, type = 0;
@@ -354,8 +354,8 @@ static char *qualify(const rewriter *r, char **scopes, int depth, int name)
 
 #define MAX_SCOPES 32
 
-/* `namespace a::b {`, `extern "C" {`: returns the token behind the brace and adds the scope's name ("" for none), or
-   returns i when it is something else. */
+/* Opens a scope, such as `namespace a::b {` or `extern "C" {`. Returns the token after the brace and adds the
+   scope's name ("" for none), or returns i if it is something else. */
 static int open_scope(const rewriter *r, int i, char **scopes, int *extern_c, int *depth)
 {
     int k = i, linkage = is(r, i, "extern") && r->tokens[i + 1].kind == T_STRING && is(r, i + 2, "{");
@@ -414,7 +414,7 @@ static void read_declarations(rewriter *r)
 
 static int starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 
-/* Names by which a thread may come to wait, or to spin, for another. */
+/* Tells whether a token is a name by which a thread may wait, or spin, for another. */
 static int token_waits(const rewriter *r, int i)
 {
     static const char *const prefixes[] = {"__sync",    "__shfl",       "__ballot",  "__any_sync", "__all_sync", "__match_",
@@ -437,8 +437,8 @@ static int token_waits(const rewriter *r, int i)
     return is(r, i, "volatile") && !(i > 0 && (is(r, i - 1, "asm") || is(r, i - 1, "__asm__")));
 }
 
-/* How a thread waits for another block, device or process, or tells it: ordered loads and stores in PTX, and functions of
-   system scope. */
+/* Tells whether a token communicates with another block, device or process: ordered loads and stores in PTX,
+   and functions of system scope. */
 static int token_spins(const rewriter *r, int i)
 {
     static const char *const instructions[] = {"ld.acquire", "ld.relaxed",  "ld.volatile", "st.release",
@@ -452,7 +452,7 @@ static int token_spins(const rewriter *r, int i)
     return t->kind == T_IDENTIFIER && t->length > length && !memcmp(t->at + t->length - length, scope, length);
 }
 
-/* Bulk copies, barriers in shared memory and products of warpgroups. */
+/* Tells whether a token belongs to bulk copies, barriers in shared memory or products of warpgroups. */
 static int token_is_async(const rewriter *r, int i)
 {
     static const char *const instructions[] = {"mbarrier", "wgmma.", "async.bulk", "setmaxnreg"};
@@ -483,7 +483,7 @@ static void add_taint(rewriter *r, int chunk_index, unsigned taint)
     r->chunks[chunk_index].taint |= taint;
 }
 
-/* A declaration is tainted by what it mentions, until nothing changes any more. */
+/* Taints each declaration with the taint of what it mentions, until nothing changes. */
 static void spread_taint(rewriter *r)
 {
     int changed = 1;
@@ -514,7 +514,7 @@ static void spread_taint(rewriter *r)
 
 /* ------------------------------------------------------------------------------------------- shared memory */
 
-/* Steps back over the words before __shared__ that belong to its declaration. */
+/* Returns the first token of the declaration that has __shared__ at i. */
 static int statement_begin(const rewriter *r, int i)
 {
     static const char *const words[] = {"extern", "static", "const", "volatile", "constexpr", "__device__"};
@@ -557,7 +557,7 @@ static void find_shared_statements(rewriter *r)
     }
 }
 
-/* The blanks and line markers before token i. */
+/* Copies the blanks and line markers before token i. */
 static void copy_gap(rewriter *r, int i)
 {
     const char *from = i ? r->tokens[i - 1].at + r->tokens[i - 1].length : r->source;
@@ -587,7 +587,7 @@ static void write_shared_variables(rewriter *r, const shared_statement *s)
             copy_gap(r, i);
         if (is(r, i, "__shared__") || is(r, i, "static"))
             continue;
-        if (strchr("([{", *r->tokens[i].at)) { /* bounds, alignment, a struct's body: no names in here */
+        if (strchr("([{", *r->tokens[i].at)) { /* bounds, alignment or a struct's body: without declared names */
             int end = skip_brackets(r, i);
             copy_token(r, i);
             for (i++; i < end; i++) {
@@ -607,7 +607,7 @@ static void write_shared_variables(rewriter *r, const shared_statement *s)
     free(fills.text);
 }
 
-/* extern __shared__ T x[]; -> T *const x = (T *)sim_dynamic_shared(); */
+/* Writes extern __shared__ T x[]; as T *const x = (T *)sim_dynamic_shared(); */
 static void write_dynamic_shared(rewriter *r, const shared_statement *s)
 {
     sim_buffer type = {0};
@@ -682,7 +682,7 @@ static void read_asm(rewriter *r, int i, int end, asm_statement *a)
     }
 }
 
-/* Modifiers that change how fast or how exact an instruction is, not what it means here. */
+/* Tells whether a modifier only changes how fast or how exact an instruction is, which has no effect here. */
 static int only_tunes(const char *part)
 {
     static const char *const words[] = {"ftz", "approx", "full",   "aligned", "nc",  "ca",  "cg",   "cs", "lu", "cv",
@@ -703,7 +703,7 @@ static const char *plain_type(const char *part)
     return part;
 }
 
-/* "ld.global.nc.L1::no_allocate.v4.u32" -> "ld_v4_b32" */
+/* Writes the canonical name: "ld.global.nc.L1::no_allocate.v4.u32" becomes "ld_v4_b32". */
 static void canonical_name(const char *mnemonic, sim_buffer *out)
 {
     char copy[160], *rest = copy;
@@ -755,7 +755,7 @@ static void write_operand(rewriter *r, sim_buffer *out, const asm_operand *o)
     sim_print(out, ")");
 }
 
-/* [%2], [%2+16], and a tensor's tile: [%1, {%2, %3}] */
+/* Writes an address: [%2], [%2+16], or a tensor's tile: [%1, {%2, %3}]. */
 static const char *write_address(rewriter *r, sim_buffer *out, const asm_statement *a, const char *p)
 {
     int index, used = 0;
@@ -788,7 +788,7 @@ static const char *write_address(rewriter *r, sim_buffer *out, const asm_stateme
     return *p == ']' ? p + 1 : NULL;
 }
 
-/* Writes the arguments in the order in which the PTX names them. Returns 0 at something it does not know. */
+/* Writes the arguments in the order in which the PTX names them. 0 if something is unknown. */
 static int write_ptx_arguments(rewriter *r, sim_buffer *out, const asm_statement *a, const char *p)
 {
     int count = 0;
@@ -796,7 +796,7 @@ static int write_ptx_arguments(rewriter *r, sim_buffer *out, const asm_statement
         p += strspn(p, " ,{}");
         if (!*p)
             return 1;
-        if (*p == '_') { /* a result that nobody wants */
+        if (*p == '_') { /* a result that is not used */
             p++;
             continue;
         }
@@ -810,7 +810,7 @@ static int write_ptx_arguments(rewriter *r, sim_buffer *out, const asm_statement
             if (index >= a->operand_count)
                 return 0;
             write_operand(r, out, &a->operands[index]);
-        } else if (*p == '%') { /* %laneid, written %%laneid where there are operands */
+        } else if (*p == '%') { /* %laneid, written %%laneid if there are operands */
             p += strspn(p, "%");
             size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789_.");
             sim_print(out, "sim_register_");
@@ -830,7 +830,8 @@ static int write_ptx_arguments(rewriter *r, sim_buffer *out, const asm_statement
     }
 }
 
-/* The sums of a product of a warpgroup, "{%0, %1, ...", must lie in one array: its first and last element stand for it. */
+/* Writes the sums of a product of a warpgroup, "{%0, %1, ...". They must be in one array: its first and last
+   element represent it. */
 static const char *write_sums(rewriter *r, sim_buffer *out, const asm_statement *a, const char *p, int count)
 {
     p += strspn(p, " {");
@@ -847,8 +848,8 @@ static const char *write_sums(rewriter *r, sim_buffer *out, const asm_statement 
     return p + 1;
 }
 
-/* An instruction whose result is a predicate needs a block: "{ .reg .pred p; X p, ...; selp.u32 %0, 1, 0, p; }" is "X %0, ...".
-   NULL: it is something else. */
+/* Removes the block around an instruction whose result is a predicate: "{ .reg .pred p; X p, ...; selp.u32
+   %0, 1, 0, p; }" becomes "X %0, ...". NULL if it is something else. */
 static char *without_predicate(const char *text)
 {
     static const char head[] = "{ .reg .pred p; ", tail[] = "; selp.u32 %0, 1, 0, p; }";
@@ -900,7 +901,7 @@ static void write_ptx(rewriter *r, int at, asm_statement *a)
     free(plain);
 }
 
-/* The asm keyword is at token i; returns the token behind the closing parenthesis. */
+/* Writes the asm statement at token i. Returns the token after its closing parenthesis. */
 static int write_asm(rewriter *r, int i)
 {
     int open = i + 1;
@@ -919,8 +920,8 @@ static int write_asm(rewriter *r, int i)
 
 /* --------------------------------------------------------------------------------------------------- output */
 
-/* A kernel that never waits is inlined into its loop. The inline form of an extern "C" kernel needs no copy of its
-   own; that of a C++ kernel keeps one, whose symbol tells the mangled name. */
+/* Writes a kernel. A kernel that never waits is inlined into its loop. The inline form of an extern "C"
+   kernel needs no copy of its own; that of a C++ kernel keeps one, whose symbol gives the mangled name. */
 static void write_global(rewriter *r, const chunk *c)
 {
     if (c->has_body && !(c->taint & TAINT_WAITS))
@@ -976,8 +977,8 @@ static void write_source(rewriter *r)
     copy_gap(r, r->token_count);
 }
 
-/* The first argument of an attribute where the table can say it: names of template parameters, or of constants in
-   a namespace, mean nothing there. */
+/* Writes the first argument of an attribute if the table can express it: names of template parameters, or of
+   constants in a namespace, have no meaning there. */
 static void write_first_of(rewriter *r, const chunk *c, const char *attribute, const char *otherwise)
 {
     for (int i = c ? c->begin : 0; c && i + 2 < c->end; i++)
@@ -1022,7 +1023,7 @@ static int same_kernel_count(const rewriter *r, const char *qualified)
     return count;
 }
 
-/* name<...> of an explicit instantiation, as text */
+/* Returns name<...> of an explicit instantiation as text. */
 static char *instantiation_expression(const rewriter *r, const chunk *c)
 {
     sim_buffer b = {0};
@@ -1034,7 +1035,7 @@ static char *instantiation_expression(const rewriter *r, const chunk *c)
     return b.text;
 }
 
-/* The last declaration of that plain name, without regard to namespaces. */
+/* Finds the last declaration of a plain name, without regard to namespaces. */
 static const chunk *find_by_name(const rewriter *r, const char *name, size_t length)
 {
     token wanted = {name, length, T_IDENTIFIER};
@@ -1044,7 +1045,7 @@ static const chunk *find_by_name(const rewriter *r, const char *name, size_t len
     return NULL;
 }
 
-/* Whether a plain name is that of functions and types alone, and no kernel's. */
+/* Tells whether a plain name belongs to functions and types only, and to no kernel. */
 static int is_no_kernel(const rewriter *r, const char *name, size_t length)
 {
     token wanted = {name, length, T_IDENTIFIER};
@@ -1060,7 +1061,7 @@ static int is_no_kernel(const rewriter *r, const char *name, size_t length)
     return found > 0;
 }
 
-/* What the names in an expression's text are tainted with. */
+/* Returns the taints of the names in an expression. */
 static unsigned taint_of_text(const rewriter *r, const char *text)
 {
     unsigned taint = 0;
@@ -1084,7 +1085,7 @@ static char *copy_text(const char *text)
     return copy;
 }
 
-/* Adds the kernel that a name expression means, if the table has it not yet, and finds its lowered name. */
+/* Adds the kernel of a name expression, unless the table has it already, and finds its lowered name. */
 static char *write_name_expression(rewriter *r, const char *expression)
 {
     const char *strip = expression + strspn(expression, "& :");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*  shim.h - the device side of CUDA C++, for the host's C++ compiler
 
-    Every kernel source is compiled behind this text (the NVRTC stand-in carries it inside). It provides what NVRTC
-    provides with no header at all: vector types, indices, barriers, warp functions, atomics, and, in shim_math.h and
-    shim_ptx.h, mathematics and inline PTX. It includes no system header, which keeps a compile near 100 ms.
+    Every kernel source is compiled after this text (the NVRTC stand-in contains it). It provides what NVRTC provides
+    without any header: vector types, indices, barriers, warp functions, atomics, and, in shim_math.h and shim_ptx.h,
+    mathematics and inline PTX. It includes no system header, which keeps a compile near 100 ms.
 
-    Two rules run through it. Whatever waits calls the executor through `sim_rt`, and threadIdx, which other threads
-    overwrite meanwhile, is put back afterwards. And whatever the simulator does for its own sake is hidden from the
-    thread sanitizer (SIM_QUIET), so that it sees exactly the accesses that the kernel makes.
+    Two rules hold throughout. Whatever waits calls the executor through `sim_rt`, and restores threadIdx afterwards,
+    which other threads overwrite meanwhile. And what the simulator does for itself is hidden from the thread sanitizer
+    (SIM_QUIET), so that it sees exactly the accesses of the kernel.
 */
 #ifndef SIM_SHIM_H
 #define SIM_SHIM_H
@@ -98,8 +98,8 @@ SIM_QUIET uint3 sim_block_index() { return uint3{sim_this_block.index[0], sim_th
 SIM_QUIET uint3 sim_block_dim() { return uint3{sim_this_block.block_dim[0], sim_this_block.block_dim[1], sim_this_block.block_dim[2]}; }
 SIM_QUIET uint3 sim_grid_dim() { return uint3{sim_this_block.grid_dim[0], sim_this_block.grid_dim[1], sim_this_block.grid_dim[2]}; }
 SIM_QUIET void sim_set_thread(unsigned x, unsigned y, unsigned z) { sim_this_thread = uint3{x, y, z}; }
-/* A thread's first access to a module's variables allocates them, through a call that in glibc before 2.39 loses
-   vector registers, which the compiler takes for safe (bug 31372). Here none is in use. */
+/* Allocates a module's variables. A thread's first access does so through a call that in glibc before 2.39
+   loses vector registers, which the compiler takes for safe (bug 31372). Here none is in use. */
 SIM_PER_WORKER volatile char sim_anchor;
 static __attribute__((noinline)) void sim_touch_variables() { sim_anchor = 1; }
 SIM_QUIET void sim_enter_block(const sim_block *block)
@@ -153,7 +153,7 @@ SIM_QUIET void sim_warp(unsigned mask, sim_combine combine, void *record, int fe
     sim_rt->warp(mask, combine, record, fence, what, at);
     sim_this_thread = self;
 }
-/* Lets others run. Loops that wait for another thread's write come by here, at times. */
+/* Lets other threads run. Loops that wait for another thread's write call it. */
 SIM_QUIET void sim_yield()
 {
     uint3 self = sim_this_thread;
@@ -161,7 +161,7 @@ SIM_QUIET void sim_yield()
     sim_this_thread = self;
 }
 
-/* The same for a load that was made and gave `value`: others run if it gave that before. */
+/* As sim_yield, for a load that returned `value`: others run if it returned the same before. */
 SIM_QUIET void sim_poll(const void *address, unsigned long long value)
 {
     uint3 self = sim_this_thread;
@@ -174,8 +174,8 @@ SIM_DEVICE int __syncthreads_count(int p, SIM_AT) { return sim_barrier(0, 0, SIM
 SIM_DEVICE int __syncthreads_and(int p, SIM_AT) { return sim_barrier(0, 0, SIM_BARRIER_AND, p, SIM_HERE); }
 SIM_DEVICE int __syncthreads_or(int p, SIM_AT) { return sim_barrier(0, 0, SIM_BARRIER_OR, p, SIM_HERE); }
 SIM_DEVICE void __syncwarp(unsigned mask = 0xffffffffu, SIM_AT) { sim_warp(mask, 0, 0, 1, "__syncwarp", SIM_HERE); }
-/* Atomics are ordered here already; a fence has nothing left to do but stop the compiler. Only the system's keeps a load
-   behind an earlier store too, which x86 does not do by itself. */
+/* Atomics are ordered here already; a fence only has to stop the compiler. The system's fence also keeps a
+   load after an earlier store, which x86 does not do by itself. */
 SIM_DEVICE void __threadfence() { __asm__ volatile("" ::: "memory"); }
 SIM_DEVICE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
 #if defined(SIM_THREAD_SANITIZER)
@@ -187,8 +187,8 @@ SIM_DEVICE void __nanosleep(unsigned) { sim_yield(); }
 
 /* ------------------------------------------------------------------------------------------- shared memory */
 
-/* The rewriter puts this behind every static __shared__ variable. The first thread of a block to come by fills the
-   variable, so that what nobody wrote reads as NaN. */
+/* Fills a variable. The rewriter adds a call after every static __shared__ variable. The first thread of a
+   block fills the variable, so that unwritten memory reads as NaN. */
 SIM_QUIET void sim_fill_shared(unsigned long long &stamp, volatile void *memory, size_t size)
 {
     if (stamp == sim_this_block.stamp)
@@ -203,8 +203,9 @@ SIM_QUIET void sim_fill_shared(unsigned long long &stamp, volatile void *memory,
         sim_fill_shared(stamp, (volatile void *)&variable, sizeof(variable)); \
     }
 
-/* 32-bit addresses of shared memory, as PTX wants them. Dynamic shared memory starts at 0x40000000; static variables
-   are numbered by their distance to one of them. Low bits equal those of the real address, for swizzles. */
+/* Converts 32-bit addresses of shared memory, as PTX has them. Dynamic shared memory begins at 0x40000000;
+   static variables are numbered by their distance to one of them. Low bits equal those of the real address,
+   for swizzles. */
 SIM_QUIET size_t sim_static_base() { return ((size_t)&sim_anchor & ~(size_t)4095) - 0x20000000u; }
 
 SIM_DEVICE size_t __cvta_generic_to_shared(const volatile void *p, SIM_AT)
@@ -327,7 +328,7 @@ SIM_QUIET long long sim_reduce(unsigned mask, long long in, sim_reduction reduct
     return r.out;
 }
 
-/* The lanes of the mask that exist. */
+/* Returns the lanes of the mask that exist. */
 SIM_DEVICE unsigned sim_lanes_of(unsigned mask, sim_place at) { return (unsigned)sim_reduce(mask, 1, SIM_BALLOT, "__ballot_sync", at); }
 SIM_DEVICE unsigned __ballot_sync(unsigned mask, int p, SIM_AT)
 {
@@ -367,15 +368,15 @@ SIM_REDUCE(xor, unsigned, SIM_XOR)
 
 /* --------------------------------------------------------------------------------------------------- atomics */
 
-/* A spinning thread gives way when it has not got what it spins for. */
+/* Lets others run when a spinning thread has not got what it spins for. */
 SIM_DEVICE void sim_spun(bool in_vain)
 {
     if (in_vain)
         sim_yield();
 }
 
-/* Any read-modify-write of a 4- or 8-byte value. Acquire-release, so that the usual fence-and-counter patterns are in
-   order for the thread sanitizer too. */
+/* Updates a 4- or 8-byte value atomically. It is acquire-release, so that the usual patterns of fence and
+   counter are ordered for the thread sanitizer, too. */
 template <class Bits, class T, class F> SIM_DEVICE T sim_atomic_update(T *p, F f)
 {
     static_assert(sizeof(Bits) == sizeof(T), "");
@@ -474,7 +475,7 @@ SIM_DEVICE long long clock64()
 typedef long clock_t;
 SIM_DEVICE clock_t clock() { return (clock_t)clock64(); }
 extern "C" int clock_gettime(int, void *) noexcept;
-/* Nanoseconds, by the same clock in every process. */
+/* Returns nanoseconds of a clock that all processes share. */
 SIM_DEVICE unsigned long long __globaltimer()
 {
     long long t[2];
@@ -516,7 +517,7 @@ template <class... A> struct sim_parameters {
 
 template <auto Kernel> struct sim_kernel_of;
 template <class... A, void (*Kernel)(A...)> struct sim_kernel_of<Kernel> : sim_parameters<A...> {
-    /* The arguments are copies of its own, which no store of the kernel can reach: they stay in registers. */
+    /* The arguments are its own copies, which no store of the kernel can reach: they stay in registers. */
     static inline __attribute__((always_inline)) void loop(const unsigned *begin, const unsigned *end, A... arguments)
     {
         unsigned x0 = begin[0], x1 = end[0], y1 = end[1], z1 = end[2];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  shim_abi.h - what a compiled kernel module and the executor know of each other
+/*  shim_abi.h - the interface between a compiled kernel module and the executor
 
     A module (the shared object that the NVRTC stand-in makes) exports one symbol, `sim_module_info`. The executor
-    hands it a table of functions at load time: libcuda is opened with RTLD_LOCAL, so a module could not find them by
-    name. This file is included by executor.cpp and is the first part of the shim that every kernel is compiled with;
+    passes it a table of functions at load time: libcuda is opened with RTLD_LOCAL, so a module could not find them by
+    name. executor.cpp includes this file, and it is the first part of the shim that every kernel is compiled with;
     therefore it uses no header.
 */
 #ifndef SIM_SHIM_ABI_H
@@ -12,7 +12,7 @@
 #define SIM_ABI_VERSION 5
 #define SIM_WARP 32
 
-enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD }; /* which sanitizer a module was built with */
+enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD }; /* the sanitizer that a module was built with */
 /* Kernel flags: never waits; uses __shared__; may wait for what other blocks, devices or processes write; has bulk copies,
    barriers in shared memory or products of warpgroups. */
 enum { SIM_KERNEL_LOOP = 1, SIM_KERNEL_SHARED = 2, SIM_KERNEL_SPINS = 4, SIM_KERNEL_ASYNC = 8 };
@@ -24,17 +24,17 @@ typedef struct sim_place {
     int line;
 } sim_place;
 
-/* Everything a block's threads have in common; copied into the module before the block starts. */
+/* The common state of a block's threads, copied into the module before the block begins. */
 typedef struct sim_block {
     unsigned index[3], block_dim[3], grid_dim[3];
     void *dynamic_shared; /* 1024-byte aligned */
     unsigned long long dynamic_size;
-    unsigned long long stamp; /* differs for every block run: static shared memory is refilled on a change */
-    unsigned processor;       /* %smid: which OS thread of the executor this is */
-    int tracked;              /* wrote_shared wants to know */
+    unsigned long long stamp; /* different for every block run: static shared memory is filled again on a change */
+    unsigned processor;       /* %smid: the OS thread of the executor */
+    int tracked;              /* wrote_shared has to be called */
 } sim_block;
 
-/* One cp.async that was issued and not waited for: the data are stored only by the wait. */
+/* A cp.async that was issued and not waited for: only the wait stores the data. */
 typedef struct sim_copy {
     void *to;
     unsigned bytes, group;
@@ -46,19 +46,19 @@ typedef struct sim_copies {
     unsigned count, capacity, group; /* group: number of cp.async.commit_group so far */
 } sim_copies;
 
-/* Does the common work of a warp-wide operation once all lanes are there. records[lane] is what lane brought. */
+/* Runs a warp-wide operation when all lanes have arrived. records[lane] is that lane's record. */
 typedef void (*sim_combine)(void *const *records, unsigned lanes);
 
-/* A product of a warpgroup, as one of its threads issues it: C += A B, C 64 x n. */
+/* A product of a warpgroup, as one of its threads issues it: C += A B, C is 64 x n. */
 enum { SIM_WGMMA_BF16, SIM_WGMMA_F16, SIM_WGMMA_TF32, SIM_WGMMA_E4M3, SIM_WGMMA_E5M2 };
 typedef struct sim_wgmma {
     float *c; /* its n / 2 elements */
     int n, kind, keep, transpose_a, transpose_b, in_registers;
     unsigned long long a, b; /* descriptors */
-    unsigned words[4];       /* A, where it is in registers */
+    unsigned words[4];       /* A, if it is in registers */
 } sim_wgmma;
 
-/* Where a tensor's tile starts, and by how much the pixels that im2col reads are moved. */
+/* The begin of a tensor's tile, and the offsets of the pixels that im2col reads. */
 typedef struct sim_coordinates {
     int at[5], offset[3];
 } sim_coordinates;
@@ -68,17 +68,18 @@ typedef struct sim_runtime {
     /* Waits for `count` threads (0: all) at barrier `id`; returns the reduction of `predicate`. */
     int (*barrier)(unsigned id, unsigned count, int reduction, int predicate, sim_place at);
     void (*arrive)(unsigned id, unsigned count, sim_place at);
-    /* Waits for all lanes of `mask`. `fence` says whether memory written before is visible after. */
+    /* Waits for all lanes of `mask`. `fence`: memory written before is visible afterwards. */
     void (*warp)(unsigned mask, sim_combine combine, void *record, int fence, const char *what, sim_place at);
     unsigned (*live_lanes)(void);
-    void (*yield)(void);                                    /* lets other threads run; every loop that spins must come by here */
+    void (*yield)(void);                                    /* lets other threads run; every loop that spins must call it */
     void (*fail)(int code, const char *text, sim_place at); /* ends the launch, does not return */
-    /* Told of every ordered load; lets others run, in this block and in other processes, once it has seen the same before. */
+    /* Reports an ordered load; lets others run, in this block and in other processes, if it returned the same
+       before. */
     void (*poll)(const void *address, unsigned long long value);
     void (*waited)(void);            /* for earlier work, by griddepcontrol.wait */
-    sim_copies *(*copies)(int grow); /* this thread's pending cp.async, with room for one more if `grow` */
+    sim_copies *(*copies)(int grow); /* this thread's pending cp.async, with space for one more if `grow` */
 
-    /* Of sm_90a, see executor/hopper.cpp. Addresses are generic ones. */
+    /* For sm_90a, see executor/hopper.cpp. Addresses are generic ones. */
     void (*mbarrier_init)(void *barrier, unsigned arrivals, sim_place at);
     void (*mbarrier_arrive)(void *barrier, unsigned bytes, sim_place at);             /* bytes of copies that it announces */
     int (*mbarrier_wait)(void *barrier, unsigned parity, int may_wait, sim_place at); /* whether that phase is over */
@@ -89,7 +90,7 @@ typedef struct sim_runtime {
     void (*tensor_store)(const void *map, sim_coordinates where, int rank, void *from, int adds, sim_place at);
     void (*bulk_commit)(void);
     void (*bulk_wait)(unsigned pending, int read_only);
-    void (*wrote_shared)(const void *to, unsigned bytes); /* this thread did, by itself */
+    void (*wrote_shared)(const void *to, unsigned bytes); /* this thread wrote it with plain stores */
     void (*fence_async)(void);
     void (*set_registers)(unsigned count, int more, sim_place at);
     void (*wgmma)(sim_wgmma *product);
@@ -100,18 +101,18 @@ typedef struct sim_runtime {
     void (*cluster_arrive)(sim_place at);
     void (*cluster_wait)(sim_place at);
     char *(*cluster_memory)(unsigned block, unsigned offset, unsigned bytes, sim_place at);
-    /* The asynchronous side is about to read there. */
+    /* The asynchronous proxy will read these bytes. */
     void (*bulk_source)(const void *from, unsigned bytes, sim_place at);
-    /* Bytes for a block, counted as those of a copy at an mbarrier there. */
+    /* Sends bytes to a block, counted as those of a copy at an mbarrier there. */
     void (*cluster_store)(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned barrier, sim_place at);
-    /* An arrival at an mbarrier of a block. */
+    /* Arrives at an mbarrier of a block. */
     void (*cluster_signal)(unsigned block, unsigned barrier, sim_place at);
     void (*tensor_multicast)(void *to, const void *map, sim_coordinates where, int rank, void *barrier, unsigned blocks, sim_place at);
 } sim_runtime;
 
 typedef struct sim_entry_point {
     const char *name;    /* lowered name */
-    const void *address; /* of the kernel function, to find its mangled name; 0 where not needed */
+    const void *address; /* of the kernel function, to find its mangled name; 0 if not needed */
     /* Runs the threads of the box begin..end one after the other. */
     void (*run)(void *const *args, const unsigned *begin, const unsigned *end);
     int param_count;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  shim_hopper.h - the inline PTX of sm_90a: barriers in shared memory, bulk copies, products of warpgroups
 
-    Only what the rewriter's calls need to get to the executor, which does the work: see executor/hopper.cpp.
+    It only passes calls on to the executor, which does the work: see executor/hopper.cpp.
 */
 #ifndef SIM_SHIM_HOPPER_H
 #define SIM_SHIM_HOPPER_H
@@ -47,7 +47,8 @@ SIM_DEVICE void sim_ptx_setmaxnreg_dec_sync_u32(unsigned n, SIM_AT) { sim_set_re
 
 /* -------------------------------------------------------------------------------------------------- clusters */
 
-/* Addresses of other blocks' shared memory are those of this block's dynamic one, with the number of the block, counted from 1, above them. */
+/* Addresses of other blocks' shared memory are those of this block's dynamic memory, with the number of the
+   block, counted from 1, in the bits above. */
 SIM_QUIET void sim_cluster_arrive(sim_place at) { SIM_WAIT(sim_rt->cluster_arrive(at)); }
 SIM_QUIET void sim_cluster_wait(sim_place at) { SIM_WAIT(sim_rt->cluster_wait(at)); }
 SIM_DEVICE void sim_ptx_bar_cluster_arrive(SIM_AT) { sim_cluster_arrive(SIM_HERE); }
@@ -116,7 +117,7 @@ SIM_DEVICE void sim_ptx_cp_async_bulk_prefetch(sim_address from, unsigned bytes,
     if ((from.value | bytes) % 16)
         sim_fail(716, "misaligned address, or number of bytes, in cp.async.bulk.prefetch", SIM_HERE);
     const volatile char *at = (const volatile char *)sim_generic(from);
-    if (bytes) /* what is not there is an error, as on a GPU */
+    if (bytes) /* a place that does not exist is an error, as on a GPU */
         (void)at[0], (void)at[bytes - 1];
 }
 SIM_DEVICE void sim_ptx_cp_async_bulk_shared_bulk_group(sim_address to, sim_address from, unsigned bytes, SIM_AT)
@@ -148,7 +149,7 @@ SIM_DEVICE void sim_ptx_cp_reduce_async_bulk_shared_bulk_group_add_f32(sim_addre
     {                                                                                                                                \
         sim_rt->tensor_store(sim_generic(map), where, rank, sim_shared(from), 1, SIM_HERE);                                          \
     }
-/* im2col mode of four dimensions, of which two are pixels. */
+/* Loads in im2col mode of four dimensions, two of which are pixels. */
 SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_4d_shared__cluster_im2col_mbarrier__complete_tx__bytes(sim_address to, sim_address map,
                                                                                                     sim_coordinates where,
                                                                                                     sim_address barrier, unsigned short x,
@@ -174,7 +175,8 @@ SIM_DEVICE void sim_ptx_prefetch_tensormap(sim_address) {}
 
 /* ------------------------------------------------------------------------------------------------- stmatrix */
 
-/* Row r of matrix m goes to the address of lane 8 m + r, which stores it by itself: so the sanitizers see who writes what. */
+/* Stores row r of matrix m at the address of lane 8 m + r. That lane stores it itself: so the sanitizers see
+   which thread writes. */
 struct sim_stmatrix_record {
     unsigned in[4];
     uint4 row;
@@ -245,8 +247,9 @@ SIM_STMATRIX(_trans, 1)
 
 SIM_QUIET void sim_wgmma_issue(sim_wgmma *product) { SIM_WAIT(sim_rt->wgmma(product)); }
 
-/* The operands are the first and the last of the sums, A (a descriptor, or four words), the descriptor of B, whether to keep the sums, the
-   signs of A and B, and for 16 bits whether A (if it is not in registers) and B are transposed. */
+/* The operands are the first and the last of the sums, A (a descriptor, or four words), the descriptor of B,
+   whether to keep the sums, the signs of A and B, and for 16 bits whether A (if it is not in registers) and B
+   are transposed. */
 SIM_DEVICE void sim_wgmma_of(sim_wgmma p, const float *last, int sign_a, int sign_b)
 {
     if (last != p.c + p.n / 2 - 1)
@@ -284,7 +287,7 @@ SIM_DEVICE void sim_ptx_wgmma_commit_group_sync() { sim_rt->wgmma_commit(); }
 SIM_QUIET void sim_wgmma_wait(unsigned pending) { SIM_WAIT(sim_rt->wgmma_wait(pending)); }
 SIM_DEVICE void sim_ptx_wgmma_wait_group_sync(unsigned pending) { sim_wgmma_wait(pending); }
 
-/* The words of shared memory that threads of a block wait for. */
+/* Loads a word of shared memory that threads of a block wait for. */
 SIM_DEVICE void sim_ptx_ld_volatile_shared_b32(unsigned &d, sim_address a, SIM_AT)
 {
     d = sim_load_ordered<unsigned>(sim_address_of(sim_shared(a), 0), SIM_HERE);
@@ -297,8 +300,8 @@ SIM_DEVICE void sim_ptx_st_volatile_shared_b32(sim_address a, unsigned s, SIM_AT
 
 /* ------------------------------------------------------------------------------------------------ plain stores */
 
-/* A program of sm_90a is compiled with the calls that a kernel's address sanitizer gets, one before each store: stores to shared memory are
-   what wrote_shared wants to know of. */
+/* A program of sm_90a is compiled with the calls of a kernel's address sanitizer, one before each store: they
+   report stores to shared memory to wrote_shared. */
 #if defined(SIM_TRACKS_STORES)
 #define SIM_UNTRACKED extern "C" __attribute__((no_sanitize("kernel-address")))
 SIM_UNTRACKED void __asan_storeN_noabort(void *p, long size)

@@ -169,7 +169,7 @@ SIM_MIN_MAX_INTEGERS(int, unsigned)
 SIM_MIN_MAX_INTEGERS(long, unsigned long)
 SIM_MIN_MAX_INTEGERS(long long, unsigned long long)
 
-/* NaN loses, as IEEE 754 minNum and CUDA have it. */
+/* NaN loses, as in IEEE 754 minNum and CUDA. */
 #define SIM_FMIN_FMAX(T, suffix)                                            \
     SIM_DEVICE T fmin##suffix(T a, T b) { return b < a || a != a ? b : a; } \
     SIM_DEVICE T fmax##suffix(T a, T b) { return a < b || a != a ? b : a; } \
@@ -209,7 +209,7 @@ SIM_DEVICE float __fdividef(float a, float b) { return a / b; }
 SIM_DEVICE float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
 SIM_DEVICE float __frsqrt_rn(float x) { return (float)(1.0 / sqrt((double)x)); }
 
-/* Round to nearest is what the host does; separate functions keep the compiler from fusing them. */
+/* The host rounds to nearest; separate functions keep the compiler from fusing them. */
 #define SIM_ROUNDED(T, prefix)                                                                \
     static __attribute__((noinline, unused)) T __##prefix##mul_rn(T a, T b) { return a * b; } \
     SIM_DEVICE T __##prefix##add_rn(T a, T b)                                                 \
@@ -256,7 +256,7 @@ SIM_DEVICE double __hiloint2double(int high, int low)
     return __longlong_as_double((long long)(((unsigned long long)(unsigned)high << 32) | (unsigned)low));
 }
 
-/* To an integer type with saturation; NaN becomes 0. */
+/* Converts to an integer type with saturation; NaN becomes 0. */
 template <class T> SIM_DEVICE T sim_saturate(double x)
 {
     const bool is_signed = (T)-1 < (T)0;
@@ -294,7 +294,7 @@ SIM_DEVICE double __ll2double_rn(long long x) { return (double)x; }
 SIM_DEVICE double __ull2double_rn(unsigned long long x) { return (double)x; }
 SIM_DEVICE float __double2float_rn(double x) { return (float)x; }
 
-/* Truncation toward zero, to a float. The value is exact in the extended type. */
+/* Truncates toward zero, to a float. The value is exact in the extended type. */
 SIM_DEVICE float sim_toward_zero(long double x)
 {
     float r = (float)x;

@@ -2,9 +2,9 @@
 /*  shim_ptx.h - the inline PTX that the simulator knows
 
     The rewriter turns  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(d) : "f"(s))  into  sim_ptx_cvt_rn_f16_f32(d, s):
-    the arguments stand in the order in which the PTX text names them. Before it looks the name up it drops what only
-    tunes (.ftz, .approx, .aligned, cache hints, .global, scopes), and in loads, stores and moves it writes .b32 for
-    .u32, .s32 and .f32; see rewrite.c. An instruction that is missing here is a compile error that names it.
+    the arguments are in the order in which the PTX text names them. The name loses modifiers without effect here
+    (.ftz, .approx, .aligned, cache hints, .global, scopes). In loads, stores and moves .b32 replaces .u32, .s32 and
+    .f32; see rewrite.c. An instruction that is missing here is a compile error that names it.
 */
 #ifndef SIM_SHIM_PTX_H
 #define SIM_SHIM_PTX_H
@@ -18,7 +18,7 @@ template <class T> SIM_DEVICE sim_address sim_address_of(T *p, long long offset)
     return sim_address{(unsigned long long)p + (unsigned long long)offset};
 }
 SIM_DEVICE sim_address sim_address_of(unsigned long long a, long long offset) { return sim_address{a + (unsigned long long)offset}; }
-/* An output operand as the register type that its constraint names. */
+/* Returns an output operand as the register type of its constraint. */
 template <class Register, class T> SIM_DEVICE Register &sim_out(T &variable)
 {
     static_assert(sizeof(Register) == sizeof(T), "the variable of an asm output operand has the wrong size");
@@ -81,7 +81,8 @@ SIM_DEVICE float sim_half_to_float(unsigned short h)
 }
 #endif
 
-/* Rounding a double by way of a float would round twice; rounding the first time to odd makes that harmless. */
+/* Rounds to odd. Rounding a double by way of a float would round twice; rounding to odd first makes that
+   harmless. */
 SIM_DEVICE float sim_round_to_odd(double x)
 {
     float r = __double2float_rz(x);
@@ -153,7 +154,7 @@ SIM_DEVICE void sim_ptx_cvt_rn_relu_f16x2_f32(unsigned &d, float high, float low
     sim_ptx_cvt_rn_f16x2_f32(d, sim_relu(high), sim_relu(low));
 }
 
-/* Floats of 8 bits, two in one of 16: what is larger than the largest becomes that, NaN stays. */
+/* Converts to floats of 8 bits, two in 16 bits. Larger values become the largest; NaN remains. */
 SIM_DEVICE unsigned sim_float_to_f8(float x, int fraction, float largest)
 {
     int bias = (1 << (6 - fraction)) - 1, e = 0;
@@ -342,7 +343,7 @@ SIM_REGISTER_3(nctaid, gridDim)
 
 /* ------------------------------------------------------------------------------------------- loads and stores */
 
-/* A GPU faults on a vector access that is not aligned to its size; x86 often does not. */
+/* Checks the alignment of a vector access. A GPU faults if it is not aligned to its size; x86 often does not. */
 template <class Register, int N> struct alignas(sizeof(Register) * N) sim_pack {
     Register v[N];
 };
@@ -402,8 +403,8 @@ template <class Register, int N> SIM_DEVICE sim_pack<Register, N> *sim_pack_at(c
 SIM_PTX_SPACE(, sim_generic, sim_wrote_generic)
 SIM_PTX_SPACE(_shared, sim_shared, sim_wrote_shared)
 
-/* Loads and stores that other devices and processes are to see. A load in a loop that waits for a peer's store lets the
-   peer run. Up to 8 bytes are one atomic access, 16 are two; a GPU promises no more. */
+/* Loads and stores that other devices and processes may see. A load in a loop that waits for a peer's store lets the
+   peer run. Up to 8 bytes are one atomic access, 16 are two; a GPU guarantees no more. */
 template <class Word> SIM_DEVICE Word sim_load_ordered(sim_address a, sim_place at)
 {
     Word *p = (Word *)sim_pack_at<Word, 1>(sim_generic(a), at);
@@ -427,7 +428,7 @@ SIM_DEVICE unsigned long long sim_pair(unsigned low, unsigned high) { return (un
     {                                                                                         \
         sim_store_ordered<Register>(a, sim_bits<Register>(s), SIM_HERE);                      \
     }
-/* The vector forms; these have no acquire or release. */
+/* The vector forms; they have no acquire or release. */
 #define SIM_PTX_ORDERED_VECTORS(name)                                                                                 \
     template <class R> SIM_DEVICE void sim_ptx_ld_##name##_v2_b32(R &d0, R &d1, sim_address a, SIM_AT)                \
     {                                                                                                                 \
@@ -531,8 +532,8 @@ SIM_DEVICE void sim_ptx_redux_sync_add_u32(unsigned &d, unsigned v, unsigned mas
 
 /* --------------------------------------------------------------------------------------------------- cp.async */
 
-/* The source is read now, where a sanitizer can name the line; the destination is written by the wait that the kernel
-   must do, so a missing wait shows. Bytes behind `valid` are zero. */
+/* Issues a copy. The source is read now, where a sanitizer can name the line. The destination is written by
+   the wait of the kernel, so a missing wait shows. Bytes after `valid` are zero. */
 SIM_DEVICE void sim_ptx_cp_async_shared(sim_address to, sim_address from, unsigned bytes, unsigned valid, SIM_AT)
 {
     if (to.value % bytes || from.value % bytes)
@@ -585,7 +586,8 @@ SIM_DEVICE void sim_ptx_cp_async_wait_all() { sim_finish_copies(~0u); }
 
 /* --------------------------------------------------------------------------------------------------- ldmatrix */
 
-/* Each lane reads the row whose address it holds, by itself: so the sanitizers see who reads what. */
+/* Loads matrices. Each lane reads the row at its own address itself: so the sanitizers see which thread
+   reads. */
 struct sim_matrix_record {
     uint4 row;
     unsigned out[4];
@@ -673,7 +675,8 @@ struct sim_mma_record {
     int k;
 };
 
-/* Element i of a register: those of 16 and 8 bits lie two and four in one, the lower index in the lower bits. */
+/* Returns element i of a register. Elements of 16 and 8 bits are two and four in one, the lower index in the
+   lower bits. */
 SIM_DEVICE float sim_mma_element(unsigned word, int i, sim_element element)
 {
     if (element == SIM_TF32)
@@ -683,14 +686,14 @@ SIM_DEVICE float sim_mma_element(unsigned word, int i, sim_element element)
         float x = (b & 127) == 127 ? sim_bits<float>(0x7fffffffu) : e ? sim_bits<float>((e + 120) << 23 | m << 20) : (float)m / 512;
         return b & 128 ? -x : x;
     }
-    if (element == SIM_E5M2) /* the upper half of one of 16 bits */
+    if (element == SIM_E5M2) /* the upper half of 16 bits */
         return sim_half_to_float((unsigned short)((word >> 8 * i & 255) << 8));
     unsigned short h = (unsigned short)(word >> 16 * i);
     return element == SIM_BF16 ? sim_bf16_to_float(h) : sim_half_to_float(h);
 }
 
-/* D = A B + C for A 16 x k, B k x 8. A lane holds, with row g = lane / 4 and column block t = lane % 4: of A rows g and
-   g + 8, of B column g, of C and D rows g and g + 8, columns 2t and 2t + 1. */
+/* Computes D = A B + C for A 16 x k, B k x 8. A lane has, with row g = lane / 4 and column block t = lane %
+   4: of A rows g and g + 8, of B column g, of C and D rows g and g + 8, columns 2t and 2t + 1. */
 SIM_QUIET void sim_mma_combine(void *const *records, unsigned)
 {
     float a[16][32], b[32][8], c[16][8];
@@ -762,7 +765,7 @@ SIM_MMA_LARGE(m16n8k32_row_col_f32_e4m3_e4m3_f32, SIM_E4M3, 32)
 SIM_MMA_LARGE(m16n8k32_row_col_f32_e5m2_e5m2_f32, SIM_E5M2, 32)
 SIM_MMA_SMALL(m16n8k4_row_col_f32_tf32_tf32_f32, SIM_TF32, 4)
 
-/* The same of signed bytes, four in a register, with sums of 32 bits. */
+/* As sim_mma_record, for signed bytes, four in a register, with 32-bit sums. */
 struct sim_mma_bytes_record {
     unsigned a[4], b[2], c[4]; /* sums wrap */
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test.h - what the tests of the simulator share: checks, the driver's functions, kernels, and tests in processes of their own */
+/*  test.h - shared by the tests of the simulator: checks, the driver's functions, kernels, and tests in
+    processes of their own */
 #ifndef SIM_TEST_H
 #define SIM_TEST_H
 
@@ -17,7 +18,7 @@
 
 /* >>checks */
 
-static const char *streams = ""; /* the way to run them */
+static const char *streams = ""; /* how streams run */
 static char where[64];           /* what runs, for reports */
 static int passed, failed, skipped;
 
@@ -43,7 +44,7 @@ static inline void check_code(int expected, int code, const char *what, const ch
     check(code == expected, text, file, line);
 }
 
-/* What main returns. */
+/* Returns the result of main. */
 static inline int report(void)
 {
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
@@ -59,7 +60,7 @@ static inline double seconds(void)
 
 static inline int is_sanitized(void) { return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"); }
 
-/* Runs tests in a process of their own, with a way to run streams, as the simulator reads its settings once. */
+/* Runs tests in a process of their own, with a mode of streams, as the simulator reads its settings once. */
 static inline void run_apart(const char *way, const char *name, void (*run)(void))
 {
     int results[2], counts[3] = {0, 1, 0};
@@ -218,7 +219,7 @@ static unsigned (*ignis_sim_gl_buffer)(size_t);
 
 static const char *folder = "../build/sim"; /* of the libraries */
 
-/* NULL when there is none. */
+/* Opens a library. NULL if there is none. */
 static inline void *open_library(const char *name)
 {
     char path[4096];
@@ -276,7 +277,7 @@ static inline handle new_stream(void)
     return stream;
 }
 
-/* A module in memory to free, or NULL without NVRTC. */
+/* Compiles kernels. Returns a module in memory that the caller frees, or NULL without NVRTC. */
 static inline char *compile_kernels(const char *text)
 {
     int (*create)(handle *, const char *, const char *, int, const char *const *, const char *const *);

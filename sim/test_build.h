@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_build.h - what tests below the driver share: kernels compiled by libnvrtc.so and run through sim_module_load and sim_execute */
+/*  test_build.h - shared by the tests below the driver: kernels compiled by libnvrtc.so and run through
+    sim_module_load and sim_execute */
 #ifndef SIM_TEST_BUILD_H
 #define SIM_TEST_BUILD_H
 
@@ -19,7 +20,7 @@ int nvrtcGetCUBIN(void *program, char *image);
 int nvrtcAddNameExpression(void *program, const char *expression);
 int nvrtcGetLoweredName(void *program, const char *expression, const char **lowered);
 
-/* The driver's part of the seam. */
+/* The driver's part of the interface. */
 int sim_address_describe(const void *address, char *what, size_t what_size)
 {
     (void)address;
@@ -47,7 +48,7 @@ typedef struct build {
 
 typedef struct source {
     const char *name, *text;
-    const char *header_name, *header; /* NULL: none */
+    const char *header_name, *header; /* NULL if there is none */
     const char *expression;
 } source;
 
@@ -115,7 +116,7 @@ static inline int in_lane(const char *lane)
 
 /* >>lanes: the program again, in processes of its own */
 
-/* Runs this program's sibling for a lane and returns what it printed. */
+/* Runs this program's variant for a lane and returns what it printed. */
 static inline char *run_child(const char *self, const char *lane, const char *setting, const char *what, int *status)
 {
     char command[1024];
@@ -136,7 +137,7 @@ static inline char *run_child(const char *self, const char *lane, const char *se
 
 static inline void report_as(const char *name) { printf("%s: %d passed, %d failed, %d skipped\n", name, passed, failed, skipped); }
 
-/* The whole suite again, in another order or lane; adds up its counts. */
+/* Runs the whole suite again, in another order or lane, and adds up its counts. */
 static inline void run_lane(const char *name, const char *self, const char *lane, const char *setting)
 {
     int status, p = 0, f = 0, s = 0;

@@ -40,7 +40,7 @@ enum { RELU = 2, BIAS = 4, DRELU = 8, BGRAD = 16, GELU = 32, DGELU = 64, AUX = 1
 
 static handle lt, stream;
 
-/* >>numbers: conversions written another way than the library's */
+/* >>numbers: conversions that are written differently from the library's */
 
 static size_t type_size(int type) { return type == R_64F ? 8 : type == R_32F ? 4 : 2; }
 
@@ -64,7 +64,7 @@ static double get(const void *data, int type, size_t i)
     }
 }
 
-/* The nearest number of the type, by trying neighbours. */
+/* Returns the nearest number of the type, by trying neighbours. */
 static uint16_t to_16(double value, int type)
 {
     uint16_t low = 0, high = type == R_16F ? 0x7BFF : 0x7F7F, sign = value < 0 ? 0x8000 : 0;
@@ -89,7 +89,7 @@ static void put(void *data, int type, size_t i, double value)
     }
 }
 
-/* Bound of the error of one rounded result. */
+/* Returns the bound of the error of one rounded result. */
 static double tolerance(int type, int tf32)
 {
     if (tf32)
@@ -195,13 +195,13 @@ static handle new_desc(const product *p, const matrix *bias, const matrix *aux)
 
 static int near(double value, double expected, double bound) { return fabs(value - expected) <= bound * (1 + fabs(expected)); }
 
-/* alpha and beta in the scale type */
+/* Converts alpha and beta to the scale type. */
 static void scale_of(const product *p, double value, void *out)
 {
     put(out, p->compute == COMPUTE_64F ? R_64F : p->compute == COMPUTE_16F ? R_16F : R_32F, 0, value);
 }
 
-/* Wrong elements of D and of what the epilogue writes beside it. */
+/* Counts wrong elements of D, and of what the epilogue writes besides. */
 static size_t count_wrong(const product *p, const matrix *a, const matrix *b, const matrix *c, const matrix *d, const matrix *bias,
                           const matrix *aux)
 {
@@ -302,7 +302,7 @@ static void test_epilogues(void)
                                        .epilogue = epilogues[e]});
 }
 
-/* Sums that go into the bias vector. */
+/* Checks sums that are written to the bias vector. */
 static void test_bias_gradients(void)
 {
     static const unsigned epilogues[] = {BGRADA, BGRADB, DGELU | AUX | BGRAD};
@@ -334,7 +334,7 @@ static void test_bias_gradients(void)
     }
 }
 
-/* The mask that ReLU writes is the one that its gradient reads. */
+/* Checks that the gradient of ReLU reads the mask that ReLU has written. */
 static void test_relu_mask(void)
 {
     float one = 1, zero = 0;
@@ -360,7 +360,7 @@ static void test_relu_mask(void)
     free(y);
 }
 
-/* Every half and bfloat16 survives a product with 1, and rounding is to nearest even. */
+/* Checks that every half and bfloat16 survives a product with 1, and that rounding is to nearest even. */
 static void test_conversions(void)
 {
     static const int types[] = {R_16F, R_16BF};
@@ -384,7 +384,7 @@ static void test_conversions(void)
         }
         CHECK(!wrong);
         free(out);
-        float scale = 1 + 1.0f / 4096; /* between two numbers: the nearest has to be found */
+        float scale = 1 + 1.0f / 4096; /* between two numbers: the nearest is expected */
         OK(cublasLtMatmul(lt, desc, &scale, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device, d.layout, NULL, 0,
                           0, stream));
         out = result_of(&d);
@@ -425,8 +425,8 @@ static void test_heuristics_and_errors(void)
     OK(MATMUL(a.device, b.layout, &results[0].algo, workspace, results[0].workspace));
     CODE(7, MATMUL(a.device, b.layout, &results[0].algo, workspace, results[0].workspace - 1));
     CODE(7, MATMUL(a.device, b.layout, &results[0].algo, 0, results[0].workspace));
-    CODE(7, MATMUL(a.device, d.layout, NULL, 0, 0));        /* sizes do not agree */
-    CODE(7, MATMUL(a.device + 4096, b.layout, NULL, 0, 0)); /* no memory */
+    CODE(7, MATMUL(a.device, d.layout, NULL, 0, 0));        /* sizes that do not match */
+    CODE(7, MATMUL(a.device + 4096, b.layout, NULL, 0, 0)); /* not allocated */
     OK(cublasLtMatrixLayoutSetAttribute(b.layout, 5, &bad_batches, 4));
     CODE(7, MATMUL(a.device, b.layout, NULL, 0, 0));
     CODE(1, cublasLtMatmulAlgoGetHeuristic(NULL, desc, a.layout, b.layout, d.layout, d.layout, preference, 1, results, &count));
@@ -436,7 +436,7 @@ static void test_heuristics_and_errors(void)
     free_matrix(&a), free_matrix(&b), free_matrix(&d);
 }
 
-/* A captured product reads its operands anew each time, its scaling factors as they were. */
+/* Checks that a captured product reads its operands anew each time, and its scaling factors as they were. */
 static void test_graph(void)
 {
     float one = 1, zero = 0, three = 3, out = 0;

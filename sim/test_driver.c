@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  test_driver.c - checks of the simulator's libcuda
 
-    Each lane (a way to run streams, or a setting) is a child process, since the simulator reads its settings once. Kernels
+    Each lane (a mode of streams, or a setting) is a child process, since the simulator reads its settings once. Kernels
     need libnvrtc.so beside libcuda.so.1; without it those checks are skipped.
 
         test_driver [folder of the libraries]     default: ../build/sim
@@ -10,7 +10,7 @@
 
 #include <sys/mman.h>
 
-/* Nothing may be alive between tests. */
+/* Checks that nothing is alive between tests. */
 static void check_empty(void)
 {
     static const char *const watched[] = {"context", "malloc", "bytes",   "hostalloc",   "stream",   "event",    "module",  "graph",
@@ -181,7 +181,7 @@ static void test_pinned(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* A pageable source may be changed as soon as the call returned; a pinned one only when the copy is done. */
+/* Checks that a pageable source may be changed after the call, and a pinned one only after the copy. */
 static void test_copy_snapshot(void)
 {
     int *pinned = NULL, source = 11, out[2] = {0};
@@ -207,7 +207,7 @@ static void test_copy_snapshot(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* The two streams pass a value to and fro; right only if every wait is honoured. */
+/* Checks events: two streams pass a value to and fro, which is right only if every wait is honoured. */
 static void test_events(void)
 {
     enum { ROUNDS = 50 };
@@ -258,7 +258,7 @@ static void test_host_function(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* Work of the NULL stream comes after that of blocking streams, and before their later work. */
+/* Checks that work of the NULL stream comes after that of blocking streams, and before their later work. */
 static void test_legacy_stream(void)
 {
     int *pinned = NULL;
@@ -305,10 +305,10 @@ static void test_thread_streams(void)
     CHECK(status == 1);
     OK(cuStreamEndCapture(mine, &graph));
     OK(cuGraphDestroy(graph));
-    OK(cuStreamSynchronize(mine)); /* of this thread, which has nothing to do with the other's */
+    OK(cuStreamSynchronize(mine)); /* of this thread only */
     if (!strcmp(streams, "lazy"))
         CHECK(pinned[0] == 0);
-    OK(cuCtxSynchronize()); /* what a thread has queued outlives it */
+    OK(cuCtxSynchronize()); /* work that a thread has queued outlives it */
     CHECK(pinned[0] == 7);
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
@@ -361,7 +361,7 @@ static void test_faults(void)
 
 static void add_one(void *value) { ++*(int *)value; }
 
-/* Work of two streams, captured, then run three times. */
+/* Checks graphs: work of two streams is captured, then run three times. */
 static void test_graphs(void)
 {
     int *pinned = NULL, runs = 0, status = 0;
@@ -403,7 +403,7 @@ static void test_graphs(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* Calls that spoil a capture, with the codes that an H200's driver gave. */
+/* Checks calls that invalidate a capture, with the codes of an H200's driver. */
 static void test_capture_errors(void)
 {
     enum {
@@ -484,7 +484,7 @@ static void test_capture_errors(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* Threads with a stream, a block and an event each, all on one device. */
+/* Runs threads with a stream, a block and an event each, all on one device. */
 static void *hammer(void *argument)
 {
     int id = (int)(intptr_t)argument, *pinned = NULL;
@@ -585,14 +585,14 @@ static void test_kernels(const void *image)
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));
     OK(cuModuleUnload(module));
-    CODE(1, cuMemcpyHtoDAsync_v2(address, &value, 4, stream)); /* went with the module */
+    CODE(1, cuMemcpyHtoDAsync_v2(address, &value, 4, stream)); /* unloaded with the module */
     CODE(400, launch(iota, 64, 0, stream, arguments));
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
 /* >>tests of one lane */
 
-/* Nothing runs before something waits for it; a loop of queries gets there in the end. */
+/* Checks that nothing runs before something waits for it, and that a loop of queries ends. */
 static void test_lazy(void)
 {
     int *pinned = NULL, polls = 0;
@@ -613,7 +613,7 @@ static void test_lazy(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* Far more blocks than memory or address space would allow if freeing gave nothing back. */
+/* Allocates far more blocks than memory or address space has, unless freed ones are used again. */
 static void test_reuse(void)
 {
     context_of(0);
@@ -654,7 +654,7 @@ static uint64_t value_in(int file)
     return value;
 }
 
-/* What a program may do with memory, timelines and buffers of other APIs, and what it may not. */
+/* Checks what a program may do with memory, timelines and buffers of other APIs, and what it may not. */
 static void test_graphics(void)
 {
     external_memory memory = {.type = 1, .os = {.fd = memfd_create("test", 0)}, .size = 100};
@@ -675,7 +675,7 @@ static void test_graphics(void)
     CODE(801, cuImportExternalMemory(&imported, &memory));
     memory.type = 1;
     OK(cuImportExternalMemory(&imported, &memory));
-    CODE(1, cuExternalMemoryGetMappedBuffer(&address, imported, &part)); /* Ignis maps all of it */
+    CODE(1, cuExternalMemoryGetMappedBuffer(&address, imported, &part)); /* Ignis maps the whole memory */
     OK(cuExternalMemoryGetMappedBuffer(&address, imported, &whole));
     OK(cuMemsetD8Async(address, 7, 100, stream));
     CODE(1, cuMemsetD8Async(address, 7, 101, stream));
@@ -685,7 +685,7 @@ static void test_graphics(void)
     CODE(1, cuMemsetD8Async(address, 8, 1, stream));
     OK(cuDestroyExternalMemory(imported));
     CODE(400, cuDestroyExternalMemory(imported));
-    CHECK(fcntl(memory.os.fd, F_GETFD) < 0); /* it was the driver's */
+    CHECK(fcntl(memory.os.fd, F_GETFD) < 0); /* the driver has closed it */
     CHECK(pread(twin, bytes, 100, 0) == 100 && bytes[0] == 7 && bytes[99] == 7);
     close(twin);
 
@@ -702,7 +702,7 @@ static void test_graphics(void)
     OK(cuWaitExternalSemaphoresAsync(&fence, &(fence_value){.value = 6}, 1, stream));
     CODE(401, cuDestroyExternalSemaphore(fence)); /* while a wait is queued */
     value.value = 6;
-    CHECK(pwrite(file, &value.value, 8, 16) == 8); /* the other side */
+    CHECK(pwrite(file, &value.value, 8, 16) == 8); /* as the other API does */
     OK(cuStreamSynchronize(stream));
     OK(cuDestroyExternalSemaphore(fence));
     CODE(400, cuDestroyExternalSemaphore(fence));
@@ -731,7 +731,7 @@ static void test_graphics(void)
     OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* >>tests of faults, each in a process of its own, which has no device afterwards */
+/* >>tests of faults, each in its own process, which has no device afterwards */
 
 static void start_driver(void)
 {
@@ -739,7 +739,8 @@ static void start_driver(void)
     OK(cuInit(0));
 }
 
-/* A fault takes all devices, those that have yet to be opened included, and stays when their contexts are gone. */
+/* Checks that a fault ends all devices, including those not opened yet, and remains when their contexts are
+   gone. */
 static void test_sticky(void)
 {
     char *image = compile_kernels(kernel_text);
@@ -779,7 +780,7 @@ static void test_sticky(void)
     free(image);
 }
 
-/* A graph is launched whose kernel's module is unloaded. */
+/* Launches a graph whose kernel's module is unloaded. */
 static void test_unloaded(void)
 {
     char *image = compile_kernels(kernel_text);
@@ -809,7 +810,7 @@ static void test_unloaded(void)
     free(image);
 }
 
-/* A byte behind a block's end is noticed when the block is freed. */
+/* Checks that a byte written after a block is noticed when the block is freed. */
 static void test_canary(void)
 {
     int value;
@@ -823,7 +824,8 @@ static void test_canary(void)
     check_empty();
 }
 
-/* A wait for a value that never comes is reported, and does not hang; nor does a timeline go back. */
+/* Checks that a wait for a value that never comes is reported and does not hang, and that a timeline does not
+   go back. */
 static void test_no_progress(void)
 {
     int file;
@@ -850,7 +852,7 @@ static void test_timeline_back(void)
     check_empty();
 }
 
-/* What cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col refuse; 0 is the whole of it, which they take. */
+/* Checks what cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col refuse; case 0 is valid. */
 static void test_tensor_maps(void)
 {
     enum { BF16 = 9, FLOAT32 = 7, SWIZZLE_64 = 2, SWIZZLE_128 = 3 };
@@ -945,7 +947,7 @@ int main(int argc, char **argv)
         folder = argv[1];
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++)
         run_apart(lanes[i], "driver", run_tests);
-    for (size_t i = 0; i < sizeof lanes / sizeof *lanes && !is_sanitized(); i++) { /* that ends the program at a wild access */
+    for (size_t i = 0; i < sizeof lanes / sizeof *lanes && !is_sanitized(); i++) { /* a sanitizer ends the program at a wild access */
         run_apart(lanes[i], "fault", test_sticky);
         run_apart(lanes[i], "unloaded", test_unloaded);
         run_apart(lanes[i], "canary", test_canary);

@@ -187,7 +187,7 @@ static void test_templates(void)
     *(int *)address = 100;
     CHECK(run(&b, "look", 1, 4, 0, (void *[]){&pp, &pi}) == 0 && p[3] == 16 && i[0] == 105);
     CHECK(sim_module_global(b.module, "nothing", &address, &bytes) == SIM_NOT_FOUND);
-    build other = compile_with(&s, 3, usual_options); /* a second copy has variables of its own */
+    build other = compile_with(&s, 3, usual_options); /* a second copy has its own variables */
     CHECK(sim_module_global(other.module, "limit", &address, &bytes) == 0 && *(int *)address == 0);
     discard(&other);
     discard(&b);
@@ -443,7 +443,7 @@ static void test_errors(void)
     expect_error("__global__ void k(int *x)\n{\n    asm(\"add.s32 %0, %0, 1; add.s32 %0, %0, 1;\" : \"+r\"(x[0]));\n}\n", 6,
                  "broken.cu(3): error: the simulator takes one PTX instruction per asm");
     if (in_lane("address") || in_lane("thread"))
-        skipped++; /* the sanitizer's own names are unresolved, too, until the module is loaded */
+        skipped++; /* the sanitizer's own names are also unresolved until the module is loaded */
     else
         expect_error("__device__ int f(int);\nextern \"C\" __global__ void k(int *x) { x[0] = f(1); }\n", 6,
                      "unresolved extern function 'f(int)'");
@@ -500,7 +500,8 @@ static void test_headers(void)
     }
 }
 
-/* A header of a folder: found by -I in all its spellings and beside the source, but never before one in memory. */
+/* Checks a header of a folder: -I finds it in all spellings, and it is found beside the source, but never
+   before one in memory. */
 static void test_include_path(void)
 {
     static const char text[] = "#include \"found.cuh\"\nextern \"C\" __global__ void k(int *x) { x[0] = FOUND; }\n";
@@ -632,7 +633,7 @@ static void test_faults(void)
 
 typedef struct planted {
     const char *lane, *name, *text;
-    const char *report[3]; /* what the report must hold */
+    const char *report[3]; /* texts that the report must contain */
     size_t shared;
 } planted;
 
@@ -725,7 +726,7 @@ int main(int count, char **arguments)
     for (size_t i = 0; what && i < sizeof plants / sizeof plants[0]; i++)
         if (strcmp(what, plants[i].name) == 0) {
             run_planted(&plants[i]);
-            return failed != 0; /* 0 when nothing stopped it; the thread sanitizer changes that at exit */
+            return failed != 0; /* 0 if nothing stopped it; the thread sanitizer changes that at exit */
         }
     if (!what) {
         run_lane("test_executor", arguments[0], NULL, "IGNIS_SIM_ORDER=forward");

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
-/*  test_hopper.c - checks of what the simulator has of sm_90a: mbarriers, bulk copies, products of warpgroups; see executor/hopper.cpp
+/*  test_hopper.c - checks of sm_90a in the simulator: mbarriers, bulk copies, products of warpgroups; see
+    executor/hopper.cpp
 
-        test_hopper         all checks, in every order of threads, late and early, and without the faults under each sanitizer
+        test_hopper         all checks, in every order of threads, late and early, and without the faults under each
+                            sanitizer
         test_hopper all     all checks, once
 
-    One kernel with everything in it, and a fault in it that an argument chooses: each has to end in an error that says what is wrong, or
-    in wrong numbers, and never in a hang.
+    One kernel uses everything, and an argument selects a fault in it. Each fault has to end in an error that names it,
+    or in wrong numbers, and never in a hang.
 */
 #include "test_build.h"
 
 enum { SIDE = 64, TILE = SIDE * 128, STEPS = 5, SHARED = 49152 + 64 };
 enum { LATE = 1, EARLY = 2, ALWAYS = 3 }; /* when a fault must be caught */
 
-/* A fault of the kernel `product`, and what its error says; NULL both: any error, or wrong numbers. */
+/* A fault of the kernel `product`, and the text of its error; NULL for both: any error, or wrong numbers. */
 #define FAULTS(X)                                                                                                                      \
     X(NONE, 0, NULL, NULL)                                                                                                             \
     X(TOO_MANY_BYTES, ALWAYS, "wait at the mbarrier at shared memory + 49152 for parity 0", "lacks 0 of 1 arrivals and 16 bytes")      \
@@ -62,7 +64,7 @@ static const struct {
 #undef X
 };
 
-/* The kernels for a type of elements, behind the names of the faults. */
+/* Compiles the kernels for a type of elements, after the names of the faults. */
 static build build_kernels(const char *type)
 {
 #define X(name, when, first, second) #name ", "
@@ -83,7 +85,7 @@ static build build_kernels(const char *type)
     return b;
 }
 
-/* What cuTensorMapEncodeTiled makes, which belongs to the driver. */
+/* Makes a map as cuTensorMapEncodeTiled does, which belongs to the driver. */
 static sim_tensor_map map_of(void *base, int type, int element, int rank, const unsigned *dims, const unsigned *box)
 {
     sim_tensor_map m = {.magic = SIM_TENSOR_MAGIC,
@@ -110,7 +112,7 @@ static float from_bf16(uint16_t h)
     return x;
 }
 
-/* Whole numbers from -2 to 2: their sums are exact. */
+/* Returns an integer from -2 to 2: sums of these are exact. */
 static uint16_t small_number(unsigned *seed)
 {
     static const uint16_t numbers[] = {0xC000, 0xBF80, 0, 0x3F80, 0x4000};
@@ -193,7 +195,7 @@ static void test_products(build *b)
     free(out);
 }
 
-/* The floats have bits that tf32 drops. */
+/* Checks products of floats with bits that tf32 drops. */
 static void test_tf32_products(void)
 {
     build b = build_kernels("-DIGNIS_T=3");
@@ -247,7 +249,8 @@ static void test_copies(build *b)
     free(tensor), free(from), free(to), free(sum), free(tile);
 }
 
-/* Patches of 2 images of 7 x 9 pixels, whose corners are at a box of every second pixel of every third row, are stored one behind the other. */
+/* Loads patches of 2 images of 7 x 9 pixels. Their corners are in a box of every second pixel of every third
+   row. The patches are stored one after the other. */
 static void test_pixels(build *b)
 {
     enum { WIDE = 9, HIGH = 7, IMAGES = 2, CHANNELS = 64, COLUMNS = 5, ROWS = 3, RIGHT = 2, DOWN = 1, SKIPPED = 2 };
@@ -276,7 +279,7 @@ static void test_pixels(build *b)
     free(in), free(out);
 }
 
-/* Rows of 64 numbers of two matrices: each block gets those of all blocks of its cluster. */
+/* Multicasts rows of 64 numbers of two matrices: each block gets those of all blocks of its cluster. */
 static void test_multicasts(build *b, float *out, int cluster, int blocks)
 {
     const unsigned dims[] = {64, (unsigned)blocks, 2}, box[] = {64, 1, 1};
@@ -303,7 +306,7 @@ static void test_multicasts(build *b, float *out, int cluster, int blocks)
     free(rows);
 }
 
-/* More clusters than run at the same time; then what must not be. */
+/* Runs more clusters than fit at the same time, then the faults. */
 static void test_clusters(build *b)
 {
     enum { CLUSTER = 4, BLOCKS = 60 * CLUSTER, BYTES = CLUSTER * 64 * 8 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  test_hopper.cu - the kernels of test_hopper.c; its FAULTS come before this text, as an enumeration */
+/*  test_hopper.cu - the kernels of test_hopper.c; its FAULTS precede this text, as an enumeration */
 #include "ignis.cuh"
 #include "hopper.cuh"
 
@@ -7,7 +7,8 @@ constexpr int SIDE = 64, TILE = SIDE * 128, STAGES = 2; /* rows of 64 elements o
 
 #if IGNIS_T == 3
 
-/*  One product of 64 x 64 x 8 of floats from tiles of 64 rows of 32, from shared memory and with A from registers. */
+/*  Computes one product of 64 x 64 x 8 floats from tiles of 64 rows of 32, from shared memory and with A from
+    registers. */
 extern "C" __global__ void __launch_bounds__(128) tf32_products(const float *a, const float *b, float *out)
 {
     extern __shared__ char shared[];
@@ -40,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(128) tf32_products(const float *a, 
 
 #else
 
-/*  c[64][64] = a[64][64 * steps] b[64][64 * steps]^T: a warp loads, those of a warpgroup multiply, with `fault` in it. Shared memory has two
-    stages of a and b, then c, then the barriers. */
+/*  Computes c[64][64] = a[64][64 * steps] b[64][64 * steps]^T: one warp loads, the warps of a warpgroup
+    multiply, with `fault` in it. Shared memory has two stages of a and b, then c, then the barriers. */
 extern "C" __global__ void __launch_bounds__(256)
     product(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b, const __grid_constant__ ignis_tensor_map c,
             int steps, int fault, const uint32_t *never)
@@ -68,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(256)
         else
             ignis_ptx_setmaxnreg_dec<248>();
         if (threadIdx.x == 128) {
-            if (ignis_ptx_mbarrier_test_wait(spare, 0) || !ignis_ptx_mbarrier_test_wait(spare, 1)) /* nobody arrives there */
+            if (ignis_ptx_mbarrier_test_wait(spare, 0) || !ignis_ptx_mbarrier_test_wait(spare, 1)) /* no thread arrives there */
                 return;
             ignis_ptx_bulk_prefetch(never, fault == MISALIGNED_PREFETCH ? 8 : 16);
         }
@@ -152,8 +153,8 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-/*  Copies without a product: 1024 floats to shared memory and from there to three places, all of it; a tile, out of the tensor's range by 8
-    rows and 16 columns, added where it leads beyond the range's other end. */
+/*  Copies without a product: 1024 floats to shared memory and from there to three places. A tile is out of
+    the tensor's range by 8 rows and 16 columns; it is added where it exceeds the other end of the range. */
 extern "C" __global__ void copies(const __grid_constant__ ignis_tensor_map map, const float *from, float *to, float *sum, float *tile)
 {
     extern __shared__ char shared[];
@@ -186,7 +187,8 @@ extern "C" __global__ void copies(const __grid_constant__ ignis_tensor_map map, 
     }
 }
 
-/*  64 pixels of 64 channels, from the one at (x, y) of an image on, moved by (right, down); and stored as those of another map from its begin on. */
+/*  Copies 64 pixels of 64 channels, from (x, y) of an image on, moved by (right, down), and stores them as
+    those of another map from its begin on. */
 extern "C" __global__ void pixels(const __grid_constant__ ignis_tensor_map from, const __grid_constant__ ignis_tensor_map to, int x, int y,
                                   int image, int right, int down)
 {
@@ -204,7 +206,8 @@ extern "C" __global__ void pixels(const __grid_constant__ ignis_tensor_map from,
     }
 }
 
-/*  One product of 64 x 64 x 16 from tiles of 64 rows: which of its operands are transposed, and A from registers. Plain stores fill them. */
+/*  Computes one product of 64 x 64 x 16 from tiles of 64 rows, for all transpositions of its operands, and
+    with A from registers. Plain stores fill the tiles. */
 template <int ta, int tb, bool in_registers> __device__ void one_product(char *shared, uint32_t at, float *out)
 {
     float sums[SIDE / 8][4];
@@ -247,8 +250,8 @@ extern "C" __global__ void __launch_bounds__(128) products(const ignis_bf16 *a, 
     one_product<0, 1, true>(shared, at, out + 5 * SIDE * SIDE);
 }
 
-/*  Each thread of a cluster's blocks gives a pair to each of them, which adds up what has come: out is [blocks][64]. Some leave ahead of the barrier, and
-    there may be a fault. */
+/*  Sends a pair from each thread of a cluster's blocks to each of these blocks, which adds up what arrives:
+    out is [blocks][64]. Some blocks leave before the barrier, and there may be a fault. */
 enum { RIGHT, TWICE, NEVER, NO_SUCH_BLOCK, NO_SUCH_BYTE };
 constexpr int CLUSTER = 4;
 
@@ -283,7 +286,8 @@ __device__ void give_and_add_up(float *out, int fault)
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) clusters(float *out, int fault) { give_and_add_up(out, fault); }
 extern "C" __global__ void __launch_bounds__(64) no_clusters(float *out, int fault) { give_and_add_up(out, fault); }
 
-/*  What a thread has got from all blocks of its cluster, added up; -1: not from each of them once. */
+/*  Adds up what a thread has received from all blocks of its cluster. -1 if one block did not send exactly
+    once. */
 __device__ static void put_sum(float *out, const float2 *slots)
 {
     float2 sum = make_float2(0, 0);
@@ -294,8 +298,8 @@ __device__ static void put_sum(float *out, const float2 *slots)
     out[blockIdx.x * 64 + threadIdx.x] = sum.y == CLUSTER ? sum.x : -1;
 }
 
-/*  The same by stores that count at a barrier of the block that gets them: no block waits for all. A fault: they announce more than comes, or count at a
-    barrier of another block. */
+/*  As above, by stores that count at a barrier of the receiving block: no block waits for all. A fault: they
+    announce more than arrives, or count at a barrier of another block. */
 enum { MORE = 1, ELSEWHERE };
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) async_stores(float *out, int fault)
@@ -318,8 +322,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
     put_sum(out, slots);
 }
 
-/*  Tiles that each block loads for all of its cluster, twice, the second time when all have read the first ones: out is [blocks][64], what has come added
-    up. A fault: for a block that is not there, or an arrival that is sent nowhere. */
+/*  Loads tiles in each block for all of its cluster, twice, the second time after all have read the first
+    ones: out is [blocks][64], the sums of what arrived. A fault: for a block that does not exist, or an
+    arrival that is sent nowhere. */
 enum { NOT_THERE = 1, NOWHERE };
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
@@ -351,11 +356,12 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
             ignis_ptx_mbarrier_arrive_cluster(fault == NOWHERE ? empty : ignis_ptx_mapa(empty, threadIdx.x));
     }
     out[blockIdx.x * 64 + threadIdx.x] = sum;
-    ignis_ptx_cluster_arrive_relaxed(); /* nobody sends to one that has ended */
+    ignis_ptx_cluster_arrive_relaxed(); /* no block sends to one that has ended */
     ignis_ptx_cluster_wait();
 }
 
-/*  The same by copies of all that a block has. A fault: they count at a barrier of another block, or come ahead of the fence. */
+/*  As above, by copies of all that a block has. A fault: they count at a barrier of another block, or precede
+    the fence. */
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) bulk_sends(float *out, int fault)
 {
     extern __shared__ __align__(16) float2 slots[]; /* [CLUSTER][64], the barrier, and [64] of its own */
@@ -382,7 +388,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
     ignis_ptx_cluster_wait();
 }
 
-/*  Nothing of sm_90a here, but in its program: stores to dynamic shared memory are nobody's business. */
+/*  Has no feature of sm_90a, but is in the same program: stores to dynamic shared memory are not tracked. */
 extern "C" __global__ void plain(float *out)
 {
     extern __shared__ float values[];

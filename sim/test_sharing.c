@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  test_sharing.c - checks of memory and events that several devices or processes share
 
-    Every test is a child process for each way to run streams, so that each sees a fresh simulator, and some start another
-    process, with which they talk over a socket. Kernels need libnvrtc.so beside libcuda.so.1.
+    Every test is a child process for each mode of streams, so that each sees a fresh simulator. Some start another
+    process and talk to it over a socket. Kernels need libnvrtc.so beside libcuda.so.1.
 
         test_sharing [folder of the libraries [word in the names of the tests to run]]     default: ../build/sim
 */
@@ -33,7 +33,8 @@ static const char *const kernel_text =
     "{ asm volatile(\"st.release.sys.global.u32 [%0], %1;\" : : \"l\"(p), \"r\"(v) : \"memory\"); }\n"
     "__device__ unsigned long long time()\n"
     "{ unsigned long long t; asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(t)); return t; }\n"
-    /* Each block tells the peer's and waits for it, `rounds` times; out: 0, or 1 + the round that timed out. */
+    /* Each block signals the peer's block and waits for it, `rounds` times; out: 0, or 1 + the round that
+       timed out. */
     "__global__ void meet(unsigned *mine, unsigned *theirs, int *out, unsigned first, unsigned rounds)\n"
     "{ __shared__ int late; unsigned b = blockIdx.x; if (!threadIdx.x) late = 0;\n"
     "  for (unsigned r = first; r < first + rounds; r++) {\n"
@@ -45,11 +46,11 @@ static const char *const kernel_text =
     "__global__ void signal(unsigned *flag, unsigned value) { tell(flag, value); }\n"
     "__global__ void await(unsigned *flag, unsigned value, int *out)\n"
     "{ unsigned long long end = time() + 10000000000ull; *out = 0; while (load(flag) != value) if (time() > end) { *out = 1; break; } }\n"
-    /* Blocks that all wait for each other, with nothing but atomics. */
+    /* All blocks wait for each other, with atomics only. */
     "__global__ void together(int *count, int *out)\n"
     "{ atomicAdd(count, 1); long long left = 1000000000; while (atomicAdd(count, 0) < (int)gridDim.x && --left) __nanosleep(100);\n"
     "  out[blockIdx.x] = left == 0; }\n"
-    /* Every thread sends 8 bytes of data with a flag in the same 16, and waits for the peer's. */
+    /* Every thread sends 8 bytes of data with a flag in the same 16 bytes, and waits for the peer's. */
     "__global__ void swap(uint4 *mine, uint4 *theirs, unsigned *out, unsigned seed)\n"
     "{ unsigned i = blockIdx.x * blockDim.x + threadIdx.x, x = seed + i, y = seed * i, a, b, c, d, f = 77;\n"
     "  asm volatile(\"st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};\" : : \"l\"(theirs + i), \"r\"(x), \"r\"(f), \"r\"(y), \"r\"(f) : "
@@ -99,7 +100,8 @@ static handle load_kernels(void)
 
 /* >>processes */
 
-/* A second process that runs `role` with its end of a socket; the caller gets the other end. Before the driver starts. */
+/* Starts a second process that runs `role` with its end of a socket; the caller gets the other end. Called
+   before the driver starts. */
 static pid_t start_peer(void (*role)(int), int *socket_out)
 {
     int ends[2];
@@ -269,7 +271,7 @@ static void test_map(void)
     OK(cuMemSetAccess(address, 3 * CHUNK, both, 2));
     OK(cuMemGetAccess(&flags, &one_at, address + CHUNK));
     CHECK(flags == 1);
-    /* Neighbours are one stretch of memory; a device has only the access that it was given. */
+    /* Adjacent mappings are one range of memory; a device has only the access that it was given. */
     ptr middle = address + CHUNK - 2;
     OK(cuMemcpyHtoD_v2(middle, &value, 4));
     OK(cuMemcpyDtoH_v2(&out, middle, 4));
@@ -296,7 +298,7 @@ static void test_map(void)
     CODE(1, cuMemAddressFree(address, 4 * CHUNK));
     CODE(1, cuMemUnmap(address + CHUNK, CHUNK));
     CODE(1, cuMemUnmap(address, 2 * CHUNK));
-    /* Memory without a handle lives as long as its mapping, and a handle can be had again. */
+    /* Memory without a handle lives as long as its mapping, from which a new handle can be made. */
     OK(cuMemRelease(first));
     OK(cuMemcpyDtoH_v2(&out, middle, 2));
     OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)address));
@@ -335,7 +337,7 @@ static void test_reserve(void)
     OK(cuMemAddressFree(second, CHUNK));
 }
 
-/* A kernel that touches mapped memory without access faults, like at any other wrong address. */
+/* Checks that a kernel that touches mapped memory without access faults, as at any other invalid address. */
 static void test_access_fault(void)
 {
     start_driver();
@@ -383,7 +385,7 @@ static void import_role(int socket)
     value = 4321;
     OK(cuMemcpyHtoD_v2(address + 8192, &value, 4));
     signal_peer(socket);
-    await_peer(socket); /* the exporter has released, or died */
+    await_peer(socket); /* the exporter has released it, or died */
     OK(cuMemcpyDtoH_v2(&value, address + 4096, 4));
     CHECK(value == 1234);
     unmap_all(address, CHUNK);
@@ -445,7 +447,7 @@ static int count_entries(const char *path)
     return count;
 }
 
-/* An exporter that is killed leaves nothing behind, and takes nothing from who imported. */
+/* Checks that a killed exporter leaves no objects, and takes nothing from an importer. */
 static void test_killed_exporter(void)
 {
     int socket, value = 0, before = count_entries("/dev/shm");
@@ -467,7 +469,7 @@ static void test_killed_exporter(void)
     close(socket);
 }
 
-/* Whatever descriptor comes: an error, never a mapping of something else. */
+/* Checks that any wrong descriptor is an error, never a mapping of something else. */
 static void test_bad_files(void)
 {
     start_driver();
@@ -587,7 +589,7 @@ static void block_exporter_role(int socket)
     kill(getpid(), failed ? SIGABRT : SIGKILL);
 }
 
-/* Two children: the exporter is killed while the importer has its block open. */
+/* Runs two children: the exporter is killed while the importer has its block open. */
 static void test_blocks(void)
 {
     int status = 0, sockets[2];
@@ -645,7 +647,7 @@ static void event_role(int socket)
     CHECK(*value == 0x01010101);
     OK(cuEventSynchronize(event));
     OK(cuEventQuery(event));
-    /* Back: recorded here, waited for there. */
+    /* The other direction: recorded here, waited for there. */
     OK(cuLaunchHostFunc(stream, pause_a_while, NULL));
     OK(cuMemsetD8Async(block, 2, 4, stream));
     OK(cuEventRecord(event, stream));
@@ -713,14 +715,14 @@ static void killed_recorder_role(int socket)
     pause();
 }
 
-/* Nobody waits for ever for an event of a process that was killed. */
+/* Checks that no thread waits for ever for an event of a killed process. */
 static void test_killed_recorder(void)
 {
     int socket;
     ipc_handle event_handle;
     handle event = NULL;
     if (!strcmp(streams, "eager"))
-        return; /* there the host function would keep the recording thread */
+        return; /* otherwise the host function would keep the recording thread */
     pid_t peer = start_peer(killed_recorder_role, &socket);
     start_driver();
     context_of(1);
@@ -744,7 +746,7 @@ static void test_killed_recorder(void)
 
 enum { MEET_BLOCKS = 6, MEET_THREADS = 40 };
 
-/* One end of a meeting: a device, its flags, and what its kernels report. */
+/* One side of a meeting: a device, its flags, and the reports of its kernels. */
 typedef struct party {
     int device;
     handle context, module, stream;
@@ -791,7 +793,7 @@ static void party_end(const party *p)
     OK(cuDevicePrimaryCtxRelease_v2(p->device));
 }
 
-/* Two devices, driven by one thread; what follows in a stream comes after. */
+/* Runs two devices from one thread; later work of a stream comes after. */
 static void test_meet(void)
 {
     start_driver();
@@ -805,7 +807,7 @@ static void test_meet(void)
     party_check(&b);
     double took = seconds() - start;
     CHECK(took < 20);
-    /* A wait for one device's stream has both run; polling it has, too. */
+    /* A wait for one device's stream runs both; so does polling. */
     party_meet(&a, b.flags, 102, 5);
     party_meet(&b, a.flags, 102, 5);
     OK(cuStreamSynchronize(b.stream));
@@ -862,7 +864,7 @@ static void test_swap(void)
     party_end(&p[1]);
 }
 
-/* Eight devices in a ring, whose threads all poll. */
+/* Runs eight devices in a ring, whose threads all poll. */
 static void test_ring(void)
 {
     enum { DEVICES = 8, BLOCKS = 8, THREADS = 256, COUNT = BLOCKS * THREADS };
@@ -894,7 +896,7 @@ static void test_ring(void)
         party_end(&p[i]);
 }
 
-/* Captured on both devices, launched three times. */
+/* Captures work of both devices, and launches it three times. */
 static void test_meet_graph(void)
 {
     start_driver();
@@ -953,7 +955,7 @@ static void test_meet_processes(void)
     end_peer(peer, socket);
 }
 
-/* One device only tells, the other only waits; by kernels and by stream memory operations. */
+/* One device only signals, the other only waits: with kernels and with stream memory operations. */
 static void test_signals(void)
 {
     unsigned value = 9, found = 0;
@@ -995,7 +997,7 @@ static void test_cooperative(void)
     launch_config config = {{10000, 1, 1}, {32, 1, 1}, 0, p.stream, &attribute, 1};
     CODE(720, cuLaunchCooperativeKernel(function, 10000, 1, 1, 32, 1, 1, 0, p.stream, arguments));
     CODE(720, cuLaunchKernelEx(&config, function, arguments, NULL));
-    attribute.value = 0; /* not together: any number of blocks may be launched, of a kernel that does not wait */
+    attribute.value = 0; /* not together: any number of blocks may be launched of a kernel that does not wait */
     config.grid[0] = config.block[0] = 1;
     OK(cuLaunchKernelEx(&config, function, arguments, NULL));
     OK(cuStreamSynchronize(p.stream));
@@ -1017,7 +1019,8 @@ static void test_cooperative(void)
     party_end(&p);
 }
 
-/* Blocks that wait keep their processors: what does not fit beside them begins when they have left, what does goes on. */
+/* Checks that waiting blocks keep their processors: a launch that does not fit begins when they have ended,
+   another one runs. */
 static void test_room(void)
 {
     start_driver();
@@ -1026,13 +1029,13 @@ static void test_room(void)
     ptr here = a.flags + 4, outs[3] = {a.out, a.out + 4, a.out + 8};
     unsigned value = 5, begun = 1;
     void *waits[] = {&a.flags, &value, &outs[0]}, *large[] = {&here, &value, &outs[1]}, *small[] = {&here, &value, &outs[2]};
-    if (!is_sanitized()) { /* those run one block at a time */
+    if (!is_sanitized()) { /* sanitizers run one block at a time */
         OK(cuMemsetD32Async(here, value, 1, a.stream));
         OK(cuMemsetD32Async(a.out, begun, 1, a.stream));
         OK(cuStreamSynchronize(a.stream));
         OK(cuLaunchKernel(function, 100, 1, 1, 1, 1, 1, 0, a.stream, waits, NULL));
         for (double end = seconds() + 10; begun && seconds() < end; usleep(1000)) { /* a block's first act is to write 0 */
-            CODE(600, cuStreamQuery(a.stream));                                     /* asking often enough starts lazy streams */
+            CODE(600, cuStreamQuery(a.stream));                                     /* enough queries start lazy streams */
             OK(cuMemcpyDtoHAsync_v2(&begun, a.out, 4, beside[0]));
             OK(cuStreamSynchronize(beside[0]));
         }
@@ -1050,17 +1053,17 @@ static void test_room(void)
     party_end(&a);
 }
 
-/* A kernel that polls is not kept from failing with its launch, nor from ending with a fault of another device. */
+/* Checks that a polling kernel can fail with its launch, and ends with a fault of another device. */
 static void test_failing(void)
 {
     if (is_sanitized())
-        return; /* it would end the program at the wild access */
+        return; /* a sanitizer would end the program at the wild access */
     start_driver();
     party a = party_new(0, 0), b = party_new(1, 0);
     ptr bad = 64;
     unsigned value = 1;
     void *arguments[] = {&bad, &value};
-    party_meet(&b, a.flags, 1, 2); /* nobody comes */
+    party_meet(&b, a.flags, 1, 2); /* the peer is missing */
     OK(cuStreamWaitValue32_v2(b.stream, b.flags + 64, 5, 0));
     OK(cuCtxSetCurrent(a.context));
     OK(cuLaunchKernel(function_of(a.module, "signal"), 3, 1, 1, 1, 1, 1, 0, a.stream, arguments, NULL));

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  capture.c - stream capture: work goes into a graph instead of the queue */
+/*  capture.c - stream capture: work goes into a graph instead of the queue
+
+    A capture begins in one stream. Other streams join it when they wait for an event of it. An unsafe call
+    invalidates every capture that its thread's mode concerns. The end of an invalid capture returns the code.
+*/
 #include "driver.h"
 
 void capture_release(sim_capture *capture)
@@ -10,7 +14,7 @@ void capture_release(sim_capture *capture)
     free(capture);
 }
 
-/* The capture is spoilt, and its end will say so. Returns `code`. */
+/* Invalidates the capture, so that its end fails. Returns `code`. */
 int capture_break(sim_capture *capture, int code)
 {
     capture->invalid = 1;
@@ -30,7 +34,7 @@ void stream_leave_capture(sim_stream *stream)
     capture_release(capture);
 }
 
-/* Does this thread's mode make it heed the capture? */
+/* Tells whether the mode of this thread lets its calls invalidate the capture. */
 static int capture_concerns(const sim_capture *capture)
 {
     if (capture->mode == CAPTURE_RELAXED || thread.capture_mode == CAPTURE_RELAXED)
@@ -40,7 +44,7 @@ static int capture_concerns(const sim_capture *capture)
     return capture->mode == CAPTURE_GLOBAL && thread.capture_mode == CAPTURE_GLOBAL;
 }
 
-/* An unsafe call breaks the captures that it could disturb. */
+/* Invalidates the captures that an unsafe call could disturb. */
 int capture_forbids(void)
 {
     int code = SUCCESS;
@@ -51,7 +55,8 @@ int capture_forbids(void)
     return code;
 }
 
-/* The legacy stream waits for blocking streams, which a captured one cannot be waited for. */
+/* Fails if a blocking stream is captured: the legacy stream waits for blocking streams, and a captured one
+   cannot be waited for. */
 int capture_check_legacy(sim_stream *stream)
 {
     if (stream != stream->context->null_stream)
@@ -69,7 +74,7 @@ int capture_check(sim_stream *stream)
     return capture_check_legacy(stream);
 }
 
-/* For calls that wait for a stream or ask about it. */
+/* Fails for calls that wait for a captured stream or query it. */
 int capture_forbids_wait(sim_stream *stream)
 {
     if (stream->capture)
@@ -78,7 +83,7 @@ int capture_forbids_wait(sim_stream *stream)
     return code ? code : capture_forbids();
 }
 
-/* The same for events. One recorded in a capture that is over has no meaning. */
+/* As capture_forbids_wait, for events. An event recorded in an ended capture has no meaning. */
 int capture_forbids_event(sim_event *event)
 {
     if (!event->capture)
@@ -122,7 +127,7 @@ static int plan_grow(sim_plan *plan)
     return 1;
 }
 
-/* Add a node behind the stream's last ones, and make it the last. */
+/* Adds a node after the last ones of the stream, and makes it the last. */
 int capture_add(sim_stream *stream, sim_work *work)
 {
     sim_plan *plan = stream->capture->plan;
@@ -152,7 +157,7 @@ int capture_record(sim_stream *stream, sim_event *event)
     return SUCCESS;
 }
 
-/* Waiting for a captured event draws the stream into its capture. */
+/* Makes a stream that waits for a captured event join the capture. */
 int capture_join(sim_stream *stream, sim_event *event)
 {
     sim_capture *capture = event->capture;
@@ -171,14 +176,14 @@ int capture_join(sim_stream *stream, sim_event *event)
     return nodes_add_all(&stream->last, &event->last) ? SUCCESS : capture_break(capture, ERROR_OUT_OF_MEMORY);
 }
 
-/* Is every node one that `last` come after, or one of them? */
+/* Tells whether every node is one of `last`, or before one of them. */
 int plan_joined(const sim_plan *plan, const sim_nodes *last)
 {
     char *reached = calloc((size_t)plan->count + 1, 1);
     int joined = reached != NULL;
     for (int i = 0; joined && i < last->count; i++)
         reached[last->numbers[i]] = 1;
-    for (int i = plan->count; joined && i-- > 0;) { /* a node comes only after nodes with lower numbers */
+    for (int i = plan->count; joined && i-- > 0;) { /* a node depends only on nodes with lower numbers */
         const sim_nodes *after = &plan->nodes[i].after;
         joined = reached[i];
         for (int j = 0; j < after->count; j++)
@@ -199,7 +204,7 @@ sim_capture *capture_new(sim_stream *stream, int mode)
     return capture;
 }
 
-/* All its streams run work again. The caller keeps a reference of its own. */
+/* Ends a capture: its streams run work again. The caller keeps a reference of its own. */
 void capture_end(sim_capture *capture)
 {
     for (int i = 0; i < sim.device_count; i++)

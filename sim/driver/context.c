@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  context.c - primary contexts, and the current context of a thread */
+/*  context.c - primary contexts, and the current context of a thread
+
+    The first retain of a device opens its context, and the last release closes it with everything made in it.
+    A reset closes it, too, but the references remain. A thread has a stack of current contexts.
+*/
 #include "driver.h"
 
 static int context_open(sim_context *context)
@@ -36,7 +40,7 @@ static void context_drop_objects(sim_context *context)
     }
 }
 
-/* Everything made in the context goes, as when its last user releases it. */
+/* Destroys everything made in the context, as when its last user releases it. */
 static void context_close(sim_context *context)
 {
     if (!context->active)
@@ -94,7 +98,7 @@ SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     return leave(SUCCESS);
 }
 
-/* The references stay: whoever retained the context still has to release it. */
+/* The references remain: each caller that retained the context still has to release it. */
 SIM_API CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
     BEGIN(cuDevicePrimaryCtxReset_v2);

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
-/*  control.c - control functions for tests, found with dlsym */
+/*  control.c - control functions for tests, found with dlsym
+
+    Tests set calls that fail, count calls and live objects, and simulate what libraries do with the driver.
+    Fault injection does not apply to these functions.
+*/
 #include "driver.h"
 
-/* Replace the calls that are made to fail and start counting anew. NULL or "": none. -1: not understood, nothing changed. */
+/* Replaces the rules of calls that fail, and restarts the counts. NULL or "": no rules. -1, and nothing
+   changed, if malformed. */
 SIM_API int ignis_sim_fail(const char *spec)
 {
     pthread_mutex_lock(&sim.lock);
@@ -66,9 +71,10 @@ long live_count(const char *kind)
     return -1;
 }
 
-/* How many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event, module, graph; handle (physical
-   memory), import (of it, or of a block), mapping, reservation; external (memory of a graphics API, and mappings of it), timeline, resource (of
-   OpenGL, and mappings). -1: no such kind. */
+/* Returns how many of a kind are alive: context (references), malloc, bytes, hostalloc, stream, event,
+   module, graph; handle (physical memory), import (of it, or of a block), mapping, reservation; external
+   (memory of a graphics API, and mappings of it), timeline, resource (of OpenGL, and mappings). -1 if there
+   is no such kind. */
 SIM_API long ignis_sim_live(const char *kind)
 {
     pthread_mutex_lock(&sim.lock);
@@ -77,7 +83,7 @@ SIM_API long ignis_sim_live(const char *kind)
     return count;
 }
 
-/* What a library calls that loads kernels, as if by the driver. */
+/* Tells the driver that a library loads kernels; the library calls it. */
 SIM_API void ignis_sim_loads(void)
 {
     pthread_mutex_lock(&sim.lock);
@@ -86,7 +92,8 @@ SIM_API void ignis_sim_loads(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-/* What a library calls that has work captured by `stream`: `call` comes when nothing can run it any more, and calls no driver. */
+/* Sets a call for the end of a graph whose capture has work of the caller's library. `call` comes when
+   nothing can run the work any more, and must not call the driver. */
 SIM_API int ignis_sim_at_graph_end(CUstream handle, void (*call)(void *), void *data)
 {
     sim_goodbye *goodbye = calloc(1, sizeof *goodbye);
@@ -106,7 +113,8 @@ SIM_API int ignis_sim_at_graph_end(CUstream handle, void (*call)(void *), void *
     return code;
 }
 
-/* How many calls of a kind or of a function there were, failed ones included. -1: no such name. */
+/* Returns how many calls of a kind or of a function there were, including failed ones. -1 if there is no such
+   name. */
 SIM_API long ignis_sim_calls(const char *name)
 {
     sim_rule rule = {0};

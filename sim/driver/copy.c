@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  copy.c - copies and fills */
+/*  copy.c - copies and fills
+
+    Both ends of a copy are checked against live memory when it is submitted and when it runs. Pinned memory
+    is read and written when the copy runs; pageable memory during the call.
+*/
 #include "driver.h"
 
 static int submit_fill(CUdeviceptr dst, unsigned value, unsigned size, size_t count, CUstream handle)
@@ -38,7 +42,7 @@ SIM_API CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t co
     return leave(submit_fill(dst, value, 4, count, stream));
 }
 
-/* Take the source bytes now: what the real driver promises for pageable memory. */
+/* Copies the source bytes now, as the real driver does for pageable memory. */
 static int stage(sim_work *work)
 {
     sim_copy *copy = &work->copy;
@@ -52,8 +56,8 @@ static int stage(sim_work *work)
     return SUCCESS;
 }
 
-/* Pinned memory is read and written when the copy runs. A pageable source is read during the call, and a copy to a pageable
-   destination is finished when the call returns. */
+/* Submits a copy. Pinned memory is read and written when the copy runs. A pageable source is read during the
+   call, and a copy to a pageable destination is finished when the call returns. */
 static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
 {
     sim_stream *stream;
@@ -112,7 +116,7 @@ SIM_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, C
     return leave(submit_copy(plain_copy(dst, SIDE_ANY, src, SIDE_ANY, bytes), stream, 0));
 }
 
-/* Does the address lie in a block of that context? */
+/* Tells whether an address is in a block of that context. */
 static int owned_by(CUdeviceptr address, CUcontext handle)
 {
     sim_range *range = range_at((uintptr_t)address);
@@ -142,14 +146,14 @@ SIM_API CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes)
     return leave(submit_copy(plain_copy((uintptr_t)dst, SIDE_HOST, src, SIDE_DEVICE, bytes), NULL, 1));
 }
 
-/* Asynchronous to the host even in its plain form. */
+/* Asynchronous to the host, also without a stream. */
 SIM_API CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
     BEGIN(cuMemcpyDtoD_v2);
     return leave(submit_copy(plain_copy(dst, SIDE_DEVICE, src, SIDE_DEVICE, bytes), NULL, 0));
 }
 
-/* Pointer and side of one end of a 2-D copy; 0 for arrays, which the simulator has not. */
+/* Returns pointer and side of one end of a 2-D copy; 0 for arrays, which the simulator does not have. */
 static int end_of_2d(unsigned type, const void *host, CUdeviceptr device, uintptr_t *address, sim_side *side)
 {
     static const sim_side sides[] = {SIDE_ANY, SIDE_HOST, SIDE_DEVICE, SIDE_ANY, SIDE_ANY};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  cuda_types.h - what the driver needs of cuda.h
+/*  cuda_types.h - declarations of cuda.h that the driver needs
 
     `make prototypes` compiles the driver with the real cuda.h in place of this file.
 */

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  device.c - devices and their attributes */
+/*  device.c - devices and their attributes
+
+    Sizes are those of an H200. Capabilities are those that the simulator has, so that a program does not
+    choose a feature that is missing here.
+*/
 #include "driver.h"
 
 int is_device(CUdevice device) { return device >= 0 && device < sim.device_count; }
@@ -12,7 +16,7 @@ int device_by_number(int number)
     return -1;
 }
 
-/* Can these two of the machine's devices reach each other's memory? */
+/* Tells whether two devices of the machine reach each other's memory. */
 int devices_reach(int a, int b) { return a == b || sim.reach[a] >> b & 1; }
 
 void uuid_of(int number, unsigned char *uuid)
@@ -79,7 +83,7 @@ SIM_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
     return leave(device_uuid(uuid, device));
 }
 
-/* Real drivers have LUIDs on Windows alone. */
+/* Real drivers have LUIDs on Windows only. */
 SIM_API CUresult cuDeviceGetLuid(char *luid, unsigned int *mask, CUdevice device)
 {
     BEGIN(cuDeviceGetLuid);
@@ -114,7 +118,7 @@ SIM_API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
 }
 
 /* clang-format off */
-/* Attributes `first` to `last`: sizes as an H200 has them, abilities as the simulator has them. */
+/* Attributes `first` to `last`: sizes of an H200, capabilities of the simulator. */
 static const struct { int first, last, value; } attributes[] = {
     {1, 1, MAX_THREADS}, {2, 3, 1024}, {4, 4, 64},      /* threads of a block: all, x and y, z */
     {5, 5, 0x7FFFFFFF}, {6, 7, 65535},                  /* blocks of a grid: x, y and z */
@@ -168,7 +172,8 @@ SIM_API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     return leave(SUCCESS);
 }
 
-/* 1: rank of the link's speed, 0 is the best; 2: access, 3: atomics, 4: arrays, of which there are none; 5: only some atomics. */
+/* 1: rank of the link's speed, 0 is the best; 2: access; 3: atomics; 4: arrays, not supported; 5: only some
+   atomics. */
 SIM_API CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
 {
     BEGIN(cuDeviceGetP2PAttribute);

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: MIT
 /*  driver.h - the simulator's libcuda: the CUDA driver API on the CPU
 
-    A program that loads this library in place of NVIDIA's sees a few "GPUs" whose memory is ordinary memory of the process
-    and whose kernels executor.cpp runs on the CPU. The driver's rules are kept where a program can notice them: contexts and
-    their reference counts, handles that die, copies checked against live allocations, streams, and events. A fault takes all
-    devices of the process until it ends, whichever device it was on: so measured on four H200s with driver 580. Things a real
-    GPU hides (a missing wait, one byte written past a block) are made visible.
+    A program that loads this library in place of NVIDIA's sees a few "GPUs". Their memory is ordinary memory of the
+    process, and executor.cpp runs their kernels on the CPU. The driver's rules are kept where a program can notice
+    them: contexts and their reference counts, stale handles, copies checked against live allocations, streams, events.
+    A fault ends all devices of the process, whichever device it was on: measured on four H200s with driver 580. Errors
+    that a real GPU hides (a missing wait, one byte written beyond a block) are made visible.
 
-    Knobs, read by cuInit:
+    Settings, read by cuInit:
 
-        IGNIS_SIM_DEVICES   how many devices (2)
+        IGNIS_SIM_DEVICES   number of devices (2)
         IGNIS_SIM_CC        compute capability, "90" or "9.0" (90)
         IGNIS_SIM_MEMORY    bytes of each device, with K, M or G (2G)
         IGNIS_SIM_STREAMS   eager   work runs when it is submitted (the default)
-                            lazy    work runs only when something waits for it: finds missing waits, the same way every time
+                            lazy    work runs only when something waits for it: finds missing waits, reproducibly
                             thread  every stream has a worker thread
-        IGNIS_SIM_DELAY     microseconds that such a worker is late with each operation (0): what goes before its time is found
+        IGNIS_SIM_DELAY     microseconds that such a worker is late with each operation (0): finds what runs too early
         IGNIS_SIM_PEER      which devices reach each other's memory: all (the default), 0 for none, or pairs, "0-1,2-3"
         CUDA_VISIBLE_DEVICES  numbers or UUIDs ("GPU-...") of the devices that the program sees, in its order, as for real
         IGNIS_SIM_FAIL      kind:n[,kind:n...]: the n-th call (from 1) of a kind fails; n+ also fails all later ones.
                             A kind is a name of SIM_KINDS below, "any", or the exact name of a function.
-        IGNIS_SIM_PATIENCE  milliseconds that a stream waits for the value of a timeline before it is called a mistake (10000)
-        IGNIS_SIM_LUID      1: devices have a LUID, which real ones have on Windows alone
-        IGNIS_SIM_LEAKS     1: say at exit what is still alive
-        IGNIS_SIM_STALE     1: a stream or event that is gone ends the program when it is used, as it does with a real driver
+        IGNIS_SIM_PATIENCE  milliseconds that a stream waits for the value of a timeline before it is an error (10000)
+        IGNIS_SIM_LUID      1: devices have a LUID, which real ones have on Windows only
+        IGNIS_SIM_LEAKS     1: report at exit what is still alive
+        IGNIS_SIM_STALE     1: a stale stream or event ends the program when it is used, as with a real driver
 
-    One file a subject: entry.c comes first, with what every function calls first and last; then range.c (addresses), work.c,
-    queue.c and capture.c (what runs, when and in which order), and the functions of the API by subject. This header is what
-    they share. Only functions marked SIM_API are exported.
+    Each file has one subject. entry.c has what every function calls first and last. range.c has addresses. work.c,
+    queue.c and capture.c decide what runs, when and in which order. The others have the functions of the API by
+    subject. This header is what they share. Only functions marked SIM_API are exported.
 
-    One lock guards everything, and is given up while work runs. A stream is a queue of operations; an operation waits for
-    earlier ones of other streams by pointing at them. The three stream modes differ only in which thread runs the queue.
+    One lock guards everything, and is released while work runs. A stream is a queue of operations. An operation waits
+    for earlier ones of other streams by pointers to them. The three stream modes differ only in which thread runs the
+    queue.
 */
 #ifndef SIM_DRIVER_H
 #define SIM_DRIVER_H
@@ -61,7 +62,7 @@ enum {
     MAX_DEPTH = 64,          /* contexts pushed by one thread */
     MAX_RULES = 32,          /* of one IGNIS_SIM_FAIL */
     REMEMBERED_BLOCKS = 256, /* freed blocks that a message can still name */
-    LAZY_POLLS = 8,          /* lazy streams: queries answered "not ready" before one gives in and runs the work */
+    LAZY_POLLS = 8,          /* lazy streams: queries answered "not ready" before a query runs the work */
     CANARY = 0xC5,
     MAX_THREADS = 1024,
     SHARED_DEFAULT = 48 * 1024,
@@ -75,7 +76,7 @@ enum {
 
 static const size_t page = 4096;
 static const size_t granularity = (size_t)2 << 20; /* of physical and reserved memory */
-static const size_t fill_limit = (size_t)8 << 20;  /* a larger block is filled only so far, to keep it virtual */
+static const size_t fill_limit = (size_t)8 << 20;  /* a larger block is filled only up to this, so that the rest remains virtual */
 
 typedef enum { STREAMS_EAGER, STREAMS_LAZY, STREAMS_THREAD, STREAMS_COUNT } sim_streams;
 static const char *const stream_modes[STREAMS_COUNT] = {"eager", "lazy", "thread"};
@@ -101,7 +102,8 @@ typedef enum {
     OBJECT_RESOURCE
 } sim_object_kind;
 
-/* Handles are not pointers but a table slot and its generation, so a stale or invented one is always recognised. */
+/* A slot of the table of handles. A handle is the number of a slot and its generation, so a stale or invented
+   one is always recognised. */
 typedef struct sim_slot {
     sim_object_kind kind;
     uint32_t generation;
@@ -110,24 +112,24 @@ typedef struct sim_slot {
     sim_context *context;
 } sim_slot;
 
-/* A stretch of address space that blocks are cut from, never twice the same while it lasts. */
+/* A range of address space that blocks are cut from. No addresses are used twice before all of it was used. */
 typedef struct sim_arena {
     uintptr_t base;
     size_t size, cursor;
     int file;
-    int reused; /* addresses had to be used again */
+    int reused; /* addresses were used again */
 } sim_arena;
 
-/* Memory of cuMemCreate: a memory file, which lives as long as any process has it open or mapped. */
+/* Memory of cuMemCreate: a memory file that lives as long as any process has it open or mapped. */
 typedef struct sim_physical {
-    int handles;  /* releases that are due */
-    int mappings; /* ranges that show it */
+    int handles;  /* pending releases */
+    int mappings; /* ranges that map it */
     void *handle; /* NULL: released, but mapped */
     int file;
     size_t size;
-    int device;           /* here, or -1 for one that this process does not see */
-    int types;            /* of handles that were asked for */
-    sim_context *charged; /* whose memory it counts as; NULL for an import */
+    int device;           /* here, or -1 if this process does not see the device */
+    int types;            /* of handles that were requested */
+    sim_context *charged; /* the context whose memory it counts as; NULL for an import */
     unsigned long long id;
 } sim_physical;
 
@@ -138,7 +140,8 @@ typedef struct sim_reservation {
     struct sim_reservation *next;
 } sim_reservation;
 
-/* What an IPC handle holds, and what stands in the file that it names: there for as long as the thing itself. */
+/* The content of an IPC handle, and of the ticket in the file that the handle names. The ticket lives as long
+   as the object. */
 typedef struct sim_ticket {
     char magic[8];
     uint64_t process, id; /* random; the exporter's count */
@@ -151,7 +154,7 @@ typedef struct sim_ticket {
 /* A block of another process. */
 typedef struct sim_import {
     sim_ticket ticket;
-    int opened; /* closes that are due */
+    int opened; /* pending closes */
     size_t span;
 } sim_import;
 
@@ -166,27 +169,28 @@ typedef enum {
     RANGE_VARIABLE
 } sim_range_kind;
 
-/* One live allocation, registered host memory, physical memory mapped to reserved addresses, or a module's variable that was asked for. */
+/* One live allocation, registered host memory, physical memory mapped to reserved addresses, or a variable of
+   a module whose address was requested. */
 typedef struct sim_range {
     uintptr_t start;
-    size_t size; /* bytes asked for */
-    size_t span; /* bytes of address space, the gap behind included; 0: not from an arena */
+    size_t size; /* bytes requested */
+    size_t span; /* bytes of address space, including the gap after the block; 0 if not from an arena */
     sim_range_kind kind;
     sim_context *context;
     sim_arena *arena;
     unsigned long long id;
-    sim_physical *physical;            /* mapped ranges: what they show, and which device may do what */
+    sim_physical *physical;            /* mapped ranges: the memory, and the access of each device */
     unsigned char access[MAX_DEVICES]; /* ACCESS_... bits */
-    unsigned flags;                    /* host memory: what it was asked for with */
-    int exported;                      /* its ticket stands in the gap behind it */
+    unsigned flags;                    /* host memory: the requested flags */
+    int exported;                      /* its ticket is in the gap after it */
     sim_import *import;
-    struct sim_external *external; /* of which it is a mapping */
+    struct sim_external *external; /* mapped external memory */
     const void *module;            /* of a variable */
 } sim_range;
 
 struct sim_context {
-    int device; /* as the program counts them */
-    int number; /* as the machine does: the same in every process */
+    int device; /* the number that the program sees */
+    int number; /* the number on the machine: the same in every process */
     CUcontext handle;
     unsigned flags;
     int references;
@@ -194,9 +198,9 @@ struct sim_context {
     unsigned peers;  /* bit set of devices whose access was enabled */
     size_t used;     /* bytes of device memory */
     size_t created;  /* bytes of it by cuMemCreate, which no context owns */
-    size_t resident; /* blocks that wait for others, and keep their processor meanwhile */
+    size_t resident; /* blocks that wait for others, and occupy their processor meanwhile */
     sim_arena arena;
-    sim_stream *streams; /* all, those destroyed with work left included */
+    sim_stream *streams; /* all, including destroyed ones with work left */
     sim_stream *null_stream;
 };
 
@@ -204,11 +208,12 @@ typedef struct sim_function {
     CUfunction handle;
     struct sim_module_object *module;
     const sim_kernel *kernel;
-    size_t max_dynamic; /* dynamic shared memory it may ask for */
+    size_t max_dynamic; /* limit of dynamic shared memory */
     struct sim_function *next;
 } sim_function;
 
-/* Outlives its handle while a graph has kernels of it, so that launching such a graph is an error and not a crash. */
+/* A module. It outlives its handle while a graph has kernels of it, so that launching such a graph is an
+   error and not a crash. */
 typedef struct sim_module_object {
     int references, unloaded;
     CUmodule handle;
@@ -232,20 +237,20 @@ typedef enum {
     WORK_REACH
 } sim_work_kind;
 
-/* A page that processes share: how often an event was recorded, and how many of the records are done. */
+/* A page shared by processes: how often an event was recorded, and how many of the records are done. */
 typedef struct sim_board {
     sim_ticket ticket;
     _Atomic uint32_t recorded, done; /* the second is a futex */
     _Atomic int32_t recorder;        /* process of the last record */
 } sim_board;
 
-/* An interprocess event's page. Outlives the event while work refers to it. */
+/* The page of an interprocess event. It outlives the event while work refers to it. */
 typedef struct sim_signal {
     int references, file;
     sim_board *board;
 } sim_signal;
 
-/* Memory of a graphics API: a file, as the exporter has it. */
+/* Memory of a graphics API: a file of the exporter. */
 typedef struct sim_external {
     CUexternalMemory handle;
     int file, mappings;
@@ -253,22 +258,23 @@ typedef struct sim_external {
     off_t offset; /* in the file */
 } sim_external;
 
-/* What stands in the file of a timeline semaphore: whoever has it open maps it, and raises the value by an atomic store. */
+/* The content of a timeline semaphore's file. Every process that has it open maps it, and raises the value
+   with an atomic store. */
 typedef struct sim_timeline_page {
     char magic[16];
     _Atomic uint64_t value;
 } sim_timeline_page;
 
-/* A timeline that was imported. Work refers to it. */
+/* An imported timeline. Work refers to it. */
 typedef struct sim_timeline {
     CUexternalSemaphore handle;
-    int references, pending; /* operations that refer to it; that are not done */
+    int references, pending; /* operations that refer to it; those that are not done */
     int file;
     sim_timeline_page *page;
     sim_context *context;
 } sim_timeline;
 
-/* A buffer of the OpenGL that is played here; and its registration. */
+/* A buffer of the simulated OpenGL; and its registration. */
 typedef struct sim_gl_buffer {
     unsigned name;
     int file;
@@ -280,14 +286,14 @@ typedef struct sim_gl_buffer {
 
 typedef struct sim_resource {
     CUgraphicsResource handle;
-    sim_gl_buffer *buffer; /* NULL: deleted meanwhile */
+    sim_gl_buffer *buffer; /* NULL if it was deleted */
     sim_range *range;      /* while mapped */
     sim_context *context;
 } sim_resource;
 
 typedef enum { SIDE_ANY, SIDE_HOST, SIDE_DEVICE } sim_side;
 
-enum { EVERY_DEVICE = -1 }; /* a copy between devices, each of which sees to its own end */
+enum { EVERY_DEVICE = -1 }; /* a copy between devices, each of which checks its own end */
 enum { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };
 
 /* `height` rows of `width` bytes. */
@@ -296,7 +302,7 @@ typedef struct sim_copy {
     const void *src;
     size_t dst_pitch, src_pitch, width, height;
     sim_side dst_side, src_side;
-    int device; /* that does it, or EVERY_DEVICE */
+    int device; /* the device that copies, or EVERY_DEVICE */
 } sim_copy;
 
 typedef struct sim_fill {
@@ -306,7 +312,7 @@ typedef struct sim_fill {
     int device;
 } sim_fill;
 
-/* A value to write to memory, or to wait for there. */
+/* A value to write to memory, or to wait for in memory. */
 typedef struct sim_word {
     void *address;
     uint64_t value;
@@ -314,7 +320,7 @@ typedef struct sim_word {
     int device;
 } sim_word;
 
-/* What an operation does. `storage` is its own copy of arguments or source bytes. */
+/* The work of an operation. `storage` is its own copy of arguments or source bytes. */
 typedef struct sim_work {
     sim_work_kind kind;
     void *storage;
@@ -326,10 +332,10 @@ typedef struct sim_work {
     CUhostFn call;
     void *call_data;
     sim_plan *plan;
-    sim_signal *signal; /* to set, or to wait for, to `sequence` */
+    sim_signal *signal; /* to set, or to wait for, with `sequence` */
     uint32_t sequence;
     sim_word word;
-    sim_timeline *timeline; /* to set, or to wait for, to `value` */
+    sim_timeline *timeline; /* to set, or to wait for, with `value` */
     uint64_t value;
 } sim_work;
 
@@ -338,15 +344,15 @@ typedef struct sim_nodes {
     int *numbers, count;
 } sim_nodes;
 
-/* To be called when nothing needs a graph's work any more. */
+/* A call for the time when nothing needs a graph's work any more. */
 typedef struct sim_goodbye {
     void (*call)(void *);
     void *data;
     struct sim_goodbye *next;
 } sim_goodbye;
 
-/* What a graph does: work in the order of its capture, which is one that honours all dependencies. Never changed once the
-   capture ended, so graphs, executable graphs and launches in flight share it. */
+/* The work of a graph in the order of its capture, which honours all dependencies. It never changes after the
+   capture, so graphs, executable graphs and launches in flight share it. */
 struct sim_plan {
     int references, count, room;
     struct sim_goodbye *goodbyes;
@@ -356,17 +362,17 @@ struct sim_plan {
     } * nodes;
 };
 
-/* Streams being captured into one graph. Lives as long as a stream or an event points at it. */
+/* Streams that are captured into one graph. It lives as long as a stream or an event points to it. */
 struct sim_capture {
     int references;
     unsigned long long id;
-    sim_stream *origin; /* where it began and has to end; NULL once it ended */
+    sim_stream *origin; /* the stream that began it and has to end it; NULL once ended */
     int mode, invalid;
     pthread_t thread;
     sim_plan *plan;
 };
 
-/* Work in a stream. Alive while queued and while an event or another operation points at it. */
+/* Work in a stream. It lives while it is queued and while an event or another operation points to it. */
 struct sim_op {
     int references, done, polls;
     int spins; /* may wait for other devices or processes while it runs, or they for it: never run by a thread of the program */
@@ -374,7 +380,7 @@ struct sim_op {
     int64_t time;              /* nanoseconds, when it was done */
     sim_stream *stream;        /* valid until done */
     sim_op *next;
-    sim_op **waits; /* of other streams, to be done first */
+    sim_op **waits; /* of other streams; they run first */
     int wait_count;
     sim_work work;
 };
@@ -386,14 +392,14 @@ struct sim_stream {
     unsigned flags;
     int priority;
     unsigned long long id;
-    unsigned long long thread; /* whose per-thread stream this is, 0: nobody's */
-    int busy;                  /* some thread is running the head */
-    int dead;                  /* destroyed; goes when its queue is empty */
+    unsigned long long thread; /* the thread whose per-thread stream this is; 0 if none */
+    int busy;                  /* a thread is running the head */
+    int dead;                  /* destroyed; freed when its queue is empty */
     int worker;                /* has a thread */
-    unsigned long long driven; /* the worker is to run operations up to this number */
+    unsigned long long driven; /* the worker has to run operations up to this number */
     sim_op *head, *tail;
     sim_capture *capture; /* being captured into */
-    sim_nodes last;       /* nodes that the next one comes after */
+    sim_nodes last;       /* the nodes before the next one */
 };
 
 typedef struct sim_event {
@@ -403,7 +409,7 @@ typedef struct sim_event {
     sim_op *op;           /* the last record, or NULL */
     sim_signal *signal;   /* interprocess events */
     uint32_t sequence;    /* of the last record of this process */
-    sim_capture *capture; /* the last record was captured; `last` are the nodes it comes after */
+    sim_capture *capture; /* the last record was captured; `last` are the nodes before it */
     sim_nodes last;
 } sim_event;
 
@@ -415,8 +421,8 @@ typedef struct sim_rule {
 
 struct sim_state {
     pthread_mutex_t lock;
-    pthread_cond_t moved; /* some operation was submitted or done, or a stream destroyed */
-    atomic_int forked;    /* we are the child of a process that may have used the simulator */
+    pthread_cond_t moved; /* signalled when an operation is submitted or done, or a stream is destroyed */
+    atomic_int forked;    /* this process is the child of one that may have used the simulator */
     int ready;
     int error; /* of the fault that ended all work of the process, or 0 */
     int device_count, cc, streams, delay, patience;
@@ -429,11 +435,11 @@ struct sim_state {
     sim_range **ranges;   /* sorted by address */
     size_t range_count, range_room;
     sim_reservation *reservations;
-    uint64_t process;            /* a random number that names this process in tickets */
-    unsigned reach[MAX_DEVICES]; /* by machine numbers: bit set of whose memory it can reach */
+    uint64_t process;            /* a random number that identifies this process in tickets */
+    unsigned reach[MAX_DEVICES]; /* by numbers on the machine: bit set of reachable devices */
     long spinning;               /* operations that spin and are not done */
-    long physicals;              /* those with a handle or a mapping */
-    long imports;                /* of those, the ones from a file descriptor */
+    long physicals;              /* with a handle or a mapping */
+    long imports;                /* of them, from a file descriptor */
     struct {
         uintptr_t start;
         size_t size;
@@ -452,13 +458,13 @@ struct sim_thread {
     sim_context *stack[MAX_DEPTH];
     int depth;
     int in_callback;           /* inside a host function, where the driver must not be called */
-    int capture_mode;          /* which captures forbid this thread's unsafe calls */
+    int capture_mode;          /* which captures this thread's unsafe calls invalidate */
     int gl;                    /* has an OpenGL context, see ignis_sim_gl_current */
-    unsigned long long number; /* 0: it has used no per-thread stream */
+    unsigned long long number; /* 0 if it has used no per-thread stream */
 };
 extern _Thread_local struct sim_thread thread;
 
-/* Seals of a file that others may map. */
+/* Seals of a file that other processes may map. */
 enum { FIXED_SIZE = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL };
 enum { WAIT_GREATER_OR_EQUAL, WAIT_EQUAL, WAIT_AND, WAIT_NOR };
 enum { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED };
@@ -481,7 +487,7 @@ void *handle_get(sim_object_kind kind, const void *handle);
 void handle_drop(const void *handle);
 long count_objects(sim_object_kind kind);
 
-/* The first lines of a function of the API: BEGIN takes the lock, leave gives it up. */
+/* The first lines of a function of the API: BEGIN takes the lock, leave releases it. */
 #define BEGIN(name)                  \
     do {                             \
         int code_ = begin(F_##name); \

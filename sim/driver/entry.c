@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  entry.c - what every function does first and last: messages, calls that are made to fail, the lock, handles */
+/*  entry.c - what every function does first and last: messages, injected failures, the lock, handles
+
+    begin() counts the call, applies fault injection, checks what the function needs, and takes the lock.
+    leave() releases it. A handle is a slot of a table and its generation.
+*/
 #include "driver.h"
 
 #include <stdarg.h>
@@ -63,7 +67,7 @@ int64_t now(void)
 
 size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
-/* >>faults: calls that are made to fail */
+/* >>faults: injected failures */
 
 int find_name(const char *name, size_t length, int *kind, int *function)
 {
@@ -112,7 +116,7 @@ int rule_matches(const sim_rule *rule, int function)
     return rule->kind == functions[function].kind || (rule->kind == KIND_any && functions[function].kind != KIND_release);
 }
 
-/* Count a call; the code it is to fail with, or 0. */
+/* Counts a call. Returns the code that it has to fail with, or 0. */
 static int count_call(int function)
 {
     int code = SUCCESS;
@@ -148,7 +152,7 @@ static int check_needs(int needs)
     return context->active ? sim.error : ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* Takes the lock when it succeeds. */
+/* Begins a function. On success it holds the lock. */
 int begin(int function)
 {
     if (atomic_load(&sim.forked))
@@ -173,7 +177,7 @@ CUresult leave(int code)
 /* >>handles */
 
 enum { SLOT_BITS = 24 };
-static const uint64_t handle_mark = (uint64_t)1 << 62; /* no valid address: a program that looks inside crashes at once */
+static const uint64_t handle_mark = (uint64_t)1 << 62; /* not a valid address: a program that dereferences a handle crashes at once */
 
 static uint32_t slot_take(void)
 {
@@ -191,7 +195,7 @@ static uint32_t slot_take(void)
         sim.slot_room = room;
     }
     if (!sim.slot_count)
-        memset(&sim.slots[sim.slot_count++], 0, sizeof(sim_slot)); /* slot 0 stays empty */
+        memset(&sim.slots[sim.slot_count++], 0, sizeof(sim_slot)); /* slot 0 is never used */
     memset(&sim.slots[sim.slot_count], 0, sizeof(sim_slot));
     return sim.slot_count++;
 }

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  event.c - events, also those of other processes */
+/*  event.c - events, also those of other processes
+
+    An event points to the operation that recorded it last. The event of another process has a shared page
+    instead, with the number of records and of those that are done.
+*/
 #include "driver.h"
 
 enum { EVENT_DISABLE_TIMING = 2, EVENT_INTERPROCESS = 4 };
@@ -37,7 +41,7 @@ void event_delete(sim_event *event)
     free(event);
 }
 
-/* Takes over the file. */
+/* Makes a signal. It takes over the file. */
 static sim_signal *signal_new(int file)
 {
     sim_signal *signal = calloc(1, sizeof *signal);
@@ -99,7 +103,7 @@ SIM_API CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
     return leave(code);
 }
 
-/* Was the event last recorded by another process? */
+/* Tells whether another process recorded the event last. */
 static int is_remote(const sim_event *event)
 {
     return event->signal && (!event->op || atomic_load(&event->signal->board->recorded) != event->sequence);
@@ -136,8 +140,8 @@ static int event_record(CUevent handle, CUstream stream_handle)
     if (code)
         return code;
     if (work.signal && sim.streams == STREAMS_LAZY)
-        code = op_drive(op);                  /* the other process waits for it in a way that is not seen here */
-    event = handle_get(OBJECT_EVENT, handle); /* the lock may have been given up */
+        code = op_drive(op);                  /* the other process may wait for it, which is not seen here */
+    event = handle_get(OBJECT_EVENT, handle); /* the lock may have been released */
     if (!event)
         return op_release(op), code;
     event_forget(event);
@@ -182,7 +186,7 @@ SIM_API CUresult cuEventSynchronize(CUevent handle)
     if (is_remote(event)) {
         sim_signal *signal = event->signal;
         uint32_t sequence = atomic_load(&signal->board->recorded);
-        drive_spinning(); /* the other process may be waiting for these */
+        drive_spinning(); /* the other process may wait for these */
         signal->references++;
         pthread_mutex_unlock(&sim.lock);
         signal_wait(signal, sequence);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  external.c - memory and timelines that another API has exported, and OpenGL
 
-    A file plays the exporter. A test makes it by the functions at the end of this file, or by memfd_create.
+    A file simulates the exporter. A test makes it with the functions at the end of this file, or with
+    memfd_create.
 */
 #include "driver.h"
 
@@ -10,8 +11,9 @@ enum { EXTERNAL_FD = 1, EXTERNAL_DEDICATED = 1, SEMAPHORE_TIMELINE_FD = 9, REGIS
 
 static const char timeline_magic[16] = "ignis-timeline-1";
 
-/* Where memory begins in a file of memfd_create, and how large it is. Mesa's Vulkan for CPUs has a header ahead of it, which says how long the
-   whole file is and where the memory begins, and whose length follows at the end. */
+/* Finds where memory begins in a file of memfd_create, and its size. Mesa's Vulkan for CPUs has a header
+   before it, which has the length of the whole file and the begin of the memory, and whose own length follows
+   at the end. */
 static off_t external_size(int file, off_t whole, off_t *offset)
 {
     enum { MESA_HEADER = 40 };
@@ -28,7 +30,7 @@ static off_t external_size(int file, off_t whole, off_t *offset)
     return whole - *offset - MESA_HEADER;
 }
 
-/* Takes over the descriptor when it succeeds, as a driver does. The size is the file's, and no other. */
+/* On success it takes over the descriptor, as a driver does. Only the size of the file is accepted. */
 SIM_API CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
     BEGIN(cuImportExternalMemory);
@@ -54,7 +56,7 @@ SIM_API CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERN
     return leave(SUCCESS);
 }
 
-/* Maps a file, with a gap behind it, at an address that was never used. */
+/* Maps a file, followed by a gap, at an address that was never used. */
 static sim_range *file_map(int file, off_t offset, size_t size, sim_range_kind kind)
 {
     size_t usable = round_up(size, page);
@@ -69,7 +71,8 @@ static sim_range *file_map(int file, off_t offset, size_t size, sim_range_kind k
     return NULL;
 }
 
-/* The addresses stay taken, so that a late access is seen; they are remembered as those of a freed block. */
+/* Unmaps a file. The addresses remain reserved, so that a late access is seen; they are remembered as those
+   of a freed block. */
 static void file_unmap(sim_range *range)
 {
     size_t usable = round_up(range->size, page);
@@ -107,7 +110,7 @@ static void external_delete(sim_external *external)
     free(external);
 }
 
-/* A driver leaves the mapping behind for ever. */
+/* A driver leaves the mapping for ever. */
 SIM_API CUresult cuDestroyExternalMemory(CUexternalMemory handle)
 {
     BEGIN(cuDestroyExternalMemory);
@@ -120,7 +123,7 @@ SIM_API CUresult cuDestroyExternalMemory(CUexternalMemory handle)
     return leave(SUCCESS);
 }
 
-/* After its mappings are gone. */
+/* Drops external objects, after their mappings. */
 void context_drop_externals(sim_context *context)
 {
     for (uint32_t i = 1; i < sim.slot_count; i++)
@@ -162,7 +165,7 @@ static int timeline_queue(const CUexternalSemaphore *handles, const uint64_t *va
     sim_stream *stream;
     int code = stream_find(stream_handle, &stream);
     if (!code && stream->capture)
-        return ERROR_NOT_SUPPORTED; /* a driver makes a node of it, with the same value at each launch */
+        return ERROR_NOT_SUPPORTED; /* a driver makes it a node, with the same value at each launch */
     for (unsigned i = 0; i < count && !code; i++) {
         sim_timeline *timeline = handle_get(OBJECT_TIMELINE, handles[i]);
         if (!timeline || timeline->context != stream->context)
@@ -205,7 +208,7 @@ void timeline_delete(sim_timeline *timeline)
     timeline_release(timeline);
 }
 
-/* A driver's behaviour is undefined then. */
+/* A driver's behaviour is undefined while work is pending. */
 SIM_API CUresult cuDestroyExternalSemaphore(CUexternalSemaphore handle)
 {
     BEGIN(cuDestroyExternalSemaphore);
@@ -275,7 +278,7 @@ SIM_API CUresult cuGraphicsUnregisterResource(CUgraphicsResource handle)
     return leave(SUCCESS);
 }
 
-/* Each mapping is at an address of its own, as a driver may have it. */
+/* Each mapping has an address of its own, as a driver may have it. */
 SIM_API CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *handles, CUstream stream_handle)
 {
     sim_stream *stream;
@@ -292,7 +295,8 @@ SIM_API CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *
     return leave(SUCCESS);
 }
 
-/* Work that other streams have queued on the memory finds it freed: the program has to order that before this stream. */
+/* Work that other streams have queued on the memory finds it freed: the program has to order that before this
+   stream. */
 SIM_API CUresult cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *handles, CUstream stream_handle)
 {
     sim_stream *stream;
@@ -305,7 +309,7 @@ SIM_API CUresult cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource
     int code = stream_find(stream_handle, &stream);
     code = code ? code : stream_finish(stream);
     REQUIRE(!code, code);
-    REQUIRE(resource->range, ERROR_NOT_MAPPED); /* another thread may have been faster */
+    REQUIRE(resource->range, ERROR_NOT_MAPPED); /* another thread may have unmapped it */
     resource_unmap(resource);
     return leave(SUCCESS);
 }
@@ -322,8 +326,8 @@ SIM_API CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *out, size_t 
     return leave(SUCCESS);
 }
 
-/* A timeline semaphore with a value, exported: a file of one page, which begins with a sim_timeline_page. -1: not possible. Memory needs no
-   function: it is any file of memfd_create. */
+/* Makes a timeline semaphore with a value, exported: a file of one page that begins with a sim_timeline_page.
+   -1 on failure. Memory needs no function: it is any file of memfd_create. */
 SIM_API int ignis_sim_timeline(uint64_t value)
 {
     sim_timeline_page shown = {.value = value};
@@ -335,10 +339,10 @@ SIM_API int ignis_sim_timeline(uint64_t value)
     return -1;
 }
 
-/* Whether the calling thread has an OpenGL context. */
+/* Sets whether the calling thread has an OpenGL context. */
 SIM_API void ignis_sim_gl_current(int current_here) { thread.gl = current_here; }
 
-/* A new buffer of that OpenGL, filled with zeros; 0: not possible. */
+/* Makes a buffer of that OpenGL, filled with zeros. 0 on failure. */
 SIM_API unsigned ignis_sim_gl_buffer(size_t size)
 {
     sim_gl_buffer *buffer = calloc(1, sizeof *buffer);
@@ -357,7 +361,7 @@ SIM_API unsigned ignis_sim_gl_buffer(size_t size)
     return buffer->name;
 }
 
-/* Its content, as OpenGL sees it. NULL while it is mapped: to use it then is a mistake. */
+/* Returns the content of a buffer as OpenGL sees it. NULL while it is mapped: a use then is an error. */
 SIM_API void *ignis_sim_gl_data(unsigned name)
 {
     pthread_mutex_lock(&sim.lock);

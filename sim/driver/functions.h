@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-/*  functions.h - tables: result codes, kinds of calls, and every exported function */
+/*  functions.h - tables: result codes, kinds of calls, and every exported function
+
+    The tables are X macros, so that names, checks and counters come from one place.
+*/
 #ifndef SIM_DRIVER_FUNCTIONS_H
 #define SIM_DRIVER_FUNCTIONS_H
 
 /* clang-format off */
-/* The result codes, their names and sentences. */
+/* The result codes, their names and messages. */
 #define SIM_CODES(X) \
     X(0, SUCCESS, "no error") \
     X(1, ERROR_INVALID_VALUE, "invalid argument") \
@@ -61,8 +64,8 @@ enum {
     NO_CODE = -1
 };
 
-/* What calls are counted as, and the code of a call that is made to fail. "release" calls are spared by "any": a program
-   that tidies up after a failure would otherwise leak through no fault of its own. */
+/* Kinds of calls for counting, and the code of an injected failure. "any" spares calls of kind "release": a
+   program that cleans up after a failure would leak otherwise. */
 #define SIM_KINDS(X) \
     X(init, ERROR_UNKNOWN) X(query, ERROR_UNKNOWN) X(context, ERROR_OUT_OF_MEMORY) \
     X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(ipc, ERROR_MAP_FAILED) X(external, ERROR_UNKNOWN) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
@@ -76,17 +79,17 @@ enum {
     KIND_COUNT, KIND_any = KIND_COUNT
 };
 
-/* What has to hold before a function does anything. */
+/* Conditions that begin() checks. */
 enum {
     NEEDS_NOTHING,
     NEEDS_INIT,     /* cuInit was called, in this process */
-    NEEDS_HEALTHY,  /* the thread has a current context that is alive, and nothing in the process has faulted */
+    NEEDS_HEALTHY,  /* the thread has a live current context, and nothing in the process has faulted */
     NEEDS_MASK = 15,
     UNSAFE = 16     /* not while a stream captures, see capture_forbids */
 };
 
-/* Every exported function that counts: name, kind, needs. The single list behind fault injection, call counts and
-   cuGetProcAddress. */
+/* Every exported function that counts: name, kind, needs. Fault injection, call counts and cuGetProcAddress
+   use this list. */
 #define SIM_FUNCTIONS(X) \
     X(cuInit, init, NEEDS_NOTHING) \
     X(cuDeviceGet, query, NEEDS_INIT) \

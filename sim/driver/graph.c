@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  graph.c - graphs: begins and ends captures, instantiates and launches */
+/*  graph.c - graphs: begins and ends captures, instantiates and launches
+
+    A graph, an executable graph and each launch share one plan, which does not change after the capture.
+*/
 #include "driver.h"
 
 typedef struct sim_graph {
@@ -7,7 +10,7 @@ typedef struct sim_graph {
     sim_plan *plan;
 } sim_graph;
 
-/* Takes over the caller's reference to the plan. */
+/* Makes a graph or an executable graph. It takes over the caller's reference to the plan. */
 static int graph_new(void *out, sim_object_kind kind, sim_plan *plan)
 {
     sim_graph *graph = calloc(1, sizeof *graph);
@@ -86,7 +89,7 @@ SIM_API CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *sta
     return leave(code);
 }
 
-/* The graph and its nodes have no handles before the capture ends: none are given. */
+/* The graph and its nodes have no handles before the capture ends, so none are returned. */
 SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                                            const CUgraphNode **nodes, size_t *count)
 {
@@ -127,7 +130,7 @@ SIM_API CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
     return leave(graph_new(out, OBJECT_GRAPH, plan));
 }
 
-/* Only their number can be asked for. */
+/* Only the number of nodes is supported. */
 SIM_API CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, size_t *count)
 {
     BEGIN(cuGraphGetNodes);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  init.c - cuInit and its settings, fork, names of errors, addresses of functions */
+/*  init.c - cuInit and its settings, fork, names of errors, addresses of functions
+
+    A setting that is malformed makes cuInit fail. The child of a fork must not use the simulator if the
+    parent has.
+*/
 #include "driver.h"
 
 #include <dlfcn.h>
@@ -48,7 +52,7 @@ static int read_streams(const char *text, int *out)
     return 0;
 }
 
-/* -1: it is none. */
+/* Reads a number. -1 if malformed. */
 static int read_number(const char *text)
 {
     char *end;
@@ -81,7 +85,7 @@ static int read_peers(const char *text)
     return 0;
 }
 
-/* Number of the device whose UUID starts as the text does, -1: none. */
+/* Returns the number of the device whose UUID begins with the text; -1 if there is none. */
 static int device_by_uuid(const char *text, size_t length, int machine_count)
 {
     for (int number = 0; number < machine_count; number++) {
@@ -97,7 +101,8 @@ static int device_by_uuid(const char *text, size_t length, int machine_count)
     return -1;
 }
 
-/* The list ends at the first entry that names no device; a device named twice leaves none. */
+/* Reads the visible devices. The list ends at the first entry that is not a device; a device listed twice
+   makes it empty. */
 static void read_visible(const char *text)
 {
     int machine_count = sim.device_count, count = 0;
@@ -133,7 +138,7 @@ const char *knob(const char *name, const char *fallback)
     return value && *value ? value : fallback;
 }
 
-/* A misspelt setting must not pass for the default. */
+/* Fails if a setting was not understood: a misspelt one must not pass for the default. */
 static int setting(const char *name, int understood)
 {
     if (!understood)
@@ -169,7 +174,8 @@ static void introduce(void)
 static void fork_prepare(void) { pthread_mutex_lock(&sim.lock); }
 static void fork_parent(void) { pthread_mutex_unlock(&sim.lock); }
 
-/* Streams' workers and locks held by other threads do not survive a fork; the real driver does not either. */
+/* Marks the child of a fork. Workers of streams and locks of other threads do not survive a fork; nor does
+   the real driver. */
 static void fork_child(void)
 {
     atomic_store(&sim.forked, 1);
@@ -237,7 +243,7 @@ SIM_API CUresult cuGetErrorString(CUresult error, const char **text)
 
 /* >>symbols */
 
-/* Every function under a name of this file's own: its prototype is in the file that defines it. */
+/* Declares every function under a name of this file: its prototype is in the file that defines it. */
 #define X(name, kind, needs) extern const char address_of_##name[] __asm__(#name);
 SIM_FUNCTIONS(X)
 #undef X
@@ -260,7 +266,7 @@ static void *function_address(const char *name, size_t length, const char *suffi
     return NULL;
 }
 
-/* Asked for base names, as the real one; the newest version is given. */
+/* As the real one it takes base names; it returns the newest version. */
 SIM_API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
     static const char *const suffixes[] = {"_v3", "_v2", ""};

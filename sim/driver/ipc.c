@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  ipc.c - memory handles for other processes: the open file that holds a block, and the ticket that has to be there */
+/*  ipc.c - memory handles for other processes: the open file with a block, and its ticket
+
+    A handle names an open file of the exporter. The ticket is in the gap after the block in that file, so an
+    import can check that the block is the one that was exported.
+*/
 #include "driver.h"
 
 static uint64_t ticket_check(const sim_ticket *ticket)
@@ -27,7 +31,7 @@ sim_ticket ticket_new(int file, size_t offset, size_t size, int device)
     return ticket;
 }
 
-/* Open the file that a handle names, if it is one, and of another process. What it holds is still to be looked at. */
+/* Opens the file that a handle names, if it is one, of another process. The caller has to check its content. */
 int ticket_open(const void *handle, sim_ticket *ticket, const char *name, int *file)
 {
     char path[64], target[128], wanted[64];
@@ -59,7 +63,8 @@ int ticket_stands(const sim_ticket *ticket, int file, size_t offset)
     return pread(file, &found, sizeof found, (off_t)offset) == sizeof found && !memcmp(&found, ticket, sizeof found);
 }
 
-/* Always of the whole block. The ticket stands in the gap behind it, in the file only, and goes with the block. */
+/* The handle is always of the whole block. The ticket is in the gap after it, in the file only, and goes with
+   the block. */
 SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
 {
     BEGIN(cuIpcGetMemHandle);
@@ -85,7 +90,7 @@ static sim_range *import_find(const sim_ticket *ticket)
     return NULL;
 }
 
-/* Map the block, with a gap behind it. */
+/* Maps the block, followed by a gap. */
 static sim_range *import_map(const sim_ticket *ticket, int file)
 {
     size_t size = (size_t)ticket->size, usable = round_up(size, page);
@@ -135,7 +140,7 @@ void import_delete(sim_range *range)
     range_delete(range);
 }
 
-/* Waits for nothing, like cuMemUnmap. */
+/* Does not wait, as cuMemUnmap. */
 SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
     BEGIN(cuIpcCloseMemHandle);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  launch.c - kernel launches: checks them and copies their arguments */
+/*  launch.c - kernel launches: checks them and copies their arguments
+
+    Sizes of blocks, grids and shared memory are checked against the device and the kernel's attributes before
+    the launch is queued.
+*/
 #include "driver.h"
 
 enum { LAUNCH_COOPERATIVE = 2, LAUNCH_PROGRAMMATIC = 6 }; /* of CUlaunchAttributeID */
@@ -19,7 +23,7 @@ static int check_launch(const sim_function *function, const sim_launch *launch)
     return launch->dynamic_shared <= function->max_dynamic ? SUCCESS : ERROR_INVALID_VALUE;
 }
 
-/* The packed buffer that `extra` describes: pairs of a tag and a value, ended by 0. */
+/* Finds the packed buffer that `extra` describes: pairs of a tag and a value, ended by 0. */
 static const char *packed_arguments(void **extra, size_t *bytes)
 {
     const char *buffer = NULL;
@@ -35,7 +39,7 @@ static const char *packed_arguments(void **extra, size_t *bytes)
     return buffer;
 }
 
-/* A copy of the arguments, with a table of pointers to them in front: the caller's may change once the call returns. */
+/* Copies the arguments, with a table of pointers to them in front: the caller's may change after the call. */
 static int copy_arguments(const sim_kernel *kernel, void **params, void **extra, void **out)
 {
     size_t count = (size_t)kernel->param_count, last = count ? count - 1 : 0;
@@ -43,7 +47,7 @@ static int copy_arguments(const sim_kernel *kernel, void **params, void **extra,
     const char *packed = params ? NULL : packed_arguments(extra, &given);
     if (count && !params && (!packed || given < bytes))
         return ERROR_INVALID_VALUE;
-    size_t front = round_up(count * sizeof(void *), 64); /* parameters may be aligned up to that */
+    size_t front = round_up(count * sizeof(void *), 64); /* parameters may need this alignment */
     char *storage = aligned_alloc(64, round_up(front + bytes + 1, 64));
     if (!storage)
         return ERROR_OUT_OF_MEMORY;
@@ -59,7 +63,7 @@ static int copy_arguments(const sim_kernel *kernel, void **params, void **extra,
     return SUCCESS;
 }
 
-/* A launch whose blocks all run at the same time must fit the device, and the simulator. */
+/* Checks that a launch whose blocks all run at the same time fits the device, and the simulator. */
 static int check_together(const sim_function *function, const sim_launch *launch)
 {
     unsigned long long blocks = (unsigned long long)launch->grid[0] * launch->grid[1] * launch->grid[2];
@@ -105,8 +109,9 @@ SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsign
     return leave(launch_kernel(function, launch, stream, params, extra));
 }
 
-/* Of attributes it knows programmatic stream serialization and cooperative launches. With the first one a launch begins behind the others all the same, but one that never waits
-   for them, as it has to on a real device, is an error. */
+/* Supports the attributes programmatic stream serialization and cooperative launch. With the first one a
+   launch begins after the earlier ones as well; but a launch that never waits for them, which a real device
+   requires, is an error. */
 SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
     BEGIN(cuLaunchKernelEx);

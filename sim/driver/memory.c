@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  memory.c - device memory and pinned memory, and questions about pointers */
+/*  memory.c - device memory and pinned memory, and queries about pointers
+
+    Blocks come from range.c. Freeing one waits for the work that may use it, as the real driver does.
+*/
 #include "driver.h"
 
 SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
@@ -17,7 +20,7 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
     return leave(range ? SUCCESS : ERROR_OUT_OF_MEMORY);
 }
 
-/* Waits for the device first: the block may be in use by queued work. */
+/* Waits for the device first: queued work may use the block. */
 SIM_API CUresult cuMemFree_v2(CUdeviceptr address)
 {
     BEGIN(cuMemFree_v2);
@@ -27,7 +30,7 @@ SIM_API CUresult cuMemFree_v2(CUdeviceptr address)
     REQUIRE(range, ERROR_INVALID_VALUE);
     int code = context_finish(range->context);
     REQUIRE(!code, code);
-    range = range_starting(address, kind); /* another thread may have been faster */
+    range = range_starting(address, kind); /* another thread may have freed it */
     REQUIRE(range, ERROR_INVALID_VALUE);
     if (kind == RANGE_EXTERNAL) {
         external_unmap(range);
@@ -81,15 +84,15 @@ enum {
     POINTER_BLOCK_ID
 };
 
-/* Bits of what the current device may do with it. */
+/* Returns the bits of the current device's access. */
 static int pointer_access(const sim_range *range)
 {
     int device = current() ? current()->device : range->context->device;
     return range->kind == RANGE_MAPPED ? range->access[device] : ACCESS_BOTH;
 }
 
-/* Write an attribute of `range`; of NULL, the value that says "not ours". Of reserved addresses, mapped or not, the range is
-   the reservation. */
+/* Writes an attribute of `range`; if that is NULL, the value for unknown memory. For reserved addresses,
+   mapped or not, the range is the reservation. */
 static int pointer_attribute(void *data, int attribute, sim_range *range, CUdeviceptr address)
 {
     int device = range && is_device_memory(range), mapped = range && range->kind == RANGE_MAPPED;
@@ -122,7 +125,7 @@ static int pointer_attribute(void *data, int attribute, sim_range *range, CUdevi
     return device || attribute != POINTER_HOST_POINTER || range ? SUCCESS : ERROR_INVALID_VALUE;
 }
 
-/* Reserved addresses without memory behind them have a range, and nothing else. */
+/* Tells whether an attribute is known. Reserved addresses without memory have a range and no other attribute. */
 static int pointer_is_known(int attribute, CUdeviceptr address)
 {
     int of_addresses = attribute == POINTER_RANGE_START || attribute == POINTER_RANGE_SIZE || attribute == POINTER_MAPPED;
@@ -152,7 +155,7 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute 
     return leave(code);
 }
 
-enum { HOST_MAPPED = 2 }; /* with unified addresses all host memory is */
+enum { HOST_MAPPED = 2 }; /* with unified addresses all host memory is mapped */
 
 static int host_alloc(void **out, size_t bytes, unsigned flags)
 {
@@ -180,7 +183,7 @@ SIM_API CUresult cuMemAllocHost_v2(void **out, size_t bytes)
     return leave(host_alloc(out, bytes, 0));
 }
 
-/* Pinned memory may be in use by queued work of any device. */
+/* Waits for all devices: queued work of any of them may use pinned memory. */
 static void finish_everything(void)
 {
     for (int i = 0; i < sim.device_count; i++)

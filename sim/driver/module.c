@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
-/*  module.c - modules, their functions and variables, and occupancy */
+/*  module.c - modules, their functions and variables, and occupancy
+
+    The executor loads the images. A driver may wait for a device while it loads a module, and so does this
+    one.
+*/
 #include "driver.h"
 
-/* A driver may wait here for all that runs on the device: who loads between the kernels of ranks that wait for each other may hang. */
+/* Waits as a driver may do when it loads: for all that runs on the device. Loading between kernels of ranks
+   that wait for each other may hang. */
 void loading_waits(sim_context *context)
 {
     if (sim.streams != STREAMS_LAZY)
@@ -16,7 +21,7 @@ static int module_load(CUmodule *out, const void *image)
     if (!out || !image)
         return ERROR_INVALID_VALUE;
     loading_waits(context);
-    pthread_mutex_unlock(&sim.lock); /* loading takes a while */
+    pthread_mutex_unlock(&sim.lock); /* loading takes long */
     int code = sim_module_load(image, &loaded);
     pthread_mutex_lock(&sim.lock);
     if (code)
@@ -58,7 +63,7 @@ SIM_API CUresult cuModuleLoadData(CUmodule *out, const void *image)
     return leave(module_load(out, image));
 }
 
-/* The options steer the PTX compiler, which is not needed here. */
+/* The options are for the PTX compiler, which is not needed here. */
 SIM_API CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values)
 {
     BEGIN(cuModuleLoadDataEx);
@@ -112,7 +117,7 @@ SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmod
     REQUIRE(module, ERROR_INVALID_HANDLE);
     REQUIRE(name, ERROR_INVALID_VALUE);
     int code = sim_module_global(module->module, name, &pointer, &size);
-    if (!code && size && !range_starting((uintptr_t)pointer, RANGE_VARIABLE)) { /* memory that copies may touch */
+    if (!code && size && !range_starting((uintptr_t)pointer, RANGE_VARIABLE)) { /* memory that copies may use */
         sim_range *range = range_new((uintptr_t)pointer, size, RANGE_VARIABLE, module->context);
         REQUIRE(range, ERROR_OUT_OF_MEMORY);
         range->module = module;
@@ -164,7 +169,7 @@ SIM_API CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attr
     sim_function *function = handle_get(OBJECT_FUNCTION, handle);
     REQUIRE(function, ERROR_INVALID_HANDLE);
     if ((int)attribute == FUNC_CARVEOUT)
-        return leave(SUCCESS); /* a hint about a cache that is not there */
+        return leave(SUCCESS); /* a hint for a cache that is not simulated */
     REQUIRE((int)attribute == FUNC_MAX_DYNAMIC, ERROR_INVALID_VALUE);
     REQUIRE(value >= 0 && (size_t)value + function->kernel->static_shared <= SHARED_OPTIN, ERROR_INVALID_VALUE);
     function->max_dynamic = (size_t)value;

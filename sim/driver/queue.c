@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  queue.c - streams as queues of operations, and who runs them */
+/*  queue.c - streams as queues of operations, and the threads that run them
+
+    Eager streams run work when it is submitted, lazy ones when something waits for it, and threaded ones in a
+    worker. Operations that wait for each other (spin) always run in workers.
+*/
 #include "driver.h"
 
 void stream_free(sim_stream *stream)
@@ -11,14 +15,14 @@ void stream_free(sim_stream *stream)
     free(stream);
 }
 
-/* Run the first operation of the queue. The lock is given up meanwhile; the stream may be gone afterwards. */
+/* Runs the first operation of the queue. The lock is released meanwhile; the stream may be gone afterwards. */
 static void stream_step(sim_stream *stream)
 {
     sim_op *op = stream->head;
     sim_context *context = stream->context;
     char text[768] = "";
     stream->busy = 1;
-    if (!sim.error) { /* else nothing runs any more */
+    if (!sim.error) { /* otherwise nothing runs any more */
         int code = work_check(&op->work, text, sizeof text);
         if (!code) {
             pthread_mutex_unlock(&sim.lock);
@@ -43,13 +47,13 @@ static void stream_step(sim_stream *stream)
     pthread_cond_broadcast(&sim.moved);
 }
 
-/* Will its worker run the head of the queue? */
+/* Tells whether a worker will run the head of the queue. */
 static int is_driven(const sim_stream *stream)
 {
     return stream->worker && stream->head && (sim.streams == STREAMS_THREAD || stream->head->number <= stream->driven);
 }
 
-/* A device that has other things to do. The lock is given up meanwhile. */
+/* Delays a worker, as a busy device would. The lock is released meanwhile. */
 static void stream_pause(sim_stream *stream)
 {
     if (sim.streams != STREAMS_THREAD || !sim.delay)
@@ -91,7 +95,7 @@ static int stream_start_worker(sim_stream *stream)
     return stream->worker ? SUCCESS : ERROR_OPERATING_SYSTEM;
 }
 
-/* Let workers run the operation, and all that it needs. */
+/* Lets workers run the operation, and all that it needs. */
 int op_drive(sim_op *op)
 {
     sim_stream *stream = op->stream;
@@ -108,7 +112,7 @@ int op_drive(sim_op *op)
     return code;
 }
 
-/* Operations that wait for each other have to run at the same time: once anything is waited for, all of them. */
+/* Drives all spinning operations. They wait for each other, so all have to run as soon as one is waited for. */
 void drive_spinning(void)
 {
     for (int i = 0; i < sim.device_count && sim.spinning; i++)
@@ -121,7 +125,7 @@ void drive_spinning(void)
         }
 }
 
-/* Return once `op` is done; what no worker runs, by running what it needs, in order. */
+/* Returns when `op` is done. Runs what it needs and no worker runs, in order. */
 void op_finish(sim_op *op)
 {
     op->references++;
@@ -139,7 +143,8 @@ void op_finish(sim_op *op)
     op_release(op);
 }
 
-/* Eager streams: does work in this stream, or in any that it may have to wait for, come after work of a worker? */
+/* Tells, for eager streams, whether earlier work in this stream, or in any that it may have to wait for,
+   belongs to a worker. */
 static int is_behind_worker(const sim_op *op)
 {
     if (is_driven(op->stream))
@@ -159,7 +164,7 @@ int any_driven(void)
     return 0;
 }
 
-/* Waits for others, or is what others wait for. */
+/* Tells whether work waits for others, or others may wait for it. */
 static int work_spins(const sim_work *work)
 {
     if (work->kind == WORK_GRAPH) {
@@ -174,7 +179,8 @@ static int work_spins(const sim_work *work)
            work->kind == WORK_REACH;
 }
 
-/* The legacy rule: work in the NULL stream comes after all earlier work of blocking streams, and theirs after its. */
+/* Adds the waits of the legacy rule: work in the NULL stream comes after all earlier work of blocking
+   streams, and theirs after its. */
 static int op_wait_legacy(sim_op *op, sim_stream *stream)
 {
     sim_context *context = stream->context;
@@ -189,9 +195,9 @@ static int op_wait_legacy(sim_op *op, sim_stream *stream)
     return code;
 }
 
-/* Queue work behind the stream's earlier work, and behind `after` of another stream; or add it to the graph that the stream
-   is captured into. Takes over what the work holds, also when it fails. `out`, if given, gets a reference; it is for streams
-   that are not captured. */
+/* Queues work after the stream's earlier work, and after the operation `after` of another stream; or adds it
+   to the graph that the stream is captured into. It takes over what the work holds, also on failure. `out`,
+   if given, gets a reference; it is for streams that are not captured. */
 int submit(sim_stream *stream, sim_work work, sim_op *after, sim_op **out)
 {
     int code = capture_check(stream);
@@ -255,7 +261,7 @@ int stream_finish(sim_stream *stream)
     return sim.error;
 }
 
-/* Wait for everything that was submitted to a context before this call. */
+/* Waits for everything that was submitted to a context before this call. */
 int context_finish(sim_context *context)
 {
     int count = 0, room = 0;
@@ -301,7 +307,7 @@ void stream_destroy(sim_stream *stream)
         stream_free(stream);
 }
 
-/* The per-thread streams of a thread that ends. What they have queued still runs. */
+/* Ends the per-thread streams of a thread that exits. Their queued work still runs. */
 static void thread_end(void *number)
 {
     if (atomic_load(&sim.forked))
@@ -319,7 +325,8 @@ static void thread_end(void *number)
 static pthread_key_t thread_key;
 static void thread_key_make(void) { pthread_key_create(&thread_key, thread_end); }
 
-/* The calling thread's own stream of a context, blocking as the real ones are. NULL: out of memory. */
+/* Returns the calling thread's own stream of a context, a blocking one as in the real driver. NULL without
+   memory. */
 static sim_stream *stream_of_thread(sim_context *context)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -336,7 +343,7 @@ static sim_stream *stream_of_thread(sim_context *context)
     return stream;
 }
 
-/* 0 and 1 are the legacy stream, 2 is another stream in each thread. */
+/* Returns the stream of a handle: 0 and 1 are the legacy stream, 2 is a stream of each thread. */
 sim_stream *stream_get(CUstream handle)
 {
     if ((uintptr_t)handle <= 1)
@@ -346,21 +353,22 @@ sim_stream *stream_get(CUstream handle)
     return handle_get(OBJECT_STREAM, handle);
 }
 
-/* The stream of a handle, or the code to return. */
+/* Finds the stream of a handle, or returns the code to fail with. */
 int stream_find(CUstream handle, sim_stream **out)
 {
     *out = stream_get(handle);
     return *out ? sim.error : ERROR_INVALID_HANDLE;
 }
 
-/* Has `op` been done? With lazy streams nothing would ever change for a loop of queries, so in the end one runs the work. */
+/* Tells whether `op` is done. With lazy streams a loop of queries would never end, so after some queries one
+   runs the work. */
 int op_query(sim_op *op)
 {
     if (!op || op->done)
         return SUCCESS;
     if (sim.streams != STREAMS_LAZY || ++op->polls <= LAZY_POLLS)
         return ERROR_NOT_READY;
-    if (sim.spinning) { /* it may wait for what this thread has yet to submit */
+    if (sim.spinning) { /* it may wait for work that this thread submits later */
         drive_spinning();
         int code = op_drive(op);
         return code ? code : op->done ? sim.error : ERROR_NOT_READY;

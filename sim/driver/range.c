@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
-/*  range.c - address space: which addresses are whose, and the blocks of memory in it */
+/*  range.c - address space: the owner of each address, and the blocks of memory
+
+    Ranges are sorted by address. Blocks are filled with a pattern that is NaN, have a canary up to the end of
+    their page and a gap after it, and addresses are used again as late as possible.
+*/
 #include "driver.h"
 
 #include <errno.h>
 
-/* Index of the first range that starts behind `address`. */
+/* Returns the index of the first range that begins above `address`. */
 size_t range_after(uintptr_t address)
 {
     size_t low = 0, high = sim.range_count;
@@ -75,7 +79,7 @@ sim_reservation *reservation_at(uintptr_t address)
 
 int is_device_memory(const sim_range *range) { return range->kind == RANGE_DEVICE || range->kind >= RANGE_MAPPED; }
 
-/* May the device do that to mapped memory? For EVERY_DEVICE: may any? */
+/* Tells whether a device has this access to mapped memory; for EVERY_DEVICE, whether any has. */
 int range_allows(const sim_range *range, int device, int access)
 {
     int allowed = 0;
@@ -86,8 +90,8 @@ int range_allows(const sim_range *range, int device, int access)
     return (allowed & access) == access;
 }
 
-/* Is `bytes` at `pointer` memory that a copy may touch? `out` gets its range, NULL for ordinary host memory. Mapped ranges
-   that follow each other may be crossed. */
+/* Checks that a copy may use `bytes` at `pointer`. `out` gets the range, NULL for ordinary host memory. A
+   span may cross adjacent mapped ranges. */
 int check_span(const void *pointer, size_t bytes, sim_side side, int device, int access, sim_range **out)
 {
     uintptr_t address = (uintptr_t)pointer;
@@ -115,14 +119,14 @@ int check_span(const void *pointer, size_t bytes, sim_side side, int device, int
     }
 }
 
-/* >>blocks: memory with a gap behind each block, so that running over its end shows */
+/* >>blocks: memory followed by a gap, so that an access beyond its end shows */
 
 int arena_open(sim_arena *arena, const char *name, size_t at_least)
 {
     if (arena->base)
         return 1;
-    /* Much more address space than memory: an address is used again only when all of it was used once. A terabyte for
-       all devices together is what ThreadSanitizer leaves room for. */
+    /* Much more address space than memory: an address is used again only after all of it was used.
+       ThreadSanitizer leaves a terabyte for all devices together. */
     size_t size = ((size_t)1 << 40) / (size_t)(sim.device_count + 1 < 4 ? 4 : sim.device_count + 1) & ~(page - 1);
     if (size < at_least)
         size = at_least;
@@ -133,7 +137,7 @@ int arena_open(sim_arena *arena, const char *name, size_t at_least)
         void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
         if (base == MAP_FAILED)
             continue;
-        fcntl(file, F_ADD_SEALS, FIXED_SIZE); /* so that other processes may rely on what they map of it */
+        fcntl(file, F_ADD_SEALS, FIXED_SIZE); /* so that other processes may rely on their mappings */
         *arena = (sim_arena){.base = (uintptr_t)base, .size = size, .file = file};
         return 1;
     }
@@ -142,7 +146,7 @@ int arena_open(sim_arena *arena, const char *name, size_t at_least)
     return 0;
 }
 
-/* First fit between live blocks: only once the arena was used up. */
+/* Finds the first gap between live blocks that fits: only after the arena was used up. */
 static uintptr_t arena_gap(const sim_arena *arena, size_t span)
 {
     uintptr_t start = arena->base, end = arena->base + arena->size;
@@ -180,8 +184,8 @@ static void unpoison(uintptr_t start, size_t bytes)
         sim.unpoison((const void *)start, bytes);
 }
 
-/* Make the block usable: filled with a pattern that is NaN in every float type, a canary up to the page's end.
-   Called without the lock; nobody else knows the block yet. */
+/* Prepares a block: fills it with a pattern that is NaN in every float type, and sets a canary up to the end
+   of the page. Called unlocked; no other thread knows the block yet. */
 static int block_open(const sim_range *range)
 {
     void *start = (void *)range->start;
@@ -190,7 +194,8 @@ static int block_open(const sim_range *range)
         say("no memory for a block of %zu bytes: %s (vm.max_map_count limits the number of blocks)", range->size, strerror(errno));
         return 0;
     }
-    /* AddressSanitizer's map is touched no more than needed: it takes an eighth of all that it describes, for good. */
+    /* AddressSanitizer's map is written no more than needed: it takes an eighth of the memory that it
+       describes, permanently. */
     if (range->arena->reused)
         unpoison(range->start, usable);
     memset(start, 0xFF, range->size < fill_limit ? range->size : fill_limit);
@@ -199,7 +204,8 @@ static int block_open(const sim_range *range)
     return 1;
 }
 
-/* Bytes changed between the block's end and its page's end; `first` gets the distance of the first. */
+/* Returns the bytes changed between the end of the block and of its page; `first` gets the distance of the
+   first. */
 static size_t block_overrun(const sim_range *range, size_t *first)
 {
     const unsigned char *end = (const unsigned char *)range->start + range->size;
@@ -243,7 +249,7 @@ void range_delete(sim_range *range)
     free(range);
 }
 
-/* Lock held; given up while the block is filled. */
+/* Makes a block. The lock is held, and released while the block is filled. */
 sim_range *block_new(sim_arena *arena, size_t size, sim_range_kind kind, sim_context *context)
 {
     size_t span = round_up(size, page) + page;
@@ -262,7 +268,7 @@ sim_range *block_new(sim_arena *arena, size_t size, sim_range_kind kind, sim_con
     return NULL;
 }
 
-/* Returns the code of a damaged canary. */
+/* Deletes a block. Returns the code of a damaged canary. */
 int block_delete(sim_range *range)
 {
     size_t first = 0, changed;
@@ -324,7 +330,8 @@ static void describe(uintptr_t address, char *what, size_t size)
         snprintf(what, size, "%zu bytes behind the end of a block of %zu bytes", offset - range->size, range->size);
 }
 
-/* Called from a signal handler too, where the lock may be held by the thread that crashed: so not waited for for ever. */
+/* Describes an address. A signal handler may call it while the crashed thread holds the lock, so it does not
+   wait for ever. */
 int sim_address_describe(const void *address, char *what, size_t what_size)
 {
     int locked = 0;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  stream.c - stream functions, host functions, and waits for values in memory */
+/*  stream.c - stream functions, host functions, and waits for values in memory
+
+    Destroyed streams finish their queued work. Waits for a value run in a worker, as the value may come from
+    any thread, device or process.
+*/
 #include "driver.h"
 
 static int stream_create(CUstream *out, unsigned flags, int priority)
@@ -111,7 +115,7 @@ SIM_API CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void *data)
     return leave(code ? code : submit(stream, (sim_work){.kind = WORK_CALL, .call = call, .call_data = data}, NULL, NULL));
 }
 
-/* Writes and waits of a stream, on memory that its device can reach. */
+/* Submits a write or a wait of a stream, on memory that its device can reach. */
 static int submit_word(CUstream handle, sim_work_kind kind, CUdeviceptr address, uint64_t value, unsigned size, unsigned flags)
 {
     sim_stream *stream;

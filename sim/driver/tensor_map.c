@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  tensor_map.c - tensor maps: checks them and writes what bulk copies of kernels read */
+/*  tensor_map.c - tensor maps: checks them and writes what bulk copies of kernels read
+
+    The format is sim_tensor_map, which is private to the simulator. A kernel only passes it on.
+*/
 #include "driver.h"
 
-/* What is wrong with the arguments of cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col; NULL: nothing. */
+/* Returns what is wrong with the arguments of cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col; NULL if
+   nothing is. */
 static const char *tensor_map_fault(const sim_tensor_map *m, const CUtensorMap *to, const cuuint32_t *steps, int interleave, int l2)
 {
     static const unsigned inner_limit[] = {0xFFFFFFFF, 32, 64, 128};
@@ -37,7 +41,7 @@ static const char *tensor_map_fault(const sim_tensor_map *m, const CUtensorMap *
     return NULL;
 }
 
-/* Checks a map whose box is there already, and writes it. */
+/* Checks a map whose box is set, and writes it. */
 static CUresult write_tensor_map(CUtensorMap *map, sim_tensor_map *m, CUtensorMapDataType type, cuuint32_t rank, void *base,
                                  const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *steps, int interleave, int swizzle,
                                  int l2, int fill)
@@ -84,7 +88,7 @@ SIM_API CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType t
                                          cuuint32_t pixels, const cuuint32_t *steps, CUtensorMapInterleave interleave,
                                          CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill)
 {
-    static const int limits[] = {32768, 128, 16}; /* of corners, by how many dimensions are pixels */
+    static const int limits[] = {32768, 128, 16}; /* of corners, by the number of pixel dimensions */
     BEGIN(cuTensorMapEncodeIm2col);
     sim_tensor_map m = {.im2col = 1};
     REQUIRE(map && dims && steps && strides && lower && upper && rank >= 3 && rank <= 5, ERROR_INVALID_VALUE);

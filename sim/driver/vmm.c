@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
-/*  vmm.c - virtual memory: physical memory, reserved addresses, and mappings of one at the other */
+/*  vmm.c - virtual memory: physical memory, reserved addresses, and mappings
+
+    Physical memory is a sealed memory file with a mark after its data, so that processes can share it and an
+    import can check it. Unmapping does not wait for work.
+*/
 #include "driver.h"
 
 /* Values of CUmemAllocationType, CUmemLocationType and CUmemAllocationHandleType. */
 enum { MEMORY_PINNED = 1, LOCATION_DEVICE = 1, HANDLE_FILE = 1, HANDLE_TYPES = 15 };
 
-/* Stands in the page behind the data of every such file: how an import knows a file for one of ours. */
+/* The mark in the page after the data of every such file. An import recognises a file of the simulator by it. */
 typedef struct sim_mark {
     char magic[24];
     uint32_t device, types; /* the device's number on the machine */
@@ -26,7 +30,7 @@ static int check_properties(const CUmemAllocationProp *properties)
 
 static int is_multiple(unsigned long long value) { return value && !(value % granularity); }
 
-/* A file of `size` bytes and the mark, that can no longer change its size. -1: not possible. */
+/* Makes a file of `size` bytes and the mark, with a fixed size. -1 on failure. */
 static int memory_file(size_t size, const sim_mark *mark)
 {
     int file = memfd_create("ignis-sim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -43,7 +47,7 @@ static int memory_file(size_t size, const sim_mark *mark)
     return file;
 }
 
-/* Takes over the file. */
+/* Makes physical memory. It takes over the file. */
 static int physical_new(CUmemGenericAllocationHandle *out, int file, const sim_mark *mark, sim_context *charge_to)
 {
     sim_physical *physical = calloc(1, sizeof *physical);
@@ -152,7 +156,7 @@ SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out
     return leave(SUCCESS);
 }
 
-/* The descriptor is the caller's, to pass on and to close. */
+/* The caller owns the descriptor, to pass on and to close. */
 SIM_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
                                               unsigned long long flags)
 {
@@ -165,7 +169,7 @@ SIM_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationH
     return leave(SUCCESS);
 }
 
-/* Only a file that can no longer change its size may be trusted with a mapping: a shorter one would kill the reader. */
+/* Reads the mark. Only a file with a fixed size may be mapped: a shrinking one would kill the reader. */
 static int read_mark(int file, sim_mark *mark)
 {
     struct stat facts;
@@ -177,7 +181,7 @@ static int read_mark(int file, sim_mark *mark)
            mark->size == (uint64_t)size && is_multiple(mark->size) && mark->device < MAX_DEVICES && mark->types & HANDLE_FILE;
 }
 
-/* The descriptor stays the caller's. Every import has to be released for itself. */
+/* The caller keeps the descriptor. Every import has to be released. */
 SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle, CUmemAllocationHandleType type)
 {
     sim_mark mark;
@@ -191,7 +195,7 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ou
     return leave(physical_new(out, file, &mark, NULL));
 }
 
-/* Finds addresses that nothing else uses, followed by a gap. */
+/* Finds unused addresses, followed by a gap. */
 uintptr_t reserve(uintptr_t wish, size_t size, size_t alignment)
 {
     size_t span = size + page, slack = alignment > page ? alignment : 0;
@@ -231,7 +235,7 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t align
     return leave(SUCCESS);
 }
 
-/* Does any mapped range lie in these addresses? */
+/* Tells whether a mapped range overlaps these addresses. */
 static int any_mapped(uintptr_t start, size_t size)
 {
     size_t next = range_after(start);
@@ -252,7 +256,7 @@ SIM_API CUresult cuMemAddressFree(CUdeviceptr start, size_t size)
     return leave(SUCCESS);
 }
 
-/* Nobody may touch it before cuMemSetAccess. */
+/* No access is allowed before cuMemSetAccess. */
 SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     BEGIN(cuMemMap);
@@ -270,7 +274,7 @@ SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmem
     return leave(SUCCESS);
 }
 
-/* True if the addresses are those of whole, adjacent mappings. */
+/* Tells whether the addresses are those of whole, adjacent mappings. */
 static int whole_mappings(uintptr_t start, size_t size)
 {
     while (size) {
@@ -283,7 +287,7 @@ static int whole_mappings(uintptr_t start, size_t size)
     return 1;
 }
 
-/* Waits for nothing: who unmaps memory in use gets faults, as from the real one. */
+/* Does not wait: unmapping memory in use gives faults, as with the real driver. */
 SIM_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 {
     BEGIN(cuMemUnmap);
@@ -301,7 +305,7 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     return leave(SUCCESS);
 }
 
-/* The devices share the process's mapping: it allows what any of them may do. */
+/* Sets the protection of a range. The devices share the process's mapping: it allows what any of them may do. */
 static int range_protect(const sim_range *range)
 {
     int can_read = range_allows(range, EVERY_DEVICE, ACCESS_READ), can_write = range_allows(range, EVERY_DEVICE, ACCESS_WRITE);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  work.c - what an operation of a stream does when it runs, and what it keeps alive until then */
+/*  work.c - runs the work of an operation, and keeps alive what it needs
+
+    Work is checked again when it runs: memory, modules and devices may be gone since it was submitted. A
+    fault ends all work of the process.
+*/
 #include "driver.h"
 
 #include <linux/futex.h>
@@ -84,7 +88,7 @@ int op_wait_for(sim_op *op, sim_op *earlier)
     return SUCCESS;
 }
 
-/* The next operation that has to be done before `op`, or NULL. */
+/* Returns the next operation that has to be done before `op`, or NULL. */
 sim_op *op_blocker(sim_op *op)
 {
     while (op->wait_count) {
@@ -97,7 +101,7 @@ sim_op *op_blocker(sim_op *op)
     return NULL;
 }
 
-/* A fault: nothing runs on any device from now on, and what waits gives up. */
+/* Records a fault: nothing runs on any device from now on, and waits end. */
 void context_fail(const sim_context *context, int code, const char *text)
 {
     if (sim.error)
@@ -134,7 +138,7 @@ static int copy_is_live(const sim_copy *copy)
            !check_span(copy->src, src_bytes, copy->src_side, copy->device, ACCESS_READ, &range);
 }
 
-/* What work needs may have gone since it was submitted: by way of another device's context, or under a graph. */
+/* Checks that what the work needs still exists: another device's context or a graph may outlive it. */
 int work_check(const sim_work *work, char *text, size_t text_size)
 {
     sim_range *range;
@@ -175,7 +179,7 @@ static void word_write(const sim_word *word)
         __atomic_store_n((uint64_t *)word->address, word->value, __ATOMIC_SEQ_CST);
 }
 
-/* Called without the lock. */
+/* Waits for a value in memory. Called unlocked. */
 static int word_wait(const sim_work *work, char *text, size_t text_size)
 {
     for (;;) {
@@ -190,7 +194,8 @@ static int word_wait(const sim_work *work, char *text, size_t text_size)
     }
 }
 
-/* A wait that nothing can end is a mistake of the program, which hangs with a real driver. Called without the lock. */
+/* Waits for a timeline. A wait that nothing can end is an error of the program, which hangs with a real
+   driver. Called unlocked. */
 static int timeline_wait(const sim_work *work, char *text, size_t text_size)
 {
     sim_timeline_page *timeline = work->timeline->page;
@@ -213,7 +218,7 @@ static int timeline_wait(const sim_work *work, char *text, size_t text_size)
     return SUCCESS;
 }
 
-/* As Vulkan wants it, a value only rises. */
+/* Raises a timeline. A value may only rise, as in Vulkan. */
 static int timeline_raise(const sim_work *work, char *text, size_t text_size)
 {
     sim_timeline_page *timeline = work->timeline->page;
@@ -236,7 +241,7 @@ static void signal_set(sim_signal *signal, uint32_t sequence)
     syscall(SYS_futex, &signal->board->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A process that was killed may still be there, for its parent to ask after. */
+/* Tells whether a process runs. A killed process may still be a zombie of its parent. */
 static int is_running(pid_t pid)
 {
     char path[64], text[512], state = 'X';
@@ -252,7 +257,8 @@ static int is_running(pid_t pid)
     return state != 'Z' && state != 'X' && state != 'x';
 }
 
-/* Is that record done? Never will be what a dead process had queued: that counts as done, so that nobody waits for ever. */
+/* Tells whether a record is done. Work that a dead process had queued counts as done, so that nobody waits
+   for ever. */
 int signal_is_set(sim_signal *signal, uint32_t sequence)
 {
     return (int32_t)(atomic_load(&signal->board->done) - sequence) >= 0 || !is_running(atomic_load(&signal->board->recorder));
@@ -260,7 +266,7 @@ int signal_is_set(sim_signal *signal, uint32_t sequence)
 
 int sim_fault(void) { return __atomic_load_n(&sim.error, __ATOMIC_RELAXED); }
 
-/* Called without the lock. */
+/* Waits for a record. Called unlocked. */
 void signal_wait(sim_signal *signal, uint32_t sequence)
 {
     while (!signal_is_set(signal, sequence) && !sim_fault()) {
@@ -271,9 +277,9 @@ void signal_wait(sim_signal *signal, uint32_t sequence)
     }
 }
 
-/* Called without the lock. */
-/* A block of a kernel that waits for others keeps a whole processor until it ends, as real ones do that take most of its registers. A launch for
-   which there is no room begins when others have left. */
+/* Runs a kernel. Called unlocked. A block of a kernel that waits for others occupies a whole processor until
+   it ends, as real blocks do that use most of its registers. A launch that does not fit begins when others
+   have ended. */
 static int kernel_run(const sim_work *work, char *text, size_t text_size)
 {
     sim_context *context = &sim.contexts[work->launch.device];

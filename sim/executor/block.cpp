@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
-/*  block.cpp - blocks: runs the threads of one, and checks it at its end */
+/*  block.cpp - blocks: runs the threads of one, and checks it at its end
+
+    A block without waits runs as one loop. Any other block runs on fibers until all of its threads have
+    exited, or until it is given up with an error.
+*/
 
 typedef struct loaded_kernel {
-    sim_kernel facts; /* first: the driver holds a pointer to it */
+    sim_kernel facts; /* first: the driver has a pointer to it */
     const sim_entry_point *entry;
-    const char *mangled; /* NULL where the compiler left none */
+    const char *mangled; /* NULL if the compiler left none */
     struct sim_module *module;
 } loaded_kernel;
 
@@ -12,7 +16,7 @@ struct sim_module {
     void *handle;
     int file;
     const sim_module_info_t *info;
-    pthread_mutex_t one_at_a_time; /* sanitizers: static shared memory exists once */
+    pthread_mutex_t one_at_a_time; /* sanitizers: static shared memory exists only once */
     loaded_kernel *kernels;
     const Elf64_Ehdr *elf; /* the image, mapped */
     size_t elf_size;
@@ -24,16 +28,16 @@ typedef struct job {
     const loaded_kernel *kernel;
     const sim_launch *launch;
     void *const *args;
-    uint64_t blocks, next;       /* next is taken with an atomic add */
-    uint64_t progress_at;        /* when a block was last seen to go on; atomic */
+    uint64_t blocks, next;       /* next is incremented atomically */
+    uint64_t progress_at;        /* the time of the last progress of a block; atomic */
     uint64_t multiplier, offset; /* of the permutation of the blocks, or clusters, in random order */
-    struct cluster *clusters;    /* all; of a kernel without: NULL */
+    struct cluster *clusters;    /* all of them; NULL for a kernel without clusters */
     int failed;                  /* code of the first failure */
     char *text;
     size_t text_size;
     pthread_mutex_t lock; /* guards failed and text */
     int helpers;          /* guarded by pool.lock, or crew.lock */
-    unsigned wanted;      /* crew threads yet to come, guarded by crew.lock */
+    unsigned wanted;      /* crew threads still needed, guarded by crew.lock */
     struct job *next_job;
 } job;
 
@@ -62,10 +66,11 @@ static void count_progress(worker *w)
 {
     enum { SELDOM = 64 };
     if (++w->progress % SELDOM == 0 && w->async)
-        note_progress(w); /* for blocks that wait for this one, which may take long */
+        note_progress(w); /* for blocks that wait for this one, which may run long */
 }
 
-/* The block polls in vain. When threads of it wait for others and no block of the launch has gone on for too long, none will. */
+/* Watches a block that polls in vain. If threads of it wait for others and no block of the launch progresses
+   for too long, none will. */
 static void watch_progress(worker *w)
 {
     if (w->progress != w->last_seen)
@@ -97,7 +102,7 @@ static void run_one_thread(worker *w, unsigned index)
     thread_exit(w);
 }
 
-/* What every fiber does, for ever: start threads as long as there are any, then hand over. */
+/* Runs a fiber for ever: starts threads while there are any, then switches to another fiber. */
 static void fiber_main(void)
 {
     worker *w = this_worker;
@@ -120,7 +125,7 @@ static void fiber_main(void)
     }
 }
 
-/* After a block was given up, fibers hang in the middle of kernel code. */
+/* Resets all fibers. After a block was given up they are suspended in kernel code. */
 static void reset_fibers(worker *w)
 {
     w->spare_count = 0;
@@ -171,8 +176,8 @@ static int run_fibers(worker *w)
     return w->failure;
 }
 
-/* A loop-mode kernel faulted: which thread was it? Runs the block again, thread by thread; the launch has failed
-   anyway. Leaves the text that names the thread. */
+/* Finds the thread of a fault in a loop-mode kernel. Runs the block again, thread by thread, as the launch
+   has failed anyway. Leaves the text that names the thread. */
 static void find_faulting_thread(worker *w)
 {
     char first_text[sizeof w->text];
@@ -185,7 +190,7 @@ static void find_faulting_thread(worker *w)
     w->failure = first;
 }
 
-/* A kernel that never waits, in forward order: one call for the whole block. */
+/* Runs a block of a kernel that never waits, in forward order: one call for all threads. */
 static int run_loop(worker *w)
 {
     w->whole_block = true;
@@ -200,7 +205,8 @@ static int run_loop(worker *w)
     return w->failure;
 }
 
-/* Whether a block that has ended did what its launch promised, and left what lies behind its dynamic shared memory alone. */
+/* Checks an ended block: that it did what its launch promised, and did not write after its dynamic shared
+   memory. */
 static int check_block(worker *w)
 {
     size_t size = (size_t)w->block.dynamic_size, guard = size && !settings.sanitized ? SHARED_GUARD : 0;
@@ -218,7 +224,7 @@ static int check_block(worker *w)
     return w->failure = SIM_LAUNCH_FAILED;
 }
 
-/* A block begins, or ends. */
+/* Registers a block of a cluster when it begins, and when it ends. */
 static void cluster_member(struct cluster *c, unsigned rank, worker *w)
 {
     worker *ended = NULL;
@@ -269,7 +275,8 @@ static int run_block(worker *w, uint64_t index)
     if (w->cluster)
         cluster_member(w->cluster, rank, NULL);
     w->cluster = NULL;
-    /* Blocks follow each other in the same shared memory: they must not look like racing with each other. */
+    /* Orders the blocks that follow each other in the same shared memory: they must not look like racing with
+       each other. */
     if (__tsan_acquire && (j->kernel->entry->flags & SIM_KERNEL_SHARED || w->block.dynamic_size)) {
         __tsan_acquire(&w->end_fence);
         __tsan_release(&w->start_fence);

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  bulk.cpp - bulk copies, of bytes and of tensor tiles, and what has to be done when a thread or a block ends */
+/*  bulk.cpp - bulk copies of bytes and of tensor tiles, and the end of threads and blocks
+
+    Copies happen at once or as late as permitted: see hopper.cpp. A thread must not exit before its stores
+    are read, nor a block before its loads have arrived.
+*/
 
 /* -------------------------------------------------------------------------------------------------- bulk copies */
 
@@ -17,7 +21,7 @@ static void check_place(worker *w, const void *p, size_t bytes, size_t alignment
     }
 }
 
-/* A load is to write here. Nothing that is under way may still read it. */
+/* Checks that nothing under way still reads a place that a load will write. */
 static void check_unread(worker *w, const char *to, size_t bytes, sim_place at)
 {
     const async *a = w->async;
@@ -76,7 +80,7 @@ static void runtime_tensor_load(void *to, const void *map, sim_coordinates where
 static unsigned cluster_rank(worker *w, sim_place at);
 static void send_to_block(worker *w, unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at);
 
-/* For each block of the cluster whose bit is set, at the same places. */
+/* Loads a tile for each block of the cluster whose bit is set, at the same places. */
 static void runtime_tensor_multicast(void *to, const void *map, sim_coordinates where, int rank, void *counter, unsigned blocks,
                                      sim_place at)
 {
@@ -115,7 +119,7 @@ static void write_target(bulk_store *s)
     s->done = true;
 }
 
-/* Takes a store out of the list, once it is through. */
+/* Removes a finished store from the list. */
 static void finish_store(bulk_store **p)
 {
     bulk_store *s = *p;
@@ -145,7 +149,7 @@ static bulk_store *begin_store(worker *w, const char *from, unsigned bytes, size
     return s;
 }
 
-/* Even where it is done at once, it is to be waited for. */
+/* Ends a store. It has to be waited for, even if it was done at once. */
 static void end_store(worker *w, bulk_store *s)
 {
     const char *from = s->from;
@@ -174,7 +178,7 @@ static void runtime_tensor_store(const void *map, sim_coordinates where, int ran
     worker *w = this_worker;
     quietly no_accesses(w);
     const sim_tensor_map *m = tensor_map_at(w, map, rank, at);
-    for (int i = 0; i < rank; i++) /* none of im2col, whose rank is below 0 */
+    for (int i = 0; i < rank; i++) /* no im2col map, whose rank is below 0 */
         if (where.at[i] < 0)
             give_up(w, SIM_ILLEGAL_INSTRUCTION,
                     "a tile that is stored, or added, begins ahead of its tensor; it may only end outside of it", at);
@@ -212,7 +216,8 @@ static void runtime_bulk_wait(unsigned pending, int read_only)
 
 /* --------------------------------------------------------------------------------------------------------- ends */
 
-/* A thread is through: what it started must be. Stores that only have to get to global memory do so now. */
+/* Ends a thread's asynchronous work: what it started must be finished. Stores that only have to reach global
+   memory do so now. */
 static void async_thread_exits(worker *w)
 {
     quietly no_accesses(w);
@@ -242,8 +247,9 @@ static void async_thread_exits(worker *w)
             give_up(w, SIM_LAUNCH_FAILED, "the warps of a warpgroup issued different numbers of wgmma", sim_place{NULL, 0});
 }
 
-/* Nobody of the block can go on: loads that are waited for come now. Else mbarrier.try_wait gives up for once, as a real one does after some
-   time; that helps a thread that then does something else, or if another block of the cluster sends something. False: nothing of it helped. */
+/* Advances a block in which no thread can run. Loads that are waited for arrive now. Otherwise
+   mbarrier.try_wait fails once, as a real one does after some time; that helps a thread with other work, or
+   if another block of the cluster sends something. False if nothing helped. */
 static bool async_goes_on(worker *w)
 {
     enum { TRIES = 3 };
@@ -261,7 +267,7 @@ static bool async_goes_on(worker *w)
     return true;
 }
 
-/* Who waits at mbarriers, and what these lack; who waits for registers. */
+/* Lists the threads that wait at mbarriers with what these lack, and those that wait for registers. */
 static void say_async_waiting(sim_text *t, const worker *w)
 {
     const async *a = w->async;

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
-/*  cluster.cpp - clusters: blocks that run at the same time, wait for each other and write to each other */
+/*  cluster.cpp - clusters: blocks that run at the same time, wait for each other and write to each other
 
-/* Blocks that run at the same time, each on an OS thread of its own. */
+    A block writes to another one through the inbox of that block, which its own OS thread empties.
+    cluster.lock guards the inboxes and the counts.
+*/
+
+/* Blocks that run at the same time, each on its own OS thread. */
 struct cluster {
     pthread_mutex_t lock;
-    unsigned blocks, ended, arrived, phase; /* arrived: blocks whose threads all have, in this phase, which is counted from 1 */
-    struct worker *members[64];             /* that are running */
+    unsigned blocks, ended, arrived, phase; /* arrived: blocks whose threads have all arrived in this phase; phases are counted from 1 */
+    struct worker *members[64];             /* those that are running */
 };
 
-/* With its lock: a block has arrived, or ended. */
+/* Counts a block that has arrived or ended. The lock is held. */
 static void cluster_count(struct cluster *c)
 {
     if (c->arrived + c->ended < c->blocks)
@@ -17,7 +21,7 @@ static void cluster_count(struct cluster *c)
     __atomic_fetch_add(&c->phase, 1, __ATOMIC_RELEASE);
 }
 
-/* A thread has arrived, or exited. */
+/* Counts a thread that has arrived or exited. */
 static void cluster_block_arrives(worker *w)
 {
     if (!w->cluster_arrived || w->cluster_arrived < w->live)
@@ -101,7 +105,7 @@ static unsigned cluster_rank(worker *w, sim_place at)
     return rank;
 }
 
-/* from: NULL: an arrival. */
+/* Sends to a block. from is NULL for an arrival. */
 static void send_to_block(worker *w, unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at)
 {
     struct cluster *c = cluster_of(w, at);
@@ -138,7 +142,7 @@ static void runtime_cluster_signal(unsigned block, unsigned counted_at, sim_plac
     send_to_block(this_worker, block, counted_at, NULL, 0, counted_at, at);
 }
 
-/* Loads that have come are under way; arrivals count. */
+/* Empties the inbox: loads that have arrived are under way, and arrivals count. */
 static void take_inbox(worker *w)
 {
     if (!w->cluster)
@@ -162,7 +166,7 @@ static void take_inbox(worker *w)
     }
 }
 
-/* All threads wait, and other blocks may send them something. */
+/* Waits until other blocks send something, as all threads wait. */
 static void wait_for_inbox(worker *w)
 {
     look_for_failures(w);

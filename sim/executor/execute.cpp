@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  execute.cpp - an OS thread's worker, and sim_execute */
+/*  execute.cpp - the worker of an OS thread, and sim_execute
+
+    A worker is made at the first launch of an OS thread, and destroyed when that thread exits.
+*/
 
 static pthread_key_t worker_key;
 
@@ -42,7 +45,8 @@ static void setup(void)
     pthread_once(&once, setup_once);
 }
 
-/* A fault on a fiber may be the overflow of its stack: the handler needs another one. */
+/* Installs a stack for signals. A fault on a fiber may be a stack overflow, so the handler needs another
+   stack. */
 static void provide_signal_stack(worker *w)
 {
     stack_t now;

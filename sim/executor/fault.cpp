@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
-/*  fault.cpp - faults: says which thread of which block made an invalid access, and ends the launch */
+/*  fault.cpp - faults: names the thread and block of an invalid access, and ends the launch
+
+    A signal handler decides by the address and the context whether the kernel or the host program has
+    faulted.
+*/
 
 static struct sigaction previous_action[64];
 
 #if defined(__x86_64__)
-/* A general protection fault carries no address. Either the address was not canonical, then some register holds it,
-   or an instruction that needs alignment got none. */
+/* Tells whether a fault looks misaligned. A general protection fault has no address. Either the address was
+   not canonical, then some register has it, or an instruction needs an aligned address. */
 static bool looks_misaligned(const siginfo_t *info, const void *machine)
 {
     const ucontext_t *u = (const ucontext_t *)machine;
@@ -52,8 +56,8 @@ static int say_fault(sim_text *t, const worker *w, const siginfo_t *info, const 
     return SIM_ILLEGAL_ADDRESS;
 }
 
-/* Runs on the signal stack. A fault of kernel code ends the launch: leave for the OS thread's own context and never
-   return here. Any other fault is the host program's own. */
+/* Handles a fault on the signal stack. A fault of kernel code ends the launch: it switches to the OS thread's
+   own context and never returns. Any other fault belongs to the host program. */
 static void on_fault(int number, siginfo_t *info, void *machine)
 {
     worker *w = this_worker;
@@ -73,7 +77,7 @@ static void on_fault(int number, siginfo_t *info, void *machine)
     else if (previous->sa_handler != SIG_DFL && previous->sa_handler != SIG_IGN)
         previous->sa_handler(number);
     else
-        sigaction(number, previous, NULL); /* the instruction runs again and meets the default action */
+        sigaction(number, previous, NULL); /* the instruction runs again and gets the default action */
 }
 
 static void install_fault_handlers(void)

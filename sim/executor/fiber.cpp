@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  fiber.cpp - contexts and fibers: stacks, and switching between them */
+/*  fiber.cpp - contexts and fibers: stacks, and switching between them
+
+    A fiber has a stack with a guard page. Sanitizers are told of every switch.
+*/
 
 typedef struct sim_context {
 #if SIM_ASSEMBLY_SWITCH
@@ -22,20 +25,20 @@ typedef struct sim_fiber {
 enum state { UNSTARTED, RUNNING, READY, AT_BARRIER, AT_WARP, AT_MBARRIER, AT_REGISTERS, DONE };
 
 #define REMEMBERED_POLLS 8
-#define NEW_POLLS 64 /* that found something new, before a thread gives way all the same: it may poll in more places */
+#define NEW_POLLS 64 /* new values that a thread may see before it lets others run: it may poll in more places */
 
 typedef struct sim_thread {
     sim_fiber *fiber;
     enum state state;
     sim_copies copies;
-    struct { /* what its last ordered loads found */
+    struct { /* the values of its last ordered loads */
         const void *address;
         unsigned long long value;
     } polls[REMEMBERED_POLLS];
     unsigned new_polls;
-    struct mbarrier *barrier; /* that it waits at, for the end of a phase of that parity */
+    struct mbarrier *barrier; /* the barrier that it waits at, for the end of a phase of that parity */
     unsigned parity;
-    unsigned cluster_phase; /* of the cluster's barrier, counted from 1, that it has arrived at and not waited for; else 0 */
+    unsigned cluster_phase; /* the phase of the cluster's barrier, counted from 1, that it has arrived at and not waited for; 0 if none */
     sim_place at;
 } sim_thread;
 
@@ -51,7 +54,7 @@ typedef struct warp {
     unsigned op_count;
     warp_op ops[SIM_WARP];
     void *records[SIM_WARP];
-    char fence; /* its address names the warp to the thread sanitizer */
+    char fence; /* its address identifies the warp for the thread sanitizer */
 } warp;
 
 typedef struct barrier {
@@ -65,7 +68,7 @@ typedef struct barrier {
 struct job;
 struct loaded_kernel;
 
-/* One OS thread's place to run blocks. */
+/* The state of an OS thread that runs blocks. */
 typedef struct worker {
     unsigned number;
     struct job *job;
@@ -74,35 +77,35 @@ typedef struct worker {
 
     sim_context main;
     sim_fiber *running;             /* NULL while the OS thread itself runs */
-    sim_fiber *fibers[MAX_THREADS]; /* created when first needed, kept */
-    sim_fiber *spare[MAX_THREADS];  /* those that hold no thread */
+    sim_fiber *fibers[MAX_THREADS]; /* created when first needed, and kept */
+    sim_fiber *spare[MAX_THREADS];  /* fibers without a thread */
     unsigned fiber_count, spare_count;
-    bool is_crew; /* one of many: its fibers share mappings, of which a process may have only so many */
+    bool is_crew; /* one of many: its fibers share mappings, whose number per process is limited */
     char *slab;
     unsigned slab_left;
 
     sim_thread threads[MAX_THREADS];
     unsigned short order[MAX_THREADS];
     unsigned thread_count, started, live, current;
-    unsigned waited;    /* threads that have waited for earlier launches, each as often as it did */
+    unsigned waited;    /* threads that have waited for earlier launches, counted for each wait */
     bool whole_block;   /* loop mode: the fiber runs all threads of the block in one call */
-    unsigned box[2][3]; /* the threads it runs */
+    unsigned box[2][3]; /* the threads of this box run */
 
     unsigned short ready[MAX_THREADS]; /* ring */
     unsigned ready_head, ready_count;
     warp warps[MAX_WARPS];
     barrier barriers[MAX_BARRIERS];
-    struct cluster *cluster; /* of a kernel without: NULL */
+    struct cluster *cluster; /* NULL for a kernel without clusters */
     unsigned cluster_arrived;
-    struct bulk_load *inbox;                  /* what other blocks of the cluster sent, with its lock */
-    struct async *async, *async_memory;       /* async: NULL for a kernel that has nothing to do with hopper.cpp */
-    uint64_t progress, last_seen, last_stall; /* events that let threads go on; how many when it was looked at, or nobody could go on */
-    unsigned quiet;                           /* what the thread sanitizer is not to see: so many around it */
-    unsigned stalls;                          /* how often nobody could since */
+    struct bulk_load *inbox;                  /* sent by other blocks of the cluster, under its lock */
+    struct async *async, *async_memory;       /* async: NULL for a kernel without the features of hopper.cpp */
+    uint64_t progress, last_seen, last_stall; /* events that let threads run; their number at the last look, and at the last stall */
+    unsigned quiet;                           /* depth of regions hidden from the thread sanitizer */
+    unsigned stalls;                          /* how often no thread could run since */
 
     char *dynamic_shared;
     size_t dynamic_size;
-    unsigned yields, vain_rounds; /* since the OS thread gave way; how often it did since a poll found something new */
+    unsigned yields, vain_rounds; /* yields since the OS thread paused; pauses since a poll found something new */
     uint64_t stamp, random;
     char start_fence, end_fence; /* thread sanitizer: order between launches */
 
@@ -115,8 +118,8 @@ typedef struct worker {
 static __thread worker *this_worker __attribute__((tls_model("initial-exec")));
 
 #if SIM_ASSEMBLY_SWITCH
-/* Saves the callee-saved registers and the stack pointer, loads the other's. It ends in `ret` rather than in an
-   indirect jump: all fibers wait in the same call path, so the processor predicts the return. */
+/* Saves the callee-saved registers and the stack pointer, and loads the other's. It ends in `ret` instead of
+   an indirect jump: all fibers wait in the same call path, so the processor predicts the return. */
 extern "C" void sim_switch(void **save, void *load);
 __asm__(".text\n.globl sim_switch\n.hidden sim_switch\n.type sim_switch, @function\n"
         "sim_switch:\n"
@@ -127,7 +130,7 @@ __asm__(".text\n.globl sim_switch\n.hidden sim_switch\n.type sim_switch, @functi
 
 static void context_switch(sim_context *from, sim_context *to) { sim_switch(&from->sp, to->sp); }
 
-/* Brings to the cache what going on with a context reads first of its stack. */
+/* Prefetches the first lines of a context's stack. */
 static void context_prefetch(const sim_context *c)
 {
     for (int at = 0; at < 192; at += 64)
@@ -137,7 +140,7 @@ static void context_prefetch(const sim_context *c)
 static void context_prepare(sim_context *c, void (*entry)(void), size_t colour)
 {
     void **top = (void **)((char *)c->stack + c->stack_size - colour);
-    *--top = NULL; /* where entry would return to: a debugger stops here */
+    *--top = NULL; /* the return address of entry: a debugger stops here */
     *--top = (void *)entry;
     for (int i = 0; i < 6; i++)
         *--top = NULL; /* the six saved registers */
@@ -160,8 +163,8 @@ static void context_prepare(sim_context *c, void (*entry)(void), size_t colour)
 
 static void fiber_main(void);
 
-/* Makes a fiber start afresh. Stacks of one size and alignment compete for the same cache lines, therefore each
-   starts at a different offset. */
+/* Makes a fiber start afresh. Stacks of one size and alignment compete for the same cache lines, so each
+   starts at another offset. */
 static void fiber_reset(sim_fiber *f, unsigned index)
 {
     if (__asan_unpoison_memory_region)
@@ -175,7 +178,7 @@ static void fiber_reset(sim_fiber *f, unsigned index)
     }
 }
 
-/* Room for `stacks` stacks, with a guard page below. */
+/* Maps `stacks` stacks, with a guard page below each. */
 static char *map_stacks(worker *w, size_t stack, unsigned stacks)
 {
     size_t size = stacks * stack + GUARD_SIZE;
@@ -212,7 +215,8 @@ static sim_fiber *fiber_create(worker *w)
     return f;
 }
 
-/* A fiber that holds no thread. The thread sanitizer must see every CUDA thread as its own: no reuse there. */
+/* Returns a fiber without a thread. The thread sanitizer must see every CUDA thread as its own, so it gets no
+   reused fibers. */
 static sim_fiber *fiber_idle(worker *w, unsigned thread_index)
 {
     if (__tsan_create_fiber)
@@ -220,7 +224,8 @@ static sim_fiber *fiber_idle(worker *w, unsigned thread_index)
     return w->spare_count ? w->spare[--w->spare_count] : fiber_create(w);
 }
 
-/* Every context calls this as soon as it runs again. The first fiber learns here where the OS thread's stack is. */
+/* Finishes a switch. Every context calls this as soon as it runs again. The first fiber learns here where the
+   OS thread's stack is. */
 static void after_switch(worker *w, sim_context *self)
 {
     const void *bottom;
@@ -234,7 +239,7 @@ static void after_switch(worker *w, sim_context *self)
     }
 }
 
-/* Goes on with `to` (NULL: the OS thread itself). With `forget` the fiber that runs now never comes back. */
+/* Switches to `to` (NULL: the OS thread itself). With `forget` the running fiber never comes back. */
 static void switch_to(worker *w, sim_fiber *to, bool forget)
 {
     sim_context *self = w->running ? &w->running->context : &w->main;

@@ -1,31 +1,38 @@
 // SPDX-License-Identifier: MIT
-/*  hopper.cpp - what a block of sm_90a does beside its threads: barriers in shared memory, bulk copies, products of warpgroups
+/*  hopper.cpp - what a block of sm_90a does beside its threads: barriers in shared memory, bulk copies, products of
+    warpgroups
 
-    This file has the barriers and what bulk copies and products keep track of; product.cpp and bulk.cpp do them. A real GPU does
-    all of this at some time between the instruction and the wait for it. Here it happens as late as it may, or with
-    IGNIS_SIM_ASYNC=early at once; a kernel must be right with both:
+    This file has the barriers and the state of bulk copies and products; bulk.cpp and product.cpp execute them. A real
+    GPU does all of this at some time between the instruction and the wait for it. Here it happens as late as permitted,
+    or with IGNIS_SIM_ASYNC=early at once. A kernel must be right with both:
 
-        bulk loads      read global memory at once; write shared memory, and count their bytes, when a thread waits at their barrier
-        bulk stores     read shared memory at cp.async.bulk.wait_group.read, write global memory at wait_group; or when their thread exits
+        bulk loads      read global memory at once; write shared memory, and count their bytes, when a thread waits at
+                        their barrier
+        bulk stores     read shared memory at cp.async.bulk.wait_group.read, write global memory at wait_group; or when
+                        their thread exits
         wgmma           a warp computes its 16 rows at the wait_group that needs them; until then its sums are NaN
 
     Errors, besides misaligned, foreign or impossible operands:
-        - an operand, or the source of a store, that threads wrote without their fence.proxy.async; programs with such instructions are
-          compiled so that plain stores are seen, too, but for the sanitizers, which see only stmatrix, st.shared and cp.async
-        - an operand, or the source of a store, that a bulk load is under way to; a bulk load over one that is still to be read, or a thread's
-          write over the source of a store
-        - a thread that exits with products or stores that it did not wait for; a block that ends with loads that nobody waited for
-        - a tensor's tile that is stored, or added, from a coordinate below 0 on; one that is loaded may begin there
+        - an operand, or the source of a store, that threads wrote without fence.proxy.async; programs with such
+          instructions are compiled so that plain stores are seen, too, except under sanitizers, which see only
+          stmatrix, st.shared and cp.async
+        - an operand, or the source of a store, that a bulk load is under way to; a bulk load over one that is still to
+          be read, or a thread's write over the source of a store
+        - a thread that exits with products or stores that it did not wait for; a block that ends with loads that no
+          thread waited for
+        - a tile of a tensor that is stored, or added, from a coordinate below 0 on; a load may begin there
         - an mbarrier that is not initialised, or gets more arrivals than it expects
-        - setmaxnreg beyond what the block has: it waits for ever
-    Nobody hangs: when no thread of a block can go on, or the threads that can poll memory in vain (IGNIS_SIM_PATIENCE), the launch fails, and
-    says who waits where: for mbarriers the place in shared memory, the phase, and the arrivals and bytes that it lacks.
+        - setmaxnreg beyond the registers of the block: it waits for ever
+    No launch hangs. When no thread of a block can run, or those that can poll memory in vain (IGNIS_SIM_PATIENCE), the
+    launch fails. The message lists the waiting threads: for mbarriers the place in shared memory, the phase, and the
+    missing arrivals and bytes.
 
-    Not seen: whether the compiler lets products run beside other work (tools/nvrtc_check.c sees its notes) and how many registers it needs;
-    what a missing fence does to global memory; anything but the swizzle of 128 bytes in products; and time.
+    Not simulated: whether the compiler lets products overlap other work (tools/nvrtc_check.c sees its notes) and how
+    many registers it needs; the effect of a missing fence on global memory; any swizzle but that of 128 bytes in
+    products; and time.
 */
 
-/* ------------------------------------------------------------------------------------------------ what a block has */
+/* ------------------------------------------------------------------------------------ state of a block */
 
 #define MAX_SUMS 128 /* of a thread: 64 x 256 in 128 threads */
 #define GRANULE 4    /* bytes of shared memory that have one writer */
@@ -33,7 +40,7 @@
 /* An mbarrier's 8 bytes. */
 typedef struct mbarrier {
     uint64_t pending : 16, arrivals : 16, phase : 8; /* arrivals: expected in each phase */
-    int64_t bytes : 22;                              /* announced and not there yet */
+    int64_t bytes : 22;                              /* announced and not arrived */
     uint64_t mark : 2;                               /* 1: initialised */
 } mbarrier;
 
@@ -41,26 +48,26 @@ typedef struct mbarrier {
 typedef struct bulk_load {
     struct bulk_load *next;
     mbarrier *barrier;
-    char *to; /* NULL: no load, but an arrival of another block of the cluster */
+    char *to; /* NULL: an arrival of another block of the cluster, not a load */
     unsigned bytes;
     char data[1];
 } bulk_load;
 
-/* A bulk store, of bytes that follow each other, or of a tensor's tile. */
+/* A bulk store of contiguous bytes, or of a tensor's tile. */
 typedef struct bulk_store {
     struct bulk_store *next;
     unsigned thread, group;
-    char *to;           /* NULL: a tile */
-    sim_tensor_map map; /* of that */
+    char *to;           /* NULL for a tile */
+    sim_tensor_map map; /* of the tile */
     sim_coordinates where;
-    const char *from; /* NULL: it has been read into data, and somebody has waited for that */
+    const char *from; /* NULL: it was read into data, and a thread has waited for that */
     int adds;
     bool done; /* written */
     unsigned bytes;
     char data[1];
 } bulk_store;
 
-/* The sums of a warp that products are to change. They are given back when no product is left. */
+/* The sums of a warp that products will change. They are released when no product is left. */
 typedef struct wgmma_sums {
     struct wgmma_sums *next;
     float *to[SIM_WARP];
@@ -75,11 +82,11 @@ typedef struct wgmma_product {
     wgmma_sums *sums;
     sim_wgmma what;
     unsigned warp, group;
-    bool computed;               /* at once; it still counts as under way */
+    bool computed;               /* computed at once; it still counts as under way */
     unsigned words[SIM_WARP][4]; /* A in registers */
 } wgmma_product;
 
-/* The products that a warpgroup has issued, as its first warp to come there did: the others must issue the same. */
+/* The products that a warpgroup has issued, as its first warp issued them: the others must issue the same. */
 #define REMEMBERED_PRODUCTS 64
 typedef struct warpgroup {
     sim_wgmma issued[REMEMBERED_PRODUCTS];
@@ -99,7 +106,7 @@ typedef struct async {
     warpgroup warpgroups[MAX_WARPS / 4];
     float left[16][32], right[32][2 * MAX_SUMS] __attribute__((aligned(32))); /* operands of the product that is computed */
     unsigned store_groups[MAX_THREADS], wgmma_groups[MAX_WARPS];              /* committed so far */
-    unsigned short *writers; /* of each granule of dynamic shared memory: thread + 1 that wrote and made no fence, or 0 */
+    unsigned short *writers; /* by granule of dynamic shared memory: thread + 1 that wrote it without a fence, or 0 */
     size_t writers_size;
     stretch *written[MAX_THREADS];                                            /* since each thread's last fence */
     unsigned written_count[MAX_THREADS], written_room[MAX_THREADS], unfenced; /* their sum */
@@ -110,7 +117,7 @@ typedef struct async {
     unsigned short_count;
 } async;
 
-/* The thread sanitizer sees nothing of what happens in a scope with one of these. */
+/* A scope in which the thread sanitizer sees nothing. */
 struct quietly {
     worker *w;
     quietly(worker *of) : w(of) { begin_quiet(w); }
@@ -133,7 +140,7 @@ static void say_shared(sim_text *t, const worker *w, const void *p)
         say(t, "static shared memory %p", p);
 }
 
-/* Gives the block up with a sentence about a place in shared memory. */
+/* Gives the block up with a message about a place in shared memory. */
 [[noreturn]] static void give_up_at(worker *w, const void *p, const char *sentence, sim_place at)
 {
     sim_text t = {w->text, sizeof w->text};
@@ -162,7 +169,7 @@ static void *take_memory(size_t size)
     return memset(p, 0, size);
 }
 
-/* A block begins, of a kernel with these launch bounds. */
+/* Begins a block of a kernel with these launch bounds. */
 static async *async_begin(worker *w, unsigned max_threads)
 {
     quietly no_accesses(w);
@@ -187,8 +194,8 @@ static async *async_begin(worker *w, unsigned max_threads)
     } else
         memset(a->writers, 0, granules * sizeof *a->writers);
     a->waiting_count = a->short_count = 0;
-    /* The compiler gives a thread what the launch bounds leave, in steps of 8; or less, when no setmaxnreg.inc of the kernel asks for that
-       much, but then it is enough in any case. */
+    /* The compiler gives a thread the registers that the launch bounds leave, in steps of 8; or fewer, if no
+       setmaxnreg.inc of the kernel asks for more, and then they are always enough. */
     unsigned each = 65536u / max_threads / 8 * 8;
     each = each > 248 ? 248 : each;
     for (unsigned i = 0; i < w->thread_count; i++)
@@ -261,14 +268,15 @@ static void runtime_fence_async(void)
     a->written_count[t] = 0;
 }
 
-/* It has written there: what threads wrote before is gone. */
+/* Forgets the writers of memory that a load has overwritten. */
 static void forget_writers(worker *w, const char *p, size_t bytes)
 {
     if (in_shared(w, p, bytes))
         memset(w->async->writers + shared_offset(w, p) / GRANULE, 0, (bytes + GRANULE - 1) / GRANULE * sizeof *w->async->writers);
 }
 
-/* The asynchronous side is about to read shared memory: no load may be under way to there, and no thread have written without a fence. */
+/* Checks memory that the asynchronous proxy will read: no load may be under way to it, and no thread may have
+   written it without a fence. */
 static void check_readable(worker *w, const char *p, size_t bytes, const char *reader, sim_place at)
 {
     const async *a = w->async;
@@ -304,7 +312,7 @@ static mbarrier *mbarrier_at(worker *w, void *p, sim_place at)
     return b;
 }
 
-/* Ends the phase if all that it waits for is there, and with it the waiting of those who wait for its end. */
+/* Ends the phase if all arrivals and bytes are there, and wakes the threads that wait for its end. */
 static void mbarrier_settle(worker *w, mbarrier *b)
 {
     async *a = w->async;
@@ -323,7 +331,7 @@ static void mbarrier_settle(worker *w, mbarrier *b)
     }
 }
 
-/* An arrival, which announces so many bytes. */
+/* Counts an arrival, which announces `bytes` bytes. */
 static void mbarrier_arrival(worker *w, mbarrier *b, unsigned bytes, sim_place at)
 {
     if (!b->pending)
@@ -351,7 +359,7 @@ static void runtime_mbarrier_init(void *p, unsigned arrivals, sim_place at)
 static void take_inbox(worker *w);
 static void wait_for_inbox(worker *w);
 
-/* The bytes of loads that count at one mbarrier (NULL: at all where a thread waits) get to where they belong. */
+/* Delivers the loads that count at one mbarrier (NULL: at all where a thread waits). */
 static bool deliver_loads(worker *w, const mbarrier *only)
 {
     quietly no_accesses(w);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  launch.cpp - launches: the order of blocks, and the OS threads that they are spread over */
+/*  launch.cpp - launches: the order of blocks, and the OS threads that run them
 
-/* Those of a cluster follow each other: there may be more blocks than run at the same time. */
+    Plain launches share a pool of at most 16 OS threads. Launches that spin, and clusters, use a crew with an
+    OS thread for each block.
+*/
+
+/* Returns the i-th block. Blocks of a cluster follow each other, as there may be more blocks than run at the
+   same time. */
 static uint64_t block_in_order(const job *j, uint64_t i)
 {
     uint64_t each = (uint64_t)j->kernel->facts.cluster;
@@ -24,7 +29,8 @@ static void report_failure(worker *w, job *j)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Dynamic shared memory of exactly the launch's size, so that the address sanitizer sees its end; without it, bytes behind its end tell. */
+/* Allocates dynamic shared memory of exactly the launch's size, so that the address sanitizer sees its end;
+   without the sanitizer a guard after it is checked. */
 static bool prepare_dynamic_shared(worker *w, size_t size)
 {
     if (size && (size > w->dynamic_size || settings.sanitized)) {
@@ -54,7 +60,7 @@ static bool prepare_worker(worker *w, job *j)
     }
     if (__tsan_get_current_fiber) {
         w->main.tsan = __tsan_get_current_fiber();
-        while (w->fiber_count < w->thread_count) /* here, because what creates a fiber happens before it */
+        while (w->fiber_count < w->thread_count) /* here, because the creation of a fiber happens before its use */
             fiber_create(w);
         __tsan_release(&w->start_fence);
     }
@@ -63,7 +69,7 @@ static bool prepare_worker(worker *w, job *j)
 
 static void recruit(job *j);
 
-/* Runs blocks of the job until none is left. `may_recruit` for the thread that launched it. */
+/* Runs blocks of the job until none is left. `may_recruit` is for the thread that launched it. */
 static void run_blocks(worker *w, job *j, bool may_recruit)
 {
     if (!prepare_worker(w, j)) {
@@ -88,8 +94,8 @@ static void run_blocks(worker *w, job *j, bool may_recruit)
         __tsan_acquire(&w->end_fence);
 }
 
-/* The other OS threads. They live until the process ends and are never joined; a destructor that waited for them
-   could hang exit(). */
+/* The other OS threads. They live until the process ends and are never joined; a destructor that waited for
+   them could hang exit(). */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
@@ -121,7 +127,7 @@ static void *helper_main(void *)
         pthread_mutex_unlock(&pool.lock);
         run_blocks(w, j, false);
         pthread_mutex_lock(&pool.lock);
-        job_unlink(j); /* no block is left to take */
+        job_unlink(j); /* no block is left */
         if (--j->helpers == 0)
             pthread_cond_broadcast(&pool.done);
     }
@@ -132,7 +138,7 @@ static bool start_thread(void *(*body)(void *))
 {
     pthread_t thread;
     sigset_t all, before;
-    sigfillset(&all); /* the host's signals are for the host's threads */
+    sigfillset(&all); /* signals of the host are for the host's threads */
     sigdelset(&all, SIGSEGV);
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGFPE);
@@ -165,12 +171,13 @@ static void dismiss(job *j)
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* The OS threads of launches that spin: as many as there are blocks at the same time, kept for the next such launch. */
+/* The OS threads of launches that spin: one for each block that runs at the same time, kept for the next such
+   launch. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    job *jobs;                  /* that want more threads */
-    unsigned wanted, available; /* sum of what they want; threads that wait for work, or are about to */
+    job *jobs;                  /* jobs that need more threads */
+    unsigned wanted, available; /* wanted: the sum over the jobs; available: threads that wait for work, or are about to */
 } crew = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0, 0};
 
 static void crew_unlink(job *j)
@@ -186,7 +193,7 @@ static void *crew_main(void *)
 {
     worker *w = worker_get();
     w->is_crew = true;
-    pthread_mutex_lock(&crew.lock); /* counted as available by who started it */
+    pthread_mutex_lock(&crew.lock); /* its creator has counted it as available */
     for (;;) {
         while (!crew.jobs)
             pthread_cond_wait(&crew.work, &crew.lock);
@@ -238,7 +245,7 @@ static void choose_block_order(job *j)
     static uint64_t state;
     if (settings.order != ORDER_RANDOM)
         return;
-    if (settings.sanitized && j->kernel->facts.spins) { /* one block at a time: in an order that all peers have */
+    if (settings.sanitized && j->kernel->facts.spins) { /* one block at a time, in the same order for all peers */
         j->multiplier = 1;
         return;
     }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  message.cpp - messages of a block, giving it up, and making its threads ready */
+/*  message.cpp - messages of a block, giving it up, and making its threads ready
+
+    The first error of a block ends it. Its message is the one of the launch.
+*/
 
 typedef struct sim_text {
     char *at;
@@ -45,7 +48,8 @@ static void say_place(sim_text *t, sim_place at)
         say(t, " at %s:%d", at.file, at.line);
 }
 
-/* Between these the thread sanitizer sees no accesses: they are not the kernel's. No other thread runs meanwhile. */
+/* Begins a region in which the thread sanitizer sees no accesses: they are not the kernel's. No other thread
+   runs meanwhile. */
 static void begin_quiet(worker *w)
 {
     if (!AnnotateIgnoreWritesBegin)
@@ -62,7 +66,7 @@ static void end_quiet(worker *w)
     AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
 }
 
-/* Gives the block up; the launch ends with `code`. `sentence` NULL: w->text is already written. */
+/* Gives the block up; the launch ends with `code`. If `sentence` is NULL, w->text is already written. */
 [[noreturn]] static void give_up(worker *w, int code, const char *sentence, sim_place at)
 {
     if (sentence) {
@@ -88,7 +92,8 @@ static void make_ready(worker *w, unsigned index)
     w->ready[(w->ready_head + w->ready_count++) % MAX_THREADS] = (unsigned short)index;
 }
 
-/* The same for one that runs before those that could before: what another thread has done too early shows. */
+/* As make_ready, for a thread that runs before the other ready ones: so an access of another thread that is
+   too early shows. */
 static void make_ready_first(worker *w, unsigned index)
 {
     w->threads[index].state = READY;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  module.cpp - modules: loads images, lists their kernels, finds their variables */
+/*  module.cpp - modules: loads images, lists their kernels, finds their variables
 
-/* The image says itself how long it is: its section headers are its end. */
+    An image is an ELF shared object. Each load gives a module with its own variables.
+*/
+
+/* Returns the size of an image: its section headers are at its end. */
 static size_t image_size(const void *image)
 {
     const Elf64_Ehdr *h = (const Elf64_Ehdr *)image;
@@ -23,10 +26,11 @@ static bool write_all(int file, const void *data, size_t size)
     return true;
 }
 
-/* Opens the image through a memory file. It stays open as long as the module: its number makes the path unique (the
-   loader would hand out the same module for the same path or file), debuggers and sanitizers read the lines from it,
-   and nothing is left behind on disk. */
-/* ThreadSanitizer does not see the lock inside the C library that orders loading and unloading; this one it sees. */
+/* Opens the image through a memory file. It remains open as long as the module: its number makes the path
+   unique (the loader would return the same module for the same path or file), debuggers and sanitizers read
+   the lines from it, and no file is left on disk. */
+/* Orders loading and unloading. ThreadSanitizer does not see the lock inside the C library that does; this
+   one it sees. */
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 static bool module_open(sim_module *m, const void *image, size_t size)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  product.cpp - products of warpgroups (wgmma): formats of operands, tiles in shared memory, sums */
+/*  product.cpp - products of warpgroups (wgmma): formats of operands, tiles in shared memory, sums
+
+    A warp computes its 16 rows when a wait_group needs them. Until then its sums are NaN.
+*/
 
 /* ----------------------------------------------------------------------------------------------------- formats */
 
@@ -25,7 +28,7 @@ static uint16_t to_bf16(float x)
     return x != x ? 0x7FFF : (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
 }
 
-/* A format with a sign, then `exponent` bits, then `mantissa` bits, and infinities as IEEE has them. */
+/* Converts a float with a sign, then `exponent` bits, then `mantissa` bits, and infinities as in IEEE 754. */
 static float from_small(uint32_t h, int exponent, int mantissa)
 {
     uint32_t magnitude = h & ((1u << (exponent + mantissa)) - 1), top = ((1u << exponent) - 1) << mantissa;
@@ -57,7 +60,7 @@ static float from_e4m3(uint8_t b) /* no infinities, one NaN */
     return b & 128 ? -x : x;
 }
 
-/* Element i of an operand. */
+/* Returns element i of an operand. */
 static float operand_value(const void *p, int i, int kind)
 {
     switch (kind) {
@@ -75,7 +78,7 @@ static int operand_size(int kind) { return kind == SIM_WGMMA_TF32 ? 4 : kind == 
 
 enum { TENSOR_F16 = 6, TENSOR_F32 = 7, TENSOR_BF16 = 9, TENSOR_TF32 = 11 }; /* CUtensorMapDataType */
 
-/* Bytes of shared memory that a tile's pattern repeats after, and by which its place is aligned. */
+/* Returns the bytes of shared memory after which a tile's pattern repeats; tiles are aligned to it. */
 static unsigned swizzle_period(int swizzle) { return swizzle ? 128u << swizzle : 128; }
 
 static size_t swizzled(size_t offset, int swizzle) { return offset ^ (offset >> 7 & ((1u << swizzle) - 1)) << 4; }
@@ -105,7 +108,7 @@ static unsigned tile_bytes(const sim_tensor_map *m)
     return bytes;
 }
 
-/* Adds f32 or 16-bit elements, one after the other, as other blocks may do at the same time. */
+/* Adds f32 or 16-bit elements atomically, one after the other, as other blocks may add at the same time. */
 static void add_elements(char *to, const char *from, unsigned count, int type)
 {
     for (unsigned i = 0; i < count; i++)
@@ -122,10 +125,11 @@ static void add_elements(char *to, const char *from, unsigned count, int type)
         }
 }
 
-/* Between global memory and the bytes of a tile as they lie in shared memory: loads them, stores them, or adds them. */
+/* Loads, stores or adds a tile: between global memory and the layout of shared memory. */
 enum tile_way { TILE_LOAD, TILE_STORE, TILE_ADD };
 
-/* A row of a tile, at so many bytes of it: the elements from `first` on of the row of the tensor that begins there, if it is inside. */
+/* Moves a row of a tile, from byte `at` of the tile on: the elements from `first` on of the row of the tensor
+   that begins at `from`, if it is inside. */
 static void move_row(const sim_tensor_map *m, uint64_t from, bool inside, int64_t first, char *tile, size_t at, enum tile_way way)
 {
     size_t row = (size_t)m->box[0] * m->element, piece = m->swizzle ? 16 : row;
@@ -149,7 +153,8 @@ static void move_row(const sim_tensor_map *m, uint64_t from, bool inside, int64_
     }
 }
 
-/* The rows of a tile in im2col mode are pixels: they walk through the box of pixels of one image after the other. */
+/* Moves the rows of a tile in im2col mode. Rows are pixels: they run through the box of pixels of one image
+   after the other. */
 static void move_pixels(const sim_tensor_map *m, const sim_coordinates *where, char *tile, enum tile_way way)
 {
     int64_t i[5] = {0, where->at[1], where->at[2], where->at[3], where->at[4]};
@@ -203,8 +208,8 @@ static void move_tile(const sim_tensor_map *m, const sim_coordinates *where, cha
 
 /* ---------------------------------------------------------------------------------------------------- products */
 
-/* Where 16 bytes of an operand lie: for element k (its first) of row `line` of A or column `line` of B; or when the operand is
-   transposed, for 8 lines of k. */
+/* Returns the place of 16 bytes of an operand: for element k (the first) of row `line` of A or column `line`
+   of B; if the operand is transposed, for 8 lines of k. */
 static const char *operand_at(worker *w, uint64_t descriptor, int line, int k, int transposed, int size)
 {
     size_t start = (size_t)(descriptor & 0x3FFF) << 4, leading = (size_t)(descriptor >> 16 & 0x3FFF) << 4;
@@ -298,7 +303,8 @@ static void compute_product(worker *w, wgmma_product *p)
 
 static float *sum_of(wgmma_sums *s, int lane, int i) { return &s->value[lane / 4 + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2]; }
 
-/* The sums that a product of a warp changes: those of one that is under way, or what is in the registers now. */
+/* Finds the sums that a product of a warp changes: those of a product under way, or the values in the
+   registers. */
 static wgmma_sums *take_sums(worker *w, sim_wgmma *const *lanes)
 {
     async *a = w->async;
@@ -329,7 +335,7 @@ static bool same_product(const sim_wgmma *x, const sim_wgmma *y)
            x->transpose_b == y->transpose_b && x->in_registers == y->in_registers && x->a == y->a && x->b == y->b;
 }
 
-/* All lanes of a warp have come to a wgmma.mma_async: records are their sim_wgmma. */
+/* Issues a product when all lanes of a warp have reached a wgmma.mma_async. The records are their sim_wgmma. */
 static void issue_product(void *const *records, unsigned lanes)
 {
     worker *w = this_worker;
@@ -368,7 +374,7 @@ static void issue_product(void *const *records, unsigned lanes)
         compute_product(w, p);
 }
 
-/* All lanes of a warp have come to a wgmma.wait_group. */
+/* Finishes products when all lanes of a warp have reached a wgmma.wait_group. */
 static void finish_products(void *const *records, unsigned lanes)
 {
     worker *w = this_worker;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  runtime.cpp - the table of functions that kernels call, and a thread's end */
+/*  runtime.cpp - the table of functions that kernels call, and the end of a thread
+
+    The functions run on the fiber of the calling CUDA thread. shim_abi.h declares the table.
+*/
 
 static void runtime_set_registers(unsigned count, int more, sim_place at)
 {
@@ -67,7 +70,7 @@ static sim_runtime runtime = {0,
                               runtime_cluster_signal,
                               runtime_tensor_multicast};
 
-/* A thread is through. Others may have waited for it only. */
+/* Ends a thread. Others may have waited for it only. */
 static void thread_exit(worker *w)
 {
     unsigned warp_index = w->current / SIM_WARP;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  wait.cpp - waiting: barriers, warp-wide operations, polling, mbarriers */
+/*  wait.cpp - waiting: barriers, warp-wide operations, polling, mbarriers
 
-/* Nobody can run: say who waits where. */
+    A thread that waits switches to another fiber of its block. When no thread can run, the block is
+    deadlocked and given up.
+*/
+
+/* Reports a deadlock: no thread can run. Lists the waiting threads. */
 [[noreturn]] static void deadlock(worker *w, const char *what)
 {
     sim_text t = {w->text, sizeof w->text};
@@ -28,7 +32,7 @@
     give_up(w, SIM_LAUNCH_FAILED, NULL, sim_place{NULL, 0});
 }
 
-/* Whom to run next: a thread that may go on, else a fiber that starts more threads. NULL: nobody can. */
+/* Returns the next fiber: of a ready thread, else one that starts more threads. NULL if no thread can run. */
 static sim_fiber *next_fiber(worker *w)
 {
     if (!w->ready_count && w->started == w->thread_count && w->async)
@@ -36,7 +40,7 @@ static sim_fiber *next_fiber(worker *w)
     if (w->ready_count) {
         unsigned index = w->ready[w->ready_head];
         w->ready_head = (w->ready_head + 1) % MAX_THREADS;
-        if (--w->ready_count) /* the one behind it, whose turn comes next */
+        if (--w->ready_count) /* the one after it, which is next */
             context_prefetch(&w->threads[w->ready[w->ready_head]].fiber->context);
         return w->threads[index].fiber;
     }
@@ -45,7 +49,7 @@ static sim_fiber *next_fiber(worker *w)
     return NULL;
 }
 
-/* The current thread waits until make_ready has been called for it and its turn has come. */
+/* Suspends the current thread until make_ready was called for it and it is next. */
 static void give_way(worker *w)
 {
     unsigned self = w->current;
@@ -58,7 +62,7 @@ static void give_way(worker *w)
     w->threads[self].state = RUNNING;
 }
 
-/* A kernel that was taken for one that never waits came to a place to wait: refuse, never compute nonsense. */
+/* Gives up a block whose kernel was found never to wait, and does: refuses instead of computing nonsense. */
 static void refuse_in_loop(worker *w, const char *what, sim_place at)
 {
     if (!w->whole_block)
@@ -95,7 +99,7 @@ static bool barrier_complete(const worker *w, const barrier *b)
     return b->arrived && b->arrived == (b->expected ? b->expected : w->live);
 }
 
-/* Counts the current thread in at a barrier; true when it is the last. */
+/* Counts the current thread at a barrier. True for the last one. */
 static bool barrier_enter(worker *w, unsigned id, unsigned count, int predicate, sim_place at)
 {
     if (id >= MAX_BARRIERS)
@@ -152,7 +156,7 @@ static void runtime_arrive(unsigned id, unsigned count, sim_place at)
         barrier_release(w, &w->barriers[id], SIM_BARRIER_SYNC);
 }
 
-/* All lanes of an operation are there: do it, and let the others go on. */
+/* Runs a warp-wide operation when all its lanes have arrived, and lets the others run. */
 static void warp_complete(worker *w, unsigned warp_index, warp_op *op, unsigned except)
 {
     warp *p = &w->warps[warp_index];
@@ -231,14 +235,15 @@ static void watch_progress(worker *w);
 static void look_for_failures(worker *w)
 {
     int failed = job_failed(w);
-    if (failed) /* another block of the launch: this one might wait for it for ever */
+    if (failed) /* another block of the launch failed: this one might wait for it for ever */
         give_up(w, failed, "given up because another block failed", sim_place{NULL, 0});
     failed = sim_fault();
-    if (failed) /* what it waits for does not come any more */
+    if (failed) /* the awaited value will not come */
         give_up(w, failed, "given up because another kernel or copy failed", sim_place{NULL, 0});
 }
 
-/* The longer it has waited, the longer a pause: who is waited for may be a compiler, and there may be a hundred of these. */
+/* Pauses, longer after more pauses: the other side may be a compiler, and there may be a hundred waiting
+   threads. */
 static void pause_in_vain(worker *w)
 {
     const unsigned times = w->vain_rounds / 32 < 50 ? w->vain_rounds / 32 + 1 : 50;
@@ -248,8 +253,9 @@ static void pause_in_vain(worker *w)
     nanosleep(&pause, NULL);
 }
 
-/* Every thread of the block that can run has come by here: what they wait for comes from elsewhere. At first the processor
-   is only offered, then given up for a while: offers alone would let spinning OS threads pass it among themselves. */
+/* Waits when every thread of the block that can run has polled: what they wait for comes from elsewhere. At
+   first it yields the processor, then it sleeps: yielding alone would let spinning OS threads pass the
+   processor among themselves. */
 static void wait_for_others(worker *w, bool in_vain)
 {
     enum { OFFERS = 8 };
@@ -274,7 +280,7 @@ static void yield_to_others(worker *w, bool in_vain)
         return;
     unsigned self = w->current;
     make_ready(w, self);
-    /* Threads that have not begun come first: the one that is waited for may be among them. */
+    /* Threads that have not begun come first: one of them may be awaited. */
     switch_to(w, w->started < w->thread_count ? fiber_idle(w, w->order[w->started]) : next_fiber(w), false);
     w->current = self;
     w->threads[self].state = RUNNING;
@@ -321,7 +327,7 @@ static sim_copies *runtime_copies(int grow)
     return c;
 }
 
-/* Those that this thread has let go on run now. */
+/* Lets the threads run that this thread has made ready. */
 static void step_back(worker *w)
 {
     if (w->whole_block || !w->ready_count)

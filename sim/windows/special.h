@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  special.h - the functions of nvcuda.dll that do more than pass a call on */
+/*  special.h - the functions of nvcuda.dll that do more than pass a call on
+
+    They convert callbacks, handles and structures between Windows and Linux.
+*/
 #ifdef LIBRARY_nvcuda
 
 static int special_cuInit(unsigned flags)
@@ -8,8 +11,9 @@ static int special_cuInit(unsigned flags)
     return real_cuInit(flags);
 }
 
-/*  The function is one of Windows, which reads its thread's block (TEB): it needs a thread that Wine has made. The driver calls from one of its own,
-    so another runs the function meanwhile, one after the other. */
+/*  Calls of Windows functions from threads of the driver. Such a function reads its thread's block (TEB), so
+    it needs a thread that Wine has made. The driver calls from its own threads, so one other thread runs all
+    these functions, one after the other. */
 extern void *WINDOWS CreateThread(void *security, size_t stack, unsigned(WINDOWS *fn)(void *), void *data, unsigned flags, unsigned *id);
 extern int WINDOWS CloseHandle(void *handle);
 
@@ -20,7 +24,7 @@ typedef struct host_call {
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t host_changed = PTHREAD_COND_INITIALIZER;
-static const host_call *host_next; /* what host_thread is to run, or runs */
+static const host_call *host_next; /* the call that host_thread has to run, or runs */
 static pthread_once_t host_once = PTHREAD_ONCE_INIT;
 static void *host_handle;
 
@@ -49,7 +53,7 @@ static void host_start(void)
 
 static void run_host_call(void *pointer)
 {
-    const host_call *call = pointer; /* a graph may launch it again, so its memory stays */
+    const host_call *call = pointer; /* a graph may launch it again, so its memory is kept */
     pthread_mutex_lock(&host_lock);
     while (host_next)
         pthread_cond_wait(&host_changed, &host_lock);
@@ -71,8 +75,8 @@ static int special_cuLaunchHostFunc(void *stream, void (*fn)(void *), void *data
     return real_cuLaunchHostFunc(stream, fn ? run_host_call : NULL, call);
 }
 
-/*  Handles of memory: descriptors of Linux, which Wine makes handles of Windows of and back. 1: POSIX descriptor, 2: NT handle; attributes 103
-    and 104 tell whether there are such. */
+/*  Handles of memory: descriptors of Linux. Wine converts them to handles of Windows and back. 1: POSIX
+    descriptor, 2: NT handle; attributes 103 and 104 tell whether they are supported. */
 extern int WINDOWS wine_server_fd_to_handle(int fd, unsigned access, unsigned attributes, void **handle);
 extern int WINDOWS wine_server_handle_to_fd(void *handle, unsigned access, int *fd, unsigned *options);
 enum { POSIX_FD = 1, NT_HANDLE = 2, HAS_POSIX_FD = 103, HAS_NT_HANDLE = 104, ANY_ACCESS = 0x10000000 };
@@ -128,8 +132,8 @@ static int special_cuMemImportFromShareableHandle(unsigned long long *out, void 
     return code;
 }
 
-/*  What CUDA_EXTERNAL_MEMORY_HANDLE_DESC and CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC begin with. The driver has a descriptor of its own; the NT handle
-    stays the caller's. */
+/*  The beginning of CUDA_EXTERNAL_MEMORY_HANDLE_DESC and CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC. The driver gets
+    its own descriptor; the caller keeps the NT handle. */
 typedef struct external_head {
     int type;
     union {
@@ -138,7 +142,7 @@ typedef struct external_head {
     } os;
 } external_head;
 
-/*  given: `size` bytes; of the type of NT handles, it becomes one of that of descriptors. */
+/*  Imports. given: `size` bytes, in which the type of NT handles becomes the type of descriptors. */
 static int import_external(int (*import)(void **, const void *), void **out, const void *given, size_t size, int nt, int posix)
 {
     union {

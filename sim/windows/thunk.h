@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  thunk.h - what the files that thunks.c writes begin with */
+/*  thunk.h - the beginning of the files that thunks.c writes
+
+    It opens the Linux library on the first call, and passes settings of the Windows program to it.
+*/
 #ifndef THUNK_H
 #define THUNK_H
 
@@ -21,7 +24,7 @@ typedef struct ignis__ipc_handle {
 extern char *WINDOWS GetEnvironmentStringsA(void);
 extern int WINDOWS FreeEnvironmentStringsA(char *);
 
-/*  A Windows program has an environment of its own. What it says to the simulator and the driver holds for them too. */
+/*  A Windows program has its own environment. Its settings of the simulator and the driver are passed on. */
 static inline int is_theirs(const char *entry) { return strncmp(entry, "IGNIS_SIM_", 10) == 0 || strncmp(entry, "CUDA_", 5) == 0; }
 static inline void import_environment(void)
 {
@@ -44,7 +47,7 @@ static inline void import_environment(void)
     FreeEnvironmentStringsA(all);
 }
 
-/*  From the folder IGNIS_SIM_FOLDER, or from where the system has it. */
+/*  Opens a library from the folder IGNIS_SIM_FOLDER, or from where the system has it. */
 static inline void *open_library(const char *name)
 {
     const char *folder;
@@ -67,7 +70,7 @@ static inline void open_once(void)
     pthread_once(&once, open_all);
 }
 
-/*  Functions that do more than pass the call on: in special.h. */
+/*  Functions in special.h that do more than pass the call on. */
 #define SPECIAL_cuInit special_cuInit
 #define SPECIAL_cuLaunchHostFunc special_cuLaunchHostFunc
 #define SPECIAL_cuDeviceGetAttribute special_cuDeviceGetAttribute

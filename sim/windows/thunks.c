@@ -29,7 +29,7 @@ static const struct {
     {"cublasLt64_13", "libcublasLt.so", cublaslt, IGNIS__COUNT(cublaslt)},
 };
 
-/*  "(int *, size_t)" as parameters a0, a1, ... Returns how many. */
+/*  Writes "(int *, size_t)" as parameters a0, a1, ... Returns their number. */
 static int write_parameters(const char *args)
 {
     const char *at = args + 1, *end;
