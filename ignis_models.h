@@ -6682,8 +6682,8 @@ static bool ignis__gguf_is_int(uint32_t kind)
 static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
 
 /*  Read the value of a key: an integer (an unsigned 64-bit one must fit 63 bits), a number, a bool, a text. */
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name,
-                                                                     int64_t *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_int(ignis__gguf *file, const char *name,
+                                                                          int64_t *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -6695,8 +6695,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf
                                                       : IGNIS__GGUF_FOUND;
 }
 
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name,
-                                                                      double *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_real(ignis__gguf *file, const char *name,
+                                                                           double *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -6707,7 +6707,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__ggu
     return IGNIS__GGUF_FOUND;
 }
 
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_bool(ignis__gguf *file, const char *name,
+                                                                           bool *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -6746,8 +6747,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__gguf_next_real(ignis__gguf_item
 }
 
 /*  Reads the text of a key. A 0 follows its *size bytes. */
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name,
-                                                                        const char **text, size_t *size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_string(ignis__gguf *file, const char *name,
+                                                                             const char **text, size_t *size)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     ignis__gguf_items one;
@@ -6764,8 +6765,9 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__g
 
 /*  Reads the array of a key. `like` is the required kind of its items: STRING, I64 for any integers, F64 for
     any numbers, BOOL. */
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name,
-                                                                       ignis__gguf_kind like, ignis__gguf_items *items)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_array(ignis__gguf *file, const char *name,
+                                                                            ignis__gguf_kind like,
+                                                                            ignis__gguf_items *items)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     bool fits;
@@ -6789,7 +6791,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gg
 static bool ignis__gguf_check_places(ignis__gguf *file)
 {
     int64_t alignment = 32, data, i;
-    if (ignis__gguf_int(file, "general.alignment", &alignment) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_int(file, "general.alignment", &alignment) == IGNIS__GGUF_BAD)
         return false;
     if (alignment < 1 || alignment > 1 << 30 || (alignment & (alignment - 1)) != 0)
         return ignis__gguf_fail(file, ignis__gguf_find(file, "general.alignment")->at,
@@ -6908,16 +6910,16 @@ struct ignis__tokenizer_patterns_type {
 enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_NOT_BYTES = 4, IGNIS__TOKEN_CONTROL = 8 };
 
 /*  A token that is cut out of text before it is split. */
-typedef struct ignis__added {
+typedef struct ignis__added_token {
     const char *text;
     size_t size;
     int32_t id;
     int order; /* in the file */
     bool special, normalized, lstrip, rstrip, single_word;
-} ignis__added;
+} ignis__added_token;
 
 typedef struct ignis__added_set {
-    ignis__added *items; /* sorted by text, shorter ones first */
+    ignis__added_token *items; /* sorted by text, shorter ones first */
     int count;
     bool first[256]; /* whether one begins with that byte */
 } ignis__added_set;
@@ -6934,12 +6936,16 @@ typedef struct ignis__join {
     int32_t id;
 } ignis__join;
 
-typedef enum ignis__normal_kind { IGNIS__NORMAL_NFC, IGNIS__NORMAL_PREPEND, IGNIS__NORMAL_REPLACE } ignis__normal_kind;
+typedef enum ignis__normalizer_kind {
+    IGNIS__NORMAL_NFC,
+    IGNIS__NORMAL_PREPEND,
+    IGNIS__NORMAL_REPLACE
+} ignis__normalizer_kind;
 
-typedef struct ignis__normal {
-    ignis__normal_kind kind;
+typedef struct ignis__normalizer_step {
+    ignis__normalizer_kind kind;
     const char *from, *to;
-} ignis__normal;
+} ignis__normalizer_step;
 
 typedef enum ignis__metaspace {
     IGNIS__METASPACE_NONE,
@@ -6971,7 +6977,7 @@ typedef struct ignis__tokenizer {
     uint64_t *whole;       /* a bit for each id: its own text encodes to this id alone */
 
     ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
-    ignis__normal normals[IGNIS__TEXT_STEPS];
+    ignis__normalizer_step normals[IGNIS__TEXT_STEPS];
     int normal_count;
     ignis__splitter split;
     int digits; /* 1: each digit is a piece; 2: each run of digits */
@@ -8455,7 +8461,7 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
 
 /*  Encodes text with a byte-level vocabulary: splits it into pieces, after a leading space if the file asks
     for one. */
-static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
+static bool ignis__encode_byte_level(ignis__encoder *encoder, const char *text, size_t size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     size_t at = 0, end;
@@ -8474,7 +8480,7 @@ static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t 
     return true;
 }
 
-/*  As ignis__encode_run, for tokenizers that cut out digits first. */
+/*  As ignis__encode_byte_level, for tokenizers that cut out digits first. */
 static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size_t size)
 {
     size_t begin = 0, at = 0;
@@ -8487,7 +8493,7 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
         next = (ignis__char_at(text, size, at, &next_length) & IGNIS__CHAR_DIGIT) != 0;
         if (at < size && digit == next && !(digit && encoder->tokenizer->digits == 1))
             continue;
-        if (!ignis__encode_run(encoder, text + begin, at - begin))
+        if (!ignis__encode_byte_level(encoder, text + begin, at - begin))
             return false;
         begin = at;
     }
@@ -8528,16 +8534,16 @@ static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, 
 }
 
 /*  Encodes normalized text without added tokens. */
-static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_t size)
+static bool ignis__encode_normalized(ignis__encoder *encoder, const char *text, size_t size)
 {
     if (!encoder->tokenizer->byte_level)
         return ignis__encode_characters(encoder, text, size);
     return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size)
-                                      : ignis__encode_run(encoder, text, size);
+                                      : ignis__encode_byte_level(encoder, text, size);
 }
 
 /*  Tells whether the character before a place, or at it, belongs to a word. */
-static bool ignis__word_at(const char *text, size_t size, size_t at, bool before)
+static bool ignis__is_word_at(const char *text, size_t size, size_t at, bool before)
 {
     int length;
     if (before ? at == 0 : at == size)
@@ -8550,10 +8556,10 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
 
 /*  Finds the longest added token at a place, control tokens of at most `limit` bytes. NULL if there is none.
     *hidden: a control token is longer than that. */
-IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
-                                                   size_t at, size_t limit, bool *hidden)
+IGNIS__PRIVATE const ignis__added_token *ignis__added_set_find(const ignis__added_set *set, const char *text,
+                                                               size_t size, size_t at, size_t limit, bool *hidden)
 {
-    const ignis__added *found = NULL;
+    const ignis__added_token *found = NULL;
     int low = 0, high = set->count, begin, end;
     size_t depth;
     *hidden = false;
@@ -8596,7 +8602,7 @@ IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char 
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     int i;
     for (i = 0; i < tokenizer->normal_count; i++) {
-        const ignis__normal *normal = &tokenizer->normals[i];
+        const ignis__normalizer_step *normal = &tokenizer->normals[i];
         ignis__bytes *out = &encoder->normal[i % 2];
         bool ok = true;
         out->size = 0;
@@ -8656,14 +8662,14 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
 {
     const ignis__added_set *set = &encoder->tokenizer->added[level];
     size_t at = 0, done = 0, begin, end;
-    const ignis__added *found = NULL;
+    const ignis__added_token *found = NULL;
     bool hidden;
     int length;
     for (;;) {
         for (found = NULL; at < size && !found; at += !found) {
             if (!set->first[(unsigned char)text[at]])
                 continue;
-            found = ignis__added_at(set, text, size, at, ignis__encoder_token_limit(encoder, level, at), &hidden);
+            found = ignis__added_set_find(set, text, size, at, ignis__encoder_token_limit(encoder, level, at), &hidden);
             if (hidden && level == 1 && encoder->tokenizer->normal_count > 0 && !encoder->plain)
                 encoder->unclear = true;
         }
@@ -8671,7 +8677,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         if (found) {
             at = end += found->size;
             if (found->single_word &&
-                (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
+                (ignis__is_word_at(text, size, begin, true) || ignis__is_word_at(text, size, end, false)))
                 continue;
             while (found->lstrip && begin > done) {
                 size_t last = begin - 1;
@@ -8689,7 +8695,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             size_t part_size = begin - done;
             bool ok;
             if (level == 1) {
-                ok = ignis__encode_words(encoder, part, part_size);
+                ok = ignis__encode_normalized(encoder, part, part_size);
             } else {
                 encoder->part = done;
                 encoder->part_plain = ignis__encoder_find_plain(encoder, done) < begin;
@@ -8767,7 +8773,7 @@ IGNIS__PRIVATE void ignis__tokenizer_load_begin(ignis__tokenizer_load *load, con
     load->tokenizer = tokenizer;
     load->entries.size = sizeof(ignis__token_entry);
     load->merges.size = sizeof(ignis__merge_entry);
-    load->added.size = sizeof(ignis__added);
+    load->added.size = sizeof(ignis__added_token);
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
@@ -8807,7 +8813,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_no_memory(ignis__tokenizer_load
 }
 
 /*  Skips a word, such as null, if it is next. Tells whether it was. */
-IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
+IGNIS__PRIVATE bool ignis__json_skip_word(ignis__json *json, const char *word)
 {
     size_t size = strlen(word);
     if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size ||
@@ -8818,16 +8824,16 @@ IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
 }
 
 /*  Reads true or false. False after a fault. */
-IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json)
+IGNIS__PRIVATE bool ignis__json_read_bool(ignis__json *json)
 {
-    bool value = ignis__json_word(json, "true");
-    if (!value && !ignis__json_word(json, "false"))
+    bool value = ignis__json_skip_word(json, "true");
+    if (!value && !ignis__json_skip_word(json, "false"))
         ignis__json_fail(json, "true or false is missing");
     return value;
 }
 
 /*  Reads the name of the next field and its colon. NULL at the end of the object, or after a fault. */
-IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
+IGNIS__PRIVATE const char *ignis__json_next_field(ignis__json *json, bool *first)
 {
     size_t size;
     const char *name;
@@ -8839,11 +8845,11 @@ IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
 }
 
 /*  Reads a text without a 0 in it. NULL for null. */
-IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
+IGNIS__PRIVATE const char *ignis__json_read_text(ignis__json *json)
 {
     size_t size;
     const char *text;
-    if (ignis__json_word(json, "null"))
+    if (ignis__json_skip_word(json, "null"))
         return NULL;
     text = ignis__json_string(json, &size);
     if (strlen(text) != size)
@@ -8858,7 +8864,7 @@ IGNIS__COLD static void ignis__tokenizer_read_template_specials(ignis__tokenizer
     bool first = true;
     const char *name, *field;
     ignis__json_expect(json, '{');
-    while ((name = ignis__json_field(json, &first)) != NULL) {
+    while ((name = ignis__json_next_field(json, &first)) != NULL) {
         bool first_field = true, first_id = true;
         int at = load->special_count++, *count = &load->special_id_count[at];
         if (at == IGNIS__TEMPLATE_TOKENS) {
@@ -8868,7 +8874,7 @@ IGNIS__COLD static void ignis__tokenizer_read_template_specials(ignis__tokenizer
         }
         load->special_name[at] = name;
         ignis__json_expect(json, '{');
-        while ((field = ignis__json_field(json, &first_field)) != NULL) {
+        while ((field = ignis__json_next_field(json, &first_field)) != NULL) {
             if (strcmp(field, "ids") != 0) {
                 ignis__json_skip(json);
                 continue;
@@ -8898,13 +8904,13 @@ IGNIS__COLD static void ignis__tokenizer_read_template_single(ignis__tokenizer_l
     while (ignis__json_more(json, ']', &first)) {
         bool first_kind = true;
         ignis__json_expect(json, '{');
-        while ((kind = ignis__json_field(json, &first_kind)) != NULL) {
+        while ((kind = ignis__json_next_field(json, &first_kind)) != NULL) {
             bool special = strcmp(kind, "SpecialToken") == 0, first_field = true;
             const char *id = NULL;
             ignis__json_expect(json, '{');
-            while ((field = ignis__json_field(json, &first_field)) != NULL) {
+            while ((field = ignis__json_next_field(json, &first_field)) != NULL) {
                 if (strcmp(field, "id") == 0)
-                    id = ignis__json_words(json);
+                    id = ignis__json_read_text(json);
                 else
                     ignis__json_skip(json);
             }
@@ -8950,7 +8956,7 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
     bool first = true, first_step = true, sequence = false;
     const char *name;
     int i;
-    if (ignis__json_word(json, "null"))
+    if (ignis__json_skip_word(json, "null"))
         return;
     if (depth > 8) {
         ignis__json_fail(json, "a %s is nested deeper than 8", ignis__tokenizer_part_names[kind]);
@@ -8959,16 +8965,16 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
     memset(&part, 0, sizeof part);
     part.invert = part.individual = part.prefix = part.use_regex = part.split = part.start = part.stop = -1;
     ignis__json_expect(json, '{');
-    while ((name = ignis__json_field(json, &first)) != NULL) {
+    while ((name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__COUNT(fields) && strcmp(name, fields[i].name) != 0; i++)
             continue;
         if (i < IGNIS__COUNT(fields)) {
             char *at = (char *)&part + fields[i].at;
             if (fields[i].type == 't')
-                *(const char **)(void *)at = ignis__json_words(json);
-            else if (!ignis__json_word(json, "null"))
+                *(const char **)(void *)at = ignis__json_read_text(json);
+            else if (!ignis__json_skip_word(json, "null"))
                 *(int64_t *)(void *)at =
-                    fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
+                    fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_read_bool(json);
         } else if (strcmp(name, sequences[kind]) == 0) {
             sequence = true;
             ignis__json_expect(json, '[');
@@ -8977,8 +8983,8 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
         } else if (strcmp(name, "pattern") == 0) {
             bool first_pattern = true;
             ignis__json_expect(json, '{');
-            while ((name = ignis__json_field(json, &first_pattern)) != NULL)
-                *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_words(json);
+            while ((name = ignis__json_next_field(json, &first_pattern)) != NULL)
+                *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_read_text(json);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
             ignis__tokenizer_read_template_single(load);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
@@ -9004,12 +9010,12 @@ IGNIS__COLD static void ignis__tokenizer_read_added(ignis__tokenizer_load *load)
     ignis__json *json = &load->json;
     bool first = true;
     const char *name;
-    if (ignis__json_word(json, "null"))
+    if (ignis__json_skip_word(json, "null"))
         return;
     ignis__json_expect(json, '[');
     while (ignis__json_more(json, ']', &first)) {
         bool first_field = true, has_id = false;
-        ignis__added *added = (ignis__added *)ignis__list_add(&load->added);
+        ignis__added_token *added = (ignis__added_token *)ignis__list_add(&load->added);
         if (!added) {
             ignis__tokenizer_no_memory(load);
             return;
@@ -9017,7 +9023,7 @@ IGNIS__COLD static void ignis__tokenizer_read_added(ignis__tokenizer_load *load)
         added->normalized = true;
         added->order = (int)load->added.count;
         ignis__json_expect(json, '{');
-        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+        while ((name = ignis__json_next_field(json, &first_field)) != NULL) {
             if (strcmp(name, "content") == 0) {
                 added->text = ignis__json_string(json, &added->size);
             } else if (strcmp(name, "id") == 0) {
@@ -9028,15 +9034,15 @@ IGNIS__COLD static void ignis__tokenizer_read_added(ignis__tokenizer_load *load)
                                      (long long)IGNIS__TOKEN_LIMIT);
                 added->id = (int32_t)id;
             } else if (strcmp(name, "single_word") == 0) {
-                added->single_word = ignis__json_bool(json);
+                added->single_word = ignis__json_read_bool(json);
             } else if (strcmp(name, "lstrip") == 0) {
-                added->lstrip = ignis__json_bool(json);
+                added->lstrip = ignis__json_read_bool(json);
             } else if (strcmp(name, "rstrip") == 0) {
-                added->rstrip = ignis__json_bool(json);
+                added->rstrip = ignis__json_read_bool(json);
             } else if (strcmp(name, "normalized") == 0) {
-                added->normalized = ignis__json_bool(json);
+                added->normalized = ignis__json_read_bool(json);
             } else if (strcmp(name, "special") == 0) {
-                added->special = ignis__json_bool(json);
+                added->special = ignis__json_read_bool(json);
             } else {
                 ignis__json_skip(json);
             }
@@ -9123,31 +9129,31 @@ IGNIS__COLD static void ignis__tokenizer_read_model(ignis__tokenizer_load *load)
     bool first = true;
     const char *name, *text;
     ignis__json_expect(json, '{');
-    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_next_field(json, &first)) != NULL) {
         if (strcmp(name, "type") == 0) {
-            load->model = ignis__json_words(json);
+            load->model = ignis__json_read_text(json);
         } else if (strcmp(name, "unk_token") == 0) {
-            load->unknown = ignis__json_words(json);
+            load->unknown = ignis__json_read_text(json);
         } else if (strcmp(name, "vocab") == 0) {
             ignis__tokenizer_read_tokens(load);
         } else if (strcmp(name, "merges") == 0) {
             load->has_merges = true;
             ignis__tokenizer_read_merges(load);
         } else if (strcmp(name, "ignore_merges") == 0) {
-            tokenizer->ignore_merges = ignis__json_bool(json);
+            tokenizer->ignore_merges = ignis__json_read_bool(json);
         } else if (strcmp(name, "byte_fallback") == 0) {
-            tokenizer->byte_fallback = ignis__json_bool(json);
+            tokenizer->byte_fallback = ignis__json_read_bool(json);
         } else if (strcmp(name, "fuse_unk") == 0) {
-            tokenizer->fuse_unknown = ignis__json_bool(json);
+            tokenizer->fuse_unknown = ignis__json_read_bool(json);
         } else if (strcmp(name, "dropout") == 0) {
-            load->dropout = !ignis__json_word(json, "null");
+            load->dropout = !ignis__json_skip_word(json, "null");
             if (load->dropout) {
                 const char *digits = (ignis__json_peek(json), json->at);
                 ignis__json_skip(json);
                 load->dropout = !(json->at - digits > 0 && strspn(digits, "0.") >= (size_t)(json->at - digits));
             }
         } else if (strcmp(name, "continuing_subword_prefix") == 0 || strcmp(name, "end_of_word_suffix") == 0) {
-            text = ignis__json_words(json);
+            text = ignis__json_read_text(json);
             load->affix = load->affix || (text && *text);
         } else {
             ignis__json_skip(json);
@@ -9163,7 +9169,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_json(ignis__tokenizer_load
     const char *name;
     int i;
     ignis__json_expect(json, '{');
-    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__tokenizer_part_names[i]) != 0; i++)
             continue;
         if (i < IGNIS__PART_KINDS)
@@ -9207,7 +9213,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer
     int i;
     for (i = 0; i < load->part_count[IGNIS__PART_NORMALIZER]; i++) {
         const ignis__tokenizer_part *part = &load->parts[IGNIS__PART_NORMALIZER][i];
-        ignis__normal *normal = &tokenizer->normals[tokenizer->normal_count++];
+        ignis__normalizer_step *normal = &tokenizer->normals[tokenizer->normal_count++];
         if (ignis__tokenizer_part_is(part->type, "NFC")) {
             normal->kind = IGNIS__NORMAL_NFC;
         } else if (ignis__tokenizer_part_is(part->type, "Prepend") && part->prepend) {
@@ -9335,7 +9341,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_decoder(ignis__tokenizer_lo
 
 /*  Decodes the text of a byte-level token in place to the bytes that it encodes, *size of them. False, and
     unchanged, if a character does not encode a byte. */
-static bool ignis__token_bytes(char *text, size_t *size)
+static bool ignis__token_decode_bytes(char *text, size_t *size)
 {
     size_t at, out = 0;
     int length, round;
@@ -9361,9 +9367,9 @@ static bool ignis__token_bytes(char *text, size_t *size)
 }
 
 /*  Returns the id of a text of the file, which is decoded as above. */
-IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
+IGNIS__PRIVATE int32_t ignis__token_find_encoded(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
 {
-    bool not_bytes = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
+    bool not_bytes = tokenizer->byte_level && !ignis__token_decode_bytes((char *)(uintptr_t)text, size);
     return ignis__token_find(tokenizer, text, *size, not_bytes);
 }
 
@@ -9430,7 +9436,7 @@ IGNIS__COLD static bool ignis__tokenizer_build_vocabulary(ignis__tokenizer_load 
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
-    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__added_token *added = (ignis__added_token *)(void *)load->added.items;
     ignis__token_entry *entries = (ignis__token_entry *)(void *)load->entries.items, *entry;
     int64_t model_count = load->entries.count, tokens = 0, i;
     int32_t *entry_of;
@@ -9457,7 +9463,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenize
         entry_of[entry->id] = (int32_t)i;
     }
     for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
-        entries[i].not_bytes = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
+        entries[i].not_bytes = !ignis__token_decode_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
     for (i = 0; ok && i < load->added.count; i++) {
         char *text = (char *)(uintptr_t)added[i].text;
         size_t size = added[i].size;
@@ -9467,7 +9473,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenize
             ok = ignis__tokenizer_no_memory(load);
             break;
         }
-        not_bytes = tokenizer->byte_level && !ignis__token_bytes(text, &size);
+        not_bytes = tokenizer->byte_level && !ignis__token_decode_bytes(text, &size);
         if (entry_of[added[i].id] < 0) {
             entry = (ignis__token_entry *)ignis__list_add(&load->entries);
             if (!entry) {
@@ -9567,9 +9573,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_merges(ignis__tokenizer_l
             break;
         }
         size = both.size - 1;
-        merge->ids[2] = ignis__token_of(tokenizer, both.data, &size);
-        merge->ids[0] = ignis__token_of(tokenizer, merge->left, &merge->left_size);
-        merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
+        merge->ids[2] = ignis__token_find_encoded(tokenizer, both.data, &size);
+        merge->ids[0] = ignis__token_find_encoded(tokenizer, merge->left, &merge->left_size);
+        merge->ids[1] = ignis__token_find_encoded(tokenizer, merge->right, &merge->right_size);
         for (k = 0; k < 3; k++)
             if (merge->ids[k] < 0)
                 ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
@@ -9580,9 +9586,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_merges(ignis__tokenizer_l
     return ok;
 }
 
-static int ignis__added_order(const void *a, const void *b)
+static int ignis__added_token_order(const void *a, const void *b)
 {
-    const ignis__added *one = (const ignis__added *)a, *other = (const ignis__added *)b;
+    const ignis__added_token *one = (const ignis__added_token *)a, *other = (const ignis__added_token *)b;
     size_t size = one->size < other->size ? one->size : other->size;
     int order = size ? memcmp(one->text, other->text, size) : 0;
     if (order)
@@ -9598,7 +9604,7 @@ static int ignis__added_order(const void *a, const void *b)
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
-    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__added_token *added = (ignis__added_token *)(void *)load->added.items;
     ignis__encoder encoder = IGNIS__ZERO;
     int level, k, kept;
     int64_t i;
@@ -9606,11 +9612,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_lo
     encoder.tokenizer = tokenizer;
     for (level = 0; ok && level < 2; level++) {
         ignis__added_set *set = &tokenizer->added[level];
-        set->items =
-            (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
+        set->items = (ignis__added_token *)ignis__tokenizer_keep(tokenizer,
+                                                                 (size_t)(load->added.count + 1) * sizeof *set->items);
         ok = set->items != NULL;
         for (i = 0; ok && i < load->added.count; i++) {
-            ignis__added *item = &set->items[set->count];
+            ignis__added_token *item = &set->items[set->count];
             const char *text = added[i].text;
             if (added[i].normalized != (level == 1) || added[i].size == 0)
                 continue;
@@ -9632,7 +9638,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_lo
         if (!ok)
             break;
         if (set->count > 1)
-            qsort(set->items, (size_t)set->count, sizeof *set->items, ignis__added_order);
+            qsort(set->items, (size_t)set->count, sizeof *set->items, ignis__added_token_order);
         for (kept = 0, k = 0; k < set->count; k++)
             if (kept == 0 || set->items[kept - 1].size != set->items[k].size ||
                 memcmp(set->items[kept - 1].text, set->items[k].text, set->items[k].size) != 0)
@@ -9713,7 +9719,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *lo
         !ignis__tokenizer_build_template(load))
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
-    tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;
+    tokenizer->info.unknown = load->unknown ? ignis__token_find_encoded(tokenizer, load->unknown, &size) : -1;
     return true;
 }
 
@@ -9723,16 +9729,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *lo
     May use: tokenizer_json.c, vocabulary.c, >>file. Locks: none. */
 
 /*  Reads a token: "<s>", or {"content": "<s>", ...}, or null. */
-static const char *ignis__config_token(ignis__json *json)
+static const char *ignis__config_read_token(ignis__json *json)
 {
     const char *text = NULL, *name;
     bool first = true;
     if (ignis__json_peek(json) != '{')
-        return ignis__json_words(json);
+        return ignis__json_read_text(json);
     ignis__json_expect(json, '{');
-    while ((name = ignis__json_field(json, &first)) != NULL) {
+    while ((name = ignis__json_next_field(json, &first)) != NULL) {
         if (strcmp(name, "content") == 0)
-            text = ignis__json_words(json);
+            text = ignis__json_read_text(json);
         else
             ignis__json_skip(json);
     }
@@ -9741,22 +9747,22 @@ static const char *ignis__config_token(ignis__json *json)
 
 /*  Reads the chat template: a text, or [{"name": "default", "template": a text}, ...], of which it takes the
     default one, else the first. */
-static const char *ignis__config_template(ignis__json *json)
+static const char *ignis__config_read_template(ignis__json *json)
 {
     const char *chosen = NULL, *name;
     bool first = true, is_default = false;
     if (ignis__json_peek(json) != '[')
-        return ignis__json_words(json);
+        return ignis__json_read_text(json);
     ignis__json_expect(json, '[');
     while (ignis__json_more(json, ']', &first)) {
         const char *its_name = NULL, *text = NULL;
         bool first_field = true;
         ignis__json_expect(json, '{');
-        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+        while ((name = ignis__json_next_field(json, &first_field)) != NULL) {
             if (strcmp(name, "name") == 0)
-                its_name = ignis__json_words(json);
+                its_name = ignis__json_read_text(json);
             else if (strcmp(name, "template") == 0)
-                text = ignis__json_words(json);
+                text = ignis__json_read_text(json);
             else
                 ignis__json_skip(json);
         }
@@ -9769,21 +9775,21 @@ static const char *ignis__config_template(ignis__json *json)
 }
 
 /*  Returns the id of an added token, or of one of the model, by its text; -1 if there is none. */
-static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char *text)
+static int32_t ignis__token_find_named(const ignis__tokenizer *tokenizer, const char *text)
 {
     char bytes[256];
     size_t size = strlen(text);
-    const ignis__added *added;
+    const ignis__added_token *added;
     bool hidden;
     int level;
     for (level = 0; level < 2; level++)
-        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL &&
+        if ((added = ignis__added_set_find(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL &&
             added->size == size)
             return added->id;
     if (size >= sizeof bytes)
         return -1;
     memcpy(bytes, text, size + 1);
-    return ignis__token_of(tokenizer, bytes, &size);
+    return ignis__token_find_encoded(tokenizer, bytes, &size);
 }
 
 /*  Sets the ids before or after a text to this one, or to none. */
@@ -9807,31 +9813,31 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_config(ignis__tokenizer_lo
     int add[2] = {-1, -1}, i;
     bool first = true, copied = true;
     ignis__json_expect(json, '{');
-    while ((name = ignis__json_field(json, &first)) != NULL) {
+    while ((name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__COUNT(names) && strcmp(name, names[i]) != 0; i++)
             continue;
         if (i < 3)
-            texts[i] = ignis__config_token(json);
+            texts[i] = ignis__config_read_token(json);
         else if (i == 3)
-            texts[i] = ignis__config_template(json);
+            texts[i] = ignis__config_read_template(json);
         else if (i == IGNIS__COUNT(names))
             ignis__json_skip(json);
-        else if (!ignis__json_word(json, "null"))
-            add[i - 4] = ignis__json_bool(json);
+        else if (!ignis__json_skip_word(json, "null"))
+            add[i - 4] = ignis__json_read_bool(json);
     }
     if (json->fault[0])
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
     if (texts[0]) {
-        tokenizer->info.bos = ignis__token_named(tokenizer, texts[0]);
+        tokenizer->info.bos = ignis__token_find_named(tokenizer, texts[0]);
         copied = (tokenizer->bos_text = ignis__tokenizer_keep_text(tokenizer, texts[0], strlen(texts[0]))) != NULL;
     }
     if (texts[1]) {
-        tokenizer->info.eos = ignis__token_named(tokenizer, texts[1]);
+        tokenizer->info.eos = ignis__token_find_named(tokenizer, texts[1]);
         copied =
             copied && (tokenizer->eos_text = ignis__tokenizer_keep_text(tokenizer, texts[1], strlen(texts[1]))) != NULL;
     }
     if (texts[2])
-        tokenizer->info.padding = ignis__token_named(tokenizer, texts[2]);
+        tokenizer->info.padding = ignis__token_find_named(tokenizer, texts[2]);
     if (texts[3])
         copied = copied &&
                  (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
@@ -10005,14 +10011,14 @@ static const struct {
 
 #define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its prefixes is looked up */
 
-typedef struct ignis__scored {
+typedef struct ignis__scored_merge {
     float score;
     int32_t id;
-} ignis__scored;
+} ignis__scored_merge;
 
-static int ignis__scored_order(const void *a, const void *b)
+static int ignis__scored_merge_order(const void *a, const void *b)
 {
-    const ignis__scored *one = (const ignis__scored *)a, *other = (const ignis__scored *)b;
+    const ignis__scored_merge *one = (const ignis__scored_merge *)a, *other = (const ignis__scored_merge *)b;
     if (one->score != other->score)
         return one->score > other->score ? -1 : 1;
     return one->id < other->id ? -1 : one->id > other->id;
@@ -10024,7 +10030,8 @@ IGNIS__COLD static bool ignis__tokenizer_build_score_merges(ignis__tokenizer_loa
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
-    ignis__scored *scored = (ignis__scored *)ignis__alloc((size_t)(load->entries.count + 1) * sizeof *scored);
+    ignis__scored_merge *scored =
+        (ignis__scored_merge *)ignis__alloc((size_t)(load->entries.count + 1) * sizeof *scored);
     int64_t count = 0, i;
     uint32_t rank = 0;
     bool ok = scored != NULL;
@@ -10034,7 +10041,7 @@ IGNIS__COLD static bool ignis__tokenizer_build_score_merges(ignis__tokenizer_loa
         count += !entries[i].unreachable;
     }
     if (ok && count > 1)
-        qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
+        qsort(scored, (size_t)count, sizeof *scored, ignis__scored_merge_order);
     for (i = 0; ok && i < count; i++) {
         int32_t id = scored[i].id;
         const char *text = tokenizer->bytes + tokenizer->begin[id];
@@ -10073,10 +10080,12 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
     ignis__gguf_found got[4];
     int64_t count, i;
     size_t size;
-    got[0] = ignis__gguf_array(file, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts);
-    got[1] = ignis__gguf_array(file, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types);
-    got[2] = scores ? ignis__gguf_array(file, "tokenizer.ggml.scores", IGNIS__GGUF_F64, &values) : IGNIS__GGUF_NONE;
-    got[3] = scores ? IGNIS__GGUF_NONE : ignis__gguf_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
+    got[0] = ignis__gguf_find_array(file, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts);
+    got[1] = ignis__gguf_find_array(file, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types);
+    got[2] =
+        scores ? ignis__gguf_find_array(file, "tokenizer.ggml.scores", IGNIS__GGUF_F64, &values) : IGNIS__GGUF_NONE;
+    got[3] =
+        scores ? IGNIS__GGUF_NONE : ignis__gguf_find_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
     for (i = 0; i < 4; i++)
         if (got[i] == IGNIS__GGUF_BAD)
             return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
@@ -10094,7 +10103,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
-        ignis__added *added;
+        ignis__added_token *added;
         bool control;
         if (!entry)
             return ignis__tokenizer_no_memory(load);
@@ -10113,7 +10122,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
              ignis__tokenizer_find_end_text(entry->text, (int)type) >= 0);
         if (!control && type != IGNIS__TYPE_USER)
             continue;
-        added = (ignis__added *)ignis__list_add(&load->added);
+        added = (ignis__added_token *)ignis__list_add(&load->added);
         if (!added)
             return ignis__tokenizer_no_memory(load);
         added->text = entry->text;
@@ -10154,7 +10163,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *
     add[1] = false;
     for (i = 0; ok && i < 4; i++) {
         int64_t id = -1;
-        ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
+        ignis__gguf_found got = ignis__gguf_find_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
             if (id != UINT32_MAX) /* the value that some writers use for none */
                 return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
@@ -10164,9 +10173,9 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *
         }
         ok = got != IGNIS__GGUF_BAD;
     }
-    ok = ok && ignis__gguf_bool(file, "tokenizer.ggml.add_bos_token", &add[0]) != IGNIS__GGUF_BAD &&
-         ignis__gguf_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
-         ignis__gguf_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
+    ok = ok && ignis__gguf_find_bool(file, "tokenizer.ggml.add_bos_token", &add[0]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_find_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_find_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
     if (!ok)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
@@ -10202,9 +10211,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     int64_t i;
     int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns);
     bool pieces, prefix = true;
-    if (ignis__gguf_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
-        ignis__gguf_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
-        ignis__gguf_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     if (!model)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
@@ -10262,7 +10271,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     May use: tokenizer_json.c, tokenizer_config.c, tokenizer_gguf.c, tokenizer.c. Locks: none. */
 
 /*  Finds the family of a tokenizer, and fills in the rest of its facts. */
-IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__tokenizer_fill_info(ignis__tokenizer *tokenizer)
 {
     static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
     ignis_tokenizer_info *info = &tokenizer->info;
@@ -10337,7 +10346,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
         ignis__tokenizer_load_begin(&load, call, tokenizer);
         ignis__tokenizer_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
-            ignis__tokenizer_facts(tokenizer);
+            ignis__tokenizer_fill_info(tokenizer);
             handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
         } else {
             if (*load.fault)
@@ -11622,7 +11631,7 @@ IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *chat, size_t at, char tag)
 }
 
 /*  Reads the next token of a tag. */
-IGNIS__PRIVATE void ignis__chat_next(ignis__chat *chat)
+IGNIS__PRIVATE void ignis__chat_next_token(ignis__chat *chat)
 {
     static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
     size_t at, i;
@@ -11698,11 +11707,11 @@ IGNIS__PRIVATE bool ignis__chat_is_word(const ignis__chat *chat, const char *wor
            ignis__chat_at(chat, chat->start, word);
 }
 
-IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *chat, const char *word)
+IGNIS__PRIVATE bool ignis__chat_accept(ignis__chat *chat, const char *word)
 {
     bool is = ignis__chat_is_word(chat, word);
     if (is)
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
     return is;
 }
 
@@ -11732,11 +11741,11 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *chat, const 
     ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, chat->start, "%s is expected before %s", wanted, token);
 }
 
-IGNIS__PRIVATE void ignis__chat_want(ignis__chat *chat, const char *sign)
+IGNIS__PRIVATE void ignis__chat_expect(ignis__chat *chat, const char *sign)
 {
     char wanted[24];
     snprintf(wanted, sizeof wanted, "'%.16s'", sign);
-    if (!ignis__chat_take(chat, sign))
+    if (!ignis__chat_accept(chat, sign))
         ignis__chat_unexpected(chat, wanted);
 }
 
@@ -11746,7 +11755,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_take_word(ignis__chat *chat)
     ignis__chat_value word = ignis__chat_string(chat->text + chat->start, chat->at - chat->start, NULL);
     if (chat->kind != 'a')
         ignis__chat_unexpected(chat, "a name");
-    ignis__chat_next(chat);
+    ignis__chat_next_token(chat);
     return word;
 }
 
@@ -11756,7 +11765,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_take_word(ignis__chat *chat)
     May use: lexer.c, repr.c (numbers). Locks: none. */
 
 /*  Makes a node. Never NULL: after a fault it returns a spare node that is not evaluated. */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *chat, ignis__chat_op op, size_t at)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_make_node(ignis__chat *chat, ignis__chat_op op, size_t at)
 {
     ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(chat, sizeof *node);
     if (!node)
@@ -11783,8 +11792,8 @@ IGNIS__PRIVATE void ignis__chat_append(ignis__chat_node *node, ignis__chat_node 
     node->last = part;
 }
 
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *chat);
-static ignis__chat_node *ignis__chat_binary(ignis__chat *chat, int level);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_expression(ignis__chat *chat);
+static ignis__chat_node *ignis__chat_read_binary(ignis__chat *chat, int level);
 
 /*  Writes the string literal that is the current token, without its quotes and with its escapes replaced. */
 static void ignis__chat_unquote(ignis__chat *chat, ignis__chat_writer *out)
@@ -11828,9 +11837,9 @@ static void ignis__chat_unquote(ignis__chat *chat, ignis__chat_writer *out)
     }
 }
 
-static ignis__chat_node *ignis__chat_constant(ignis__chat *chat, ignis__chat_value value, size_t at)
+static ignis__chat_node *ignis__chat_read_constant(ignis__chat *chat, ignis__chat_value value, size_t at)
 {
-    ignis__chat_node *node = ignis__chat_node_of(chat, IGNIS__CHAT_CONST, at);
+    ignis__chat_node *node = ignis__chat_make_node(chat, IGNIS__CHAT_CONST, at);
     node->value = value;
     return node;
 }
@@ -11838,7 +11847,7 @@ static ignis__chat_node *ignis__chat_constant(ignis__chat *chat, ignis__chat_val
 /*  Makes a node of a list, tuple or dict. Its items follow. */
 static ignis__chat_node *ignis__chat_items_node(ignis__chat *chat, ignis__chat_kind kind, size_t at)
 {
-    ignis__chat_node *node = ignis__chat_node_of(chat, IGNIS__CHAT_ITEMS_OF, at);
+    ignis__chat_node *node = ignis__chat_make_node(chat, IGNIS__CHAT_ITEMS_OF, at);
     node->sign = (unsigned char)kind;
     return node;
 }
@@ -11851,7 +11860,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_list(ignis__chat *chat, ignis_
     bool comma = false;
     while (!chat->fault && chat->kind != 'E' && !ignis__chat_is_word(chat, ")") && !ignis__chat_is_word(chat, "=")) {
         ignis__chat_append(tuple, read(chat));
-        if (!ignis__chat_take(chat, ","))
+        if (!ignis__chat_accept(chat, ","))
             break;
         comma = true;
     }
@@ -11861,24 +11870,24 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_list(ignis__chat *chat, ignis_
 }
 
 /*  Reads a name, a constant, or an expression in brackets. */
-static ignis__chat_node *ignis__chat_primary(ignis__chat *chat)
+static ignis__chat_node *ignis__chat_read_primary(ignis__chat *chat)
 {
     size_t at = chat->start;
-    ignis__chat_node *node = ignis__chat_node_of(chat, IGNIS__CHAT_CONST, at);
+    ignis__chat_node *node = ignis__chat_make_node(chat, IGNIS__CHAT_CONST, at);
     bool list = ignis__chat_is_word(chat, "["), whole = chat->kind == '0';
     node->value = ignis__chat_string(chat->text + at, chat->at - at, NULL);
-    if (ignis__chat_take(chat, "none") || ignis__chat_take(chat, "None")) {
+    if (ignis__chat_accept(chat, "none") || ignis__chat_accept(chat, "None")) {
         node->value = ignis__chat_make(IGNIS__CHAT_NONE, 0);
     } else if (ignis__chat_is_listed(chat, "true True false False")) {
         node->value = ignis__chat_bool((chat->text[at] | 32) == 't');
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
     } else if (chat->kind == 'a') {
         node->op = IGNIS__CHAT_NAME;
         chat->caller = chat->caller || ignis__chat_is_word(chat, "caller");
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
     } else if (chat->kind == '"') {
         ignis__chat_writer out = IGNIS__ZERO;
-        for (; chat->kind == '"' && !chat->fault; ignis__chat_next(chat))
+        for (; chat->kind == '"' && !chat->fault; ignis__chat_next_token(chat))
             ignis__chat_unquote(chat, &out);
         node->value = ignis__chat_string(out.text ? out.text : "", out.size, NULL);
     } else if (whole || chat->kind == '.') {
@@ -11888,23 +11897,23 @@ static ignis__chat_node *ignis__chat_primary(ignis__chat *chat)
                     : ignis__chat_read_real(chat->text + at, chat->at - at, &node->value.u.real)) ||
             (whole && chat->text[at] == '0' && node->value.number))
             ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, at, "a number that is none");
-        ignis__chat_next(chat);
-    } else if (ignis__chat_take(chat, "(")) {
-        node = ignis__chat_read_list(chat, ignis__chat_expression, true);
-        ignis__chat_want(chat, ")");
+        ignis__chat_next_token(chat);
+    } else if (ignis__chat_accept(chat, "(")) {
+        node = ignis__chat_read_list(chat, ignis__chat_read_expression, true);
+        ignis__chat_expect(chat, ")");
     } else if (list || ignis__chat_is_word(chat, "{")) {
         node = ignis__chat_items_node(chat, list ? IGNIS__CHAT_LIST : IGNIS__CHAT_DICT, at);
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
         while (!chat->fault && !ignis__chat_is_word(chat, list ? "]" : "}")) {
-            ignis__chat_append(node, ignis__chat_expression(chat));
+            ignis__chat_append(node, ignis__chat_read_expression(chat));
             if (!list) {
-                ignis__chat_want(chat, ":");
-                ignis__chat_append(node, ignis__chat_expression(chat));
+                ignis__chat_expect(chat, ":");
+                ignis__chat_append(node, ignis__chat_read_expression(chat));
             }
-            if (!ignis__chat_take(chat, ","))
+            if (!ignis__chat_accept(chat, ","))
                 break;
         }
-        ignis__chat_want(chat, list ? "]" : "}");
+        ignis__chat_expect(chat, list ? "]" : "}");
     } else {
         ignis__chat_unexpected(chat, "a value");
     }
@@ -11912,10 +11921,10 @@ static ignis__chat_node *ignis__chat_primary(ignis__chat *chat)
 }
 
 /*  Reads arguments after an opening parenthesis. Keyword arguments have their names as values. */
-IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *chat, ignis__chat_node *call)
+IGNIS__PRIVATE void ignis__chat_read_arguments(ignis__chat *chat, ignis__chat_node *call)
 {
     bool named = false;
-    ignis__chat_want(chat, "(");
+    ignis__chat_expect(chat, "(");
     while (!chat->fault && !ignis__chat_is_word(chat, ")")) {
         ignis__chat_value name = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
         ignis__chat_node *argument;
@@ -11924,40 +11933,40 @@ IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *chat, ignis__chat_node *c
             ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, at, "* and ** before arguments");
         if (chat->kind == 'a' && ignis__chat_follows(chat, "=")) {
             name = ignis__chat_take_word(chat);
-            ignis__chat_next(chat);
+            ignis__chat_next_token(chat);
             named = true;
         } else if (named) {
             ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, at,
                               "an argument without a name follows one that has a name");
         }
-        argument = ignis__chat_node_of(chat, IGNIS__CHAT_PRINT, at);
-        argument->a = ignis__chat_expression(chat);
+        argument = ignis__chat_make_node(chat, IGNIS__CHAT_PRINT, at);
+        argument->a = ignis__chat_read_expression(chat);
         argument->value = name;
         ignis__chat_append(call, argument);
-        if (!ignis__chat_take(chat, ","))
+        if (!ignis__chat_accept(chat, ","))
             break;
     }
-    ignis__chat_want(chat, ")");
+    ignis__chat_expect(chat, ")");
 }
 
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_wrap_node(ignis__chat *chat, ignis__chat_op op, size_t at,
                                                        ignis__chat_node *part)
 {
-    ignis__chat_node *node = ignis__chat_node_of(chat, op, at);
+    ignis__chat_node *node = ignis__chat_make_node(chat, op, at);
     node->a = part;
     return node;
 }
 
 /*  Reads an index or a slice, after its bracket. */
-static ignis__chat_node *ignis__chat_subscript(ignis__chat *chat, ignis__chat_node *object, size_t at)
+static ignis__chat_node *ignis__chat_read_subscript(ignis__chat *chat, ignis__chat_node *object, size_t at)
 {
     ignis__chat_node *node = ignis__chat_wrap_node(chat, IGNIS__CHAT_ITEM, at, object), *parts[3] = {NULL, NULL, NULL};
     int colons = 0, i;
     bool more = true;
     while (more && !chat->fault) {
         if (!ignis__chat_is_word(chat, ":") && !ignis__chat_is_word(chat, "]") && !ignis__chat_is_word(chat, ","))
-            parts[colons] = ignis__chat_expression(chat);
-        more = ignis__chat_take(chat, ":");
+            parts[colons] = ignis__chat_read_expression(chat);
+        more = ignis__chat_accept(chat, ":");
         colons += more;
         if (colons > 2)
             ignis__chat_unexpected(chat, "']'");
@@ -11969,45 +11978,45 @@ static ignis__chat_node *ignis__chat_subscript(ignis__chat *chat, ignis__chat_no
     node->b = colons ? NULL : parts[0];
     node->op = (unsigned char)(colons ? IGNIS__CHAT_SLICE : IGNIS__CHAT_ITEM);
     for (i = 0; colons && i < 3; i++)
-        ignis__chat_append(node,
-                           parts[i] ? parts[i] : ignis__chat_constant(chat, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
-    ignis__chat_want(chat, "]");
+        ignis__chat_append(node, parts[i] ? parts[i]
+                                          : ignis__chat_read_constant(chat, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
+    ignis__chat_expect(chat, "]");
     return node;
 }
 
 /*  Reads the attributes, items and calls after a value; with `filters` also filters and tests. */
-static ignis__chat_node *ignis__chat_postfix(ignis__chat *chat, ignis__chat_node *node, bool filters)
+static ignis__chat_node *ignis__chat_read_postfix(ignis__chat *chat, ignis__chat_node *node, bool filters)
 {
     bool filtered = false; /* after a filter or test only more of them and calls may follow */
     while (!chat->fault) {
         size_t at = chat->start;
-        if (!filtered && ignis__chat_take(chat, ".")) {
+        if (!filtered && ignis__chat_accept(chat, ".")) {
             bool name = chat->kind == 'a';
             node = ignis__chat_wrap_node(chat, name ? IGNIS__CHAT_ATTRIBUTE : IGNIS__CHAT_ITEM, chat->start, node);
             if (name)
                 node->value = ignis__chat_take_word(chat);
             else if (chat->kind == '0')
-                node->b = ignis__chat_primary(chat);
+                node->b = ignis__chat_read_primary(chat);
             else
                 ignis__chat_unexpected(chat, "a name");
-        } else if (!filtered && ignis__chat_take(chat, "[")) {
-            node = ignis__chat_subscript(chat, node, at);
+        } else if (!filtered && ignis__chat_accept(chat, "[")) {
+            node = ignis__chat_read_subscript(chat, node, at);
         } else if (ignis__chat_is_word(chat, "(")) {
             node = ignis__chat_wrap_node(chat, IGNIS__CHAT_CALL, at, node);
-            ignis__chat_arguments(chat, node);
-        } else if (filters && ignis__chat_take(chat, "|")) {
+            ignis__chat_read_arguments(chat, node);
+        } else if (filters && ignis__chat_accept(chat, "|")) {
             node = ignis__chat_wrap_node(chat, IGNIS__CHAT_FILTER, chat->start, node);
             node->value = ignis__chat_take_word(chat);
             if (ignis__chat_is_word(chat, "("))
-                ignis__chat_arguments(chat, node);
+                ignis__chat_read_arguments(chat, node);
             filtered = true;
-        } else if (filters && ignis__chat_take(chat, "is")) {
-            bool negated = ignis__chat_take(chat, "not");
+        } else if (filters && ignis__chat_accept(chat, "is")) {
+            bool negated = ignis__chat_accept(chat, "not");
             node = ignis__chat_wrap_node(chat, IGNIS__CHAT_TEST, chat->start, node);
             node->sign = negated;
             node->value = ignis__chat_take_word(chat);
             if (ignis__chat_is_word(chat, "(")) {
-                ignis__chat_arguments(chat, node);
+                ignis__chat_read_arguments(chat, node);
             } else if ((chat->kind == 'a' && !ignis__chat_is_word(chat, "else") && !ignis__chat_is_word(chat, "or") &&
                         !ignis__chat_is_word(chat, "and")) ||
                        (chat->kind && strchr("\"0.", chat->kind)) || ignis__chat_is_word(chat, "[") ||
@@ -12015,8 +12024,8 @@ static ignis__chat_node *ignis__chat_postfix(ignis__chat *chat, ignis__chat_node
                 ignis__chat_node *argument;
                 if (ignis__chat_is_word(chat, "is"))
                     ignis__chat_unexpected(chat, "the end of the test");
-                argument = ignis__chat_node_of(chat, IGNIS__CHAT_PRINT, chat->start);
-                argument->a = ignis__chat_postfix(chat, ignis__chat_primary(chat), false);
+                argument = ignis__chat_make_node(chat, IGNIS__CHAT_PRINT, chat->start);
+                argument->a = ignis__chat_read_postfix(chat, ignis__chat_read_primary(chat), false);
                 ignis__chat_append(node, argument);
             }
             filtered = true;
@@ -12028,18 +12037,18 @@ static ignis__chat_node *ignis__chat_postfix(ignis__chat *chat, ignis__chat_node
 }
 
 /*  Reads unary operators. They are counted, as they nest. */
-static ignis__chat_node *ignis__chat_unary(ignis__chat *chat, bool filters)
+static ignis__chat_node *ignis__chat_read_unary(ignis__chat *chat, bool filters)
 {
     ignis__chat_node *node;
     size_t at = chat->start;
     if (!ignis__chat_is_word(chat, "-") && !ignis__chat_is_word(chat, "+"))
-        return ignis__chat_postfix(chat, ignis__chat_primary(chat), filters);
+        return ignis__chat_read_postfix(chat, ignis__chat_read_primary(chat), filters);
     ignis__chat_nest(chat);
-    ignis__chat_next(chat);
-    node = ignis__chat_wrap_node(chat, IGNIS__CHAT_UNARY, at, ignis__chat_unary(chat, false));
+    ignis__chat_next_token(chat);
+    node = ignis__chat_wrap_node(chat, IGNIS__CHAT_UNARY, at, ignis__chat_read_unary(chat, false));
     node->sign = (unsigned char)chat->text[at];
     chat->nesting--;
-    return ignis__chat_postfix(chat, node, filters);
+    return ignis__chat_read_postfix(chat, node, filters);
 }
 
 IGNIS__PRIVATE const struct ignis__chat_operators_type ignis__chat_operators[] = {
@@ -12047,7 +12056,7 @@ IGNIS__PRIVATE const struct ignis__chat_operators_type ignis__chat_operators[] =
     {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
     {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
 
-static int ignis__chat_operator(ignis__chat *chat)
+static int ignis__chat_find_operator(ignis__chat *chat)
 {
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__chat_operators); i++)
@@ -12057,33 +12066,33 @@ static int ignis__chat_operator(ignis__chat *chat)
     return -1;
 }
 
-static ignis__chat_node *ignis__chat_binary(ignis__chat *chat, int level)
+static ignis__chat_node *ignis__chat_read_binary(ignis__chat *chat, int level)
 {
     ignis__chat_node *left, *node;
     size_t at = chat->start;
     int op;
     ignis__chat_nest(chat);
-    if (level <= 3 && ignis__chat_take(chat, "not")) {
-        left = ignis__chat_wrap_node(chat, IGNIS__CHAT_UNARY, at, ignis__chat_binary(chat, 3));
+    if (level <= 3 && ignis__chat_accept(chat, "not")) {
+        left = ignis__chat_wrap_node(chat, IGNIS__CHAT_UNARY, at, ignis__chat_read_binary(chat, 3));
         left->sign = '!';
     } else {
-        left = ignis__chat_unary(chat, true);
+        left = ignis__chat_read_unary(chat, true);
     }
-    while ((op = ignis__chat_operator(chat)) >= 0 && ignis__chat_operators[op].level >= level) {
+    while ((op = ignis__chat_find_operator(chat)) >= 0 && ignis__chat_operators[op].level >= level) {
         char sign = ignis__chat_operators[op].sign;
         int tighter = ignis__chat_operators[op].level + 1;
         at = chat->start;
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
         if (sign == 'n')
-            ignis__chat_next(chat);
+            ignis__chat_next_token(chat);
         if (tighter == 5) {
             if (left->op != IGNIS__CHAT_COMPARE || left->sign) /* sign: in parentheses */
                 left = ignis__chat_wrap_node(chat, IGNIS__CHAT_COMPARE, at, left);
-            node = ignis__chat_wrap_node(chat, IGNIS__CHAT_PRINT, at, ignis__chat_binary(chat, tighter));
+            node = ignis__chat_wrap_node(chat, IGNIS__CHAT_PRINT, at, ignis__chat_read_binary(chat, tighter));
             ignis__chat_append(left, node);
         } else {
             left = node = ignis__chat_wrap_node(chat, IGNIS__CHAT_BINARY, at, left);
-            node->b = ignis__chat_binary(chat, tighter);
+            node->b = ignis__chat_read_binary(chat, tighter);
         }
         node->sign = (unsigned char)sign;
     }
@@ -12094,18 +12103,21 @@ static ignis__chat_node *ignis__chat_binary(ignis__chat *chat, int level)
 }
 
 /*  Reads an expression without a conditional: a following `if` is not part of it. */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *chat) { return ignis__chat_binary(chat, 1); }
-
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *chat)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_condition(ignis__chat *chat)
 {
-    ignis__chat_node *node = ignis__chat_binary(chat, 1);
+    return ignis__chat_read_binary(chat, 1);
+}
+
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_expression(ignis__chat *chat)
+{
+    ignis__chat_node *node = ignis__chat_read_binary(chat, 1);
     size_t at = chat->start;
-    while (ignis__chat_take(chat, "if")) {
+    while (ignis__chat_accept(chat, "if")) {
         node = ignis__chat_wrap_node(chat, IGNIS__CHAT_CHOICE, at, node);
-        node->b = ignis__chat_binary(chat, 1);
-        if (ignis__chat_take(chat, "else")) {
+        node->b = ignis__chat_read_binary(chat, 1);
+        if (ignis__chat_accept(chat, "else")) {
             ignis__chat_nest(chat);
-            node->c = ignis__chat_expression(chat);
+            node->c = ignis__chat_read_expression(chat);
             chat->nesting--;
         }
         at = chat->start;
@@ -12138,7 +12150,7 @@ static void ignis__chat_add_data(ignis__chat *chat, ignis__chat_node *body, size
             to = line;
     }
     if (to > from) {
-        node = ignis__chat_node_of(chat, IGNIS__CHAT_TEXT, from);
+        node = ignis__chat_make_node(chat, IGNIS__CHAT_TEXT, from);
         node->value = ignis__chat_string(chat->text + from, to - from, NULL);
         ignis__chat_append(body, node);
     }
@@ -12158,7 +12170,7 @@ static size_t ignis__chat_match_raw(const ignis__chat *chat, size_t at, const ch
                : 0;
 }
 
-static char ignis__chat_sign(const ignis__chat *chat, size_t at)
+static char ignis__chat_read_sign(const ignis__chat *chat, size_t at)
 {
     return (char)(at < chat->size && (chat->text[at] == '-' || chat->text[at] == '+') ? chat->text[at] : 0);
 }
@@ -12175,7 +12187,7 @@ static void ignis__chat_read_raw(ignis__chat *chat, ignis__chat_node *body, size
     for (at = from; at < chat->size; at++) {
         if (!ignis__chat_at(chat, at, "{%"))
             continue;
-        sign = ignis__chat_sign(chat, at + 2);
+        sign = ignis__chat_read_sign(chat, at + 2);
         end = ignis__chat_match_raw(chat, at + 2 + (sign != 0), "endraw");
         if (end) {
             ignis__chat_add_data(chat, body, from, at, sign, true);
@@ -12186,15 +12198,15 @@ static void ignis__chat_read_raw(ignis__chat *chat, ignis__chat_node *body, size
     ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, from, "{%% raw %%} has no end");
 }
 
-static void ignis__chat_statement(ignis__chat *chat, ignis__chat_node *body);
+static void ignis__chat_read_statement(ignis__chat *chat, ignis__chat_node *body);
 
 /*  Reads the body between the end of a tag, which is the current token, and a tag that begins with one of the
     words in `ends`. That word is the current token then. If `ends` is empty, reads to the template's end. */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char *ends)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_body(ignis__chat *chat, const char *ends)
 {
-    ignis__chat_node *body = ignis__chat_node_of(chat, IGNIS__CHAT_BLOCK, chat->start), *print;
+    ignis__chat_node *body = ignis__chat_make_node(chat, IGNIS__CHAT_BLOCK, chat->start), *print;
     if (*ends) {
-        ignis__chat_take(chat, ":");
+        ignis__chat_accept(chat, ":");
         if (chat->kind != 'E')
             ignis__chat_unexpected(chat, "the end of the tag");
     }
@@ -12218,7 +12230,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char 
             break;
         }
         kind = chat->text[tag + 1];
-        sign = ignis__chat_sign(chat, tag + 2);
+        sign = ignis__chat_read_sign(chat, tag + 2);
         ignis__chat_add_data(chat, body, from, tag, sign, kind != '{');
         chat->at = tag + 2 + (sign != 0);
         if (kind == '#') {
@@ -12236,15 +12248,15 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char 
         }
         chat->tag = kind;
         chat->brackets = 0;
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
         if (kind == '{') {
-            print = ignis__chat_node_of(chat, IGNIS__CHAT_PRINT, chat->start);
-            print->a = ignis__chat_read_list(chat, ignis__chat_expression, false);
+            print = ignis__chat_make_node(chat, IGNIS__CHAT_PRINT, chat->start);
+            print->a = ignis__chat_read_list(chat, ignis__chat_read_expression, false);
             ignis__chat_append(body, print);
         } else if (*ends && ignis__chat_is_listed(chat, ends)) {
             break;
         } else {
-            ignis__chat_statement(chat, body);
+            ignis__chat_read_statement(chat, body);
         }
         if (chat->kind != 'E')
             ignis__chat_unexpected(chat, "the end of the tag");
@@ -12254,37 +12266,37 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char 
 }
 
 /*  Reads the target of an assignment: a name, an attribute of a namespace, or several with commas. */
-static ignis__chat_node *ignis__chat_target_of(ignis__chat *chat, ignis__chat_node *(*again)(ignis__chat *chat),
-                                               bool attributes)
+static ignis__chat_node *ignis__chat_read_target(ignis__chat *chat, ignis__chat_node *(*again)(ignis__chat *chat),
+                                                 bool attributes)
 {
     ignis__chat_node *node;
     if (ignis__chat_is_word(chat, "(")) {
         ignis__chat_nest(chat);
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
         node = ignis__chat_read_list(chat, again, false);
-        ignis__chat_want(chat, ")");
+        ignis__chat_expect(chat, ")");
         chat->nesting--;
         return node;
     }
     if (ignis__chat_is_listed(chat, "true True false False none None"))
         ignis__chat_unexpected(chat, "a name to assign to");
-    node = ignis__chat_node_of(chat, IGNIS__CHAT_NAME, chat->start);
+    node = ignis__chat_make_node(chat, IGNIS__CHAT_NAME, chat->start);
     node->value = ignis__chat_take_word(chat);
-    if (attributes && ignis__chat_take(chat, ".")) {
+    if (attributes && ignis__chat_accept(chat, ".")) {
         node = ignis__chat_wrap_node(chat, IGNIS__CHAT_ATTRIBUTE, chat->start, node);
         node->value = ignis__chat_take_word(chat);
     }
     return node;
 }
 
-static ignis__chat_node *ignis__chat_name_target(ignis__chat *chat)
+static ignis__chat_node *ignis__chat_read_name_target(ignis__chat *chat)
 {
-    return ignis__chat_target_of(chat, ignis__chat_name_target, false);
+    return ignis__chat_read_target(chat, ignis__chat_read_name_target, false);
 }
 
-static ignis__chat_node *ignis__chat_any_target(ignis__chat *chat)
+static ignis__chat_node *ignis__chat_read_any_target(ignis__chat *chat)
 {
-    return ignis__chat_target_of(chat, ignis__chat_any_target, true);
+    return ignis__chat_read_target(chat, ignis__chat_read_any_target, true);
 }
 
 static void ignis__chat_read_if(ignis__chat *chat, ignis__chat_node *node)
@@ -12292,65 +12304,65 @@ static void ignis__chat_read_if(ignis__chat *chat, ignis__chat_node *node)
     bool more = true;
     while (more && !chat->fault) {
         bool last = ignis__chat_is_word(chat, "else");
-        ignis__chat_node *branch = ignis__chat_node_of(chat, IGNIS__CHAT_IF, chat->start);
-        ignis__chat_next(chat);
-        branch->a = last ? NULL : ignis__chat_read_list(chat, ignis__chat_condition, false);
-        branch->b = ignis__chat_body(chat, last ? "endif" : "elif else endif");
+        ignis__chat_node *branch = ignis__chat_make_node(chat, IGNIS__CHAT_IF, chat->start);
+        ignis__chat_next_token(chat);
+        branch->a = last ? NULL : ignis__chat_read_list(chat, ignis__chat_read_condition, false);
+        branch->b = ignis__chat_read_body(chat, last ? "endif" : "elif else endif");
         ignis__chat_append(node, branch);
-        more = !ignis__chat_take(chat, "endif");
+        more = !ignis__chat_accept(chat, "endif");
     }
 }
 
 static void ignis__chat_read_for(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(chat);
-    node->a = ignis__chat_read_list(chat, ignis__chat_name_target, false);
-    ignis__chat_want(chat, "in");
-    node->b = ignis__chat_read_list(chat, ignis__chat_condition, false);
-    if (ignis__chat_take(chat, "if"))
-        node->c = ignis__chat_expression(chat);
+    ignis__chat_next_token(chat);
+    node->a = ignis__chat_read_list(chat, ignis__chat_read_name_target, false);
+    ignis__chat_expect(chat, "in");
+    node->b = ignis__chat_read_list(chat, ignis__chat_read_condition, false);
+    if (ignis__chat_accept(chat, "if"))
+        node->c = ignis__chat_read_expression(chat);
     if (ignis__chat_is_word(chat, "recursive"))
         ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, chat->start, "a recursive loop");
     chat->loops++;
-    ignis__chat_append(node, ignis__chat_body(chat, "else endfor"));
+    ignis__chat_append(node, ignis__chat_read_body(chat, "else endfor"));
     chat->loops--;
-    if (ignis__chat_take(chat, "else"))
-        ignis__chat_append(node, ignis__chat_body(chat, "endfor"));
-    ignis__chat_take(chat, "endfor");
+    if (ignis__chat_accept(chat, "else"))
+        ignis__chat_append(node, ignis__chat_read_body(chat, "endfor"));
+    ignis__chat_accept(chat, "endfor");
 }
 
 static void ignis__chat_read_set(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(chat);
-    node->a = ignis__chat_read_list(chat, ignis__chat_any_target, false);
-    if (ignis__chat_take(chat, "=")) {
-        node->b = ignis__chat_read_list(chat, ignis__chat_expression, false);
+    ignis__chat_next_token(chat);
+    node->a = ignis__chat_read_list(chat, ignis__chat_read_any_target, false);
+    if (ignis__chat_accept(chat, "=")) {
+        node->b = ignis__chat_read_list(chat, ignis__chat_read_expression, false);
         return;
     }
     if (ignis__chat_is_word(chat, "|"))
         ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, chat->start, "a filter of a set block");
     node->op = IGNIS__CHAT_SET_BLOCK;
-    node->b = ignis__chat_body(chat, "endset");
-    ignis__chat_take(chat, "endset");
+    node->b = ignis__chat_read_body(chat, "endset");
+    ignis__chat_accept(chat, "endset");
 }
 
 /*  Reads the parameters of a macro, in parentheses. */
 static void ignis__chat_read_parameters(ignis__chat *chat, ignis__chat_node *node)
 {
     bool defaults = false;
-    ignis__chat_want(chat, "(");
+    ignis__chat_expect(chat, "(");
     while (!chat->fault && !ignis__chat_is_word(chat, ")")) {
-        ignis__chat_node *name = ignis__chat_node_of(chat, IGNIS__CHAT_NAME, chat->start);
+        ignis__chat_node *name = ignis__chat_make_node(chat, IGNIS__CHAT_NAME, chat->start);
         name->value = ignis__chat_take_word(chat);
-        if (ignis__chat_take(chat, "="))
-            defaults = true, name->a = ignis__chat_expression(chat);
+        if (ignis__chat_accept(chat, "="))
+            defaults = true, name->a = ignis__chat_read_expression(chat);
         else if (defaults)
             ignis__chat_unexpected(chat, "a default value");
         ignis__chat_append(node, name);
         if (!ignis__chat_is_word(chat, ")"))
-            ignis__chat_want(chat, ",");
+            ignis__chat_expect(chat, ",");
     }
-    ignis__chat_want(chat, ")");
+    ignis__chat_expect(chat, ")");
 }
 
 /*  Reads the body of a macro, up to the word `end`. */
@@ -12360,16 +12372,16 @@ static void ignis__chat_read_macro_body(ignis__chat *chat, ignis__chat_node *nod
     bool caller = chat->caller;
     chat->loops = 0;
     chat->caller = false;
-    node->b = ignis__chat_body(chat, end);
+    node->b = ignis__chat_read_body(chat, end);
     node->sign = chat->caller;
     chat->loops = loops;
     chat->caller = chat->caller || caller;
-    ignis__chat_take(chat, end);
+    ignis__chat_accept(chat, end);
 }
 
 static void ignis__chat_read_macro(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(chat);
+    ignis__chat_next_token(chat);
     node->value = ignis__chat_take_word(chat);
     ignis__chat_read_parameters(chat, node);
     ignis__chat_read_macro_body(chat, node, "endmacro");
@@ -12378,12 +12390,12 @@ static void ignis__chat_read_macro(ignis__chat *chat, ignis__chat_node *node)
 /*  Reads {% call(parameters) f(arguments) %}: f is called with a macro named caller. */
 static void ignis__chat_read_call(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(chat);
-    node->b = ignis__chat_node_of(chat, IGNIS__CHAT_MACRO_OF, chat->start);
+    ignis__chat_next_token(chat);
+    node->b = ignis__chat_make_node(chat, IGNIS__CHAT_MACRO_OF, chat->start);
     node->b->value = ignis__chat_words("caller");
     if (ignis__chat_is_word(chat, "("))
         ignis__chat_read_parameters(chat, node->b);
-    node->a = ignis__chat_expression(chat);
+    node->a = ignis__chat_read_expression(chat);
     if (node->a->op != IGNIS__CHAT_CALL)
         ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, node->a->at, "what stands behind {%% call %%} is a call");
     ignis__chat_read_macro_body(chat, node->b, "endcall");
@@ -12392,18 +12404,18 @@ static void ignis__chat_read_call(ignis__chat *chat, ignis__chat_node *node)
 /*  Reads a filter block: the output of its body is filtered and printed. */
 static void ignis__chat_read_filter(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_node *capture = ignis__chat_node_of(chat, IGNIS__CHAT_CAPTURE, chat->start);
+    ignis__chat_node *capture = ignis__chat_make_node(chat, IGNIS__CHAT_CAPTURE, chat->start);
     node->a = capture;
     node->sign = 1;
     do {
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
         node->a = ignis__chat_wrap_node(chat, IGNIS__CHAT_FILTER, chat->start, node->a);
         node->a->value = ignis__chat_take_word(chat);
         if (ignis__chat_is_word(chat, "("))
-            ignis__chat_arguments(chat, node->a);
+            ignis__chat_read_arguments(chat, node->a);
     } while (ignis__chat_is_word(chat, "|"));
-    capture->b = ignis__chat_body(chat, "endfilter");
-    ignis__chat_take(chat, "endfilter");
+    capture->b = ignis__chat_read_body(chat, "endfilter");
+    ignis__chat_accept(chat, "endfilter");
 }
 
 /*  Reads generation, whose marks for training are not used here, and with. Each ends with a tag of its own
@@ -12412,31 +12424,31 @@ static void ignis__chat_read_block(ignis__chat *chat, ignis__chat_node *node)
 {
     bool with = ignis__chat_is_word(chat, "with");
     int loops = chat->loops;
-    ignis__chat_next(chat);
+    ignis__chat_next_token(chat);
     while (with && !chat->fault && chat->kind == 'a') {
-        ignis__chat_node *set = ignis__chat_node_of(chat, IGNIS__CHAT_SET, chat->start);
-        set->a = ignis__chat_read_list(chat, ignis__chat_name_target, false);
-        ignis__chat_want(chat, "=");
-        set->b = ignis__chat_expression(chat);
+        ignis__chat_node *set = ignis__chat_make_node(chat, IGNIS__CHAT_SET, chat->start);
+        set->a = ignis__chat_read_list(chat, ignis__chat_read_name_target, false);
+        ignis__chat_expect(chat, "=");
+        set->b = ignis__chat_read_expression(chat);
         ignis__chat_append(node, set);
-        if (!ignis__chat_take(chat, ","))
+        if (!ignis__chat_accept(chat, ","))
             break;
     }
     if (!with)
         chat->loops = 0;
-    node->b = ignis__chat_body(chat, with ? "endwith" : "endgeneration");
+    node->b = ignis__chat_read_body(chat, with ? "endwith" : "endgeneration");
     chat->loops = loops;
-    ignis__chat_take(chat, with ? "endwith" : "endgeneration");
+    ignis__chat_accept(chat, with ? "endwith" : "endgeneration");
 }
 
 static void ignis__chat_read_jump(ignis__chat *chat, ignis__chat_node *node)
 {
     if (!chat->loops)
         ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, node->at, "break and continue belong into a loop");
-    ignis__chat_next(chat);
+    ignis__chat_next_token(chat);
 }
 
-static void ignis__chat_statement(ignis__chat *chat, ignis__chat_node *body)
+static void ignis__chat_read_statement(ignis__chat *chat, ignis__chat_node *body)
 {
     static const struct {
         const char *word;
@@ -12459,7 +12471,7 @@ static void ignis__chat_statement(ignis__chat *chat, ignis__chat_node *body)
     int i;
     for (i = 0; i < IGNIS__COUNT(statements); i++) {
         if (ignis__chat_is_word(chat, statements[i].word)) {
-            node = ignis__chat_node_of(chat, statements[i].op, chat->start);
+            node = ignis__chat_make_node(chat, statements[i].op, chat->start);
             statements[i].read(chat, node);
             ignis__chat_append(body, node);
             return;
@@ -12537,8 +12549,8 @@ IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *chat, ignis__chat_lo
 }
 
 /*  Finds an attribute of `loop`. False if `loop` has no such attribute. */
-static bool ignis__chat_loop_attribute(ignis__chat *chat, ignis__chat_loop *loop, ignis__chat_value name,
-                                       ignis__chat_value *out)
+static bool ignis__chat_find_loop_attribute(ignis__chat *chat, ignis__chat_loop *loop, ignis__chat_value name,
+                                            ignis__chat_value *out)
 {
     static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
                                         "last",  "nextitem", "length", "revindex", "revindex0"};
@@ -12561,8 +12573,8 @@ static bool ignis__chat_loop_attribute(ignis__chat *chat, ignis__chat_loop *loop
 }
 
 /*  Finds a method, or another attribute of the value's type. False if the type does not have it. */
-static bool ignis__chat_attribute(ignis__chat *chat, ignis__chat_value object, ignis__chat_value name,
-                                  ignis__chat_value *out)
+static bool ignis__chat_find_attribute(ignis__chat *chat, ignis__chat_value object, ignis__chat_value name,
+                                       ignis__chat_value *out)
 {
     char of = object.kind == IGNIS__CHAT_STRING ? 's'
               : object.kind == IGNIS__CHAT_DICT ? 'd'
@@ -12574,7 +12586,7 @@ static bool ignis__chat_attribute(ignis__chat *chat, ignis__chat_value object, i
         *out = at < 0 ? *out : object.u.items->item[at + 1];
         return at >= 0;
     }
-    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(chat, object.u.loop, name, out))
+    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_find_loop_attribute(chat, object.u.loop, name, out))
         return true;
     for (i = 0; i < IGNIS__COUNT(ignis__chat_methods); i++) {
         if (ignis__chat_methods[i].of != object.kind)
@@ -12606,8 +12618,8 @@ IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *chat, ignis__chat_value st
 }
 
 /*  Finds object[key]. False if there is no such item. */
-IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
-                                     ignis__chat_value *out)
+IGNIS__PRIVATE bool ignis__chat_find_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
+                                          ignis__chat_value *out)
 {
     int64_t i = key.number, count;
     bool string = object.kind == IGNIS__CHAT_STRING;
@@ -12657,17 +12669,17 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_join_like(ignis__chat *chat, ignis_
 }
 
 /*  Evaluates object.name, or object[name] with `item`. If the first form finds nothing, the other is tried. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
-                                                    bool item)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_member(ignis__chat *chat, ignis__chat_value object,
+                                                         ignis__chat_value key, bool item)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     if (chat->fault || object.kind == IGNIS__CHAT_UNDEFINED)
         return ignis__chat_fail_kind(chat, "", object);
-    if (item && ignis__chat_item(chat, object, key, &out))
+    if (item && ignis__chat_find_item(chat, object, key, &out))
         return out;
-    if (key.kind == IGNIS__CHAT_STRING && !chat->fault && ignis__chat_attribute(chat, object, key, &out))
+    if (key.kind == IGNIS__CHAT_STRING && !chat->fault && ignis__chat_find_attribute(chat, object, key, &out))
         return out;
-    if (!item && !chat->fault && ignis__chat_item(chat, object, key, &out))
+    if (!item && !chat->fault && ignis__chat_find_item(chat, object, key, &out))
         return out;
     return ignis__chat_undefined(object, key);
 }
@@ -13035,7 +13047,7 @@ static int ignis__chat_run_for(ignis__chat *chat, const ignis__chat_node *node)
 }
 
 /*  Makes a macro. It sees the variables of the enclosing scopes. */
-static ignis__chat_value ignis__chat_macro_of(ignis__chat *chat, const ignis__chat_node *node)
+static ignis__chat_value ignis__chat_make_macro(ignis__chat *chat, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
     value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(chat, sizeof *value.u.macro);
@@ -13046,7 +13058,7 @@ static ignis__chat_value ignis__chat_macro_of(ignis__chat *chat, const ignis__ch
     return value;
 }
 
-static int ignis__chat_run_one(ignis__chat *chat, const ignis__chat_node *node)
+static int ignis__chat_run_statement(ignis__chat *chat, const ignis__chat_node *node)
 {
     const ignis__chat_node *part;
     ignis__chat_scope *before = chat->scope, *inner;
@@ -13081,10 +13093,10 @@ static int ignis__chat_run_one(ignis__chat *chat, const ignis__chat_node *node)
         ignis__chat_assign(chat, node->a, value);
         break;
     case IGNIS__CHAT_MACRO_OF:
-        ignis__chat_put(chat, &before->names, node->value, ignis__chat_macro_of(chat, node));
+        ignis__chat_put(chat, &before->names, node->value, ignis__chat_make_macro(chat, node));
         break;
     case IGNIS__CHAT_CALL_BLOCK:
-        value = ignis__chat_macro_of(chat, node->b);
+        value = ignis__chat_make_macro(chat, node->b);
         value = ignis__chat_eval_call(chat, node->a, &value);
         chat->here = node->at;
         if (value.kind != IGNIS__CHAT_STRING)
@@ -13131,7 +13143,7 @@ IGNIS__PRIVATE int ignis__chat_run(ignis__chat *chat, const ignis__chat_node *bo
     if (!ignis__chat_enter_node(chat, body->at))
         return 0;
     for (node = body->list; node && !jump && ignis__chat_work(chat, 1); node = node->next)
-        jump = ignis__chat_run_one(chat, node);
+        jump = ignis__chat_run_statement(chat, node);
     chat->depth--;
     return chat->fault ? 0 : jump;
 }
@@ -13330,7 +13342,7 @@ static ignis__chat_value ignis__chat_eval_two(ignis__chat *chat, const ignis__ch
     chat->here = node->at;
     if (chat->fault || logical)
         return b;
-    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(chat, a, b, true)
+    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_eval_member(chat, a, b, true)
                                         : ignis__chat_binary_of(chat, (char)node->sign, a, b);
 }
 
@@ -13348,7 +13360,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *chat, const ignis
     case IGNIS__CHAT_ATTRIBUTE:
         value = ignis__chat_eval(chat, node->a);
         chat->here = node->at;
-        value = ignis__chat_member(chat, value, node->value, false);
+        value = ignis__chat_eval_member(chat, value, node->value, false);
         break;
     case IGNIS__CHAT_CALL:
     case IGNIS__CHAT_FILTER:
@@ -13835,8 +13847,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *chat, ignis__c
 }
 
 /*  Finds item.a.b.0, an attribute of an attribute. With `fold` the result is in lower case, as for sorting. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *chat, ignis__chat_value item, ignis__chat_value path,
-                                                  ignis__chat_value otherwise, bool fold)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_find_path(ignis__chat *chat, ignis__chat_value item,
+                                                       ignis__chat_value path, ignis__chat_value otherwise, bool fold)
 {
     ignis__chat_call call = IGNIS__ZERO;
     ignis__chat_items keys;
@@ -13851,12 +13863,12 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *chat, ignis__chat
                 ignis__chat_read_int(chat, key.u.text, (size_t)k, &k);
                 key = ignis__chat_make(IGNIS__CHAT_INT, k);
             }
-            item = ignis__chat_member(chat, item, key, true);
+            item = ignis__chat_eval_member(chat, item, key, true);
             if (item.kind == IGNIS__CHAT_UNDEFINED && ignis__chat_is_given(otherwise))
                 item = otherwise;
         }
     } else if (ignis__chat_is_given(path)) {
-        item = ignis__chat_member(chat, item, path, true);
+        item = ignis__chat_eval_member(chat, item, path, true);
     }
     call.self = item;
     return fold && item.kind == IGNIS__CHAT_STRING && !chat->fault ? ignis__chat_do_case(chat, &call) : item;
@@ -13879,7 +13891,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *chat, ignis__c
     if (!ignis__chat_iterate(chat, method ? call->value[0] : call->self, &items))
         return between;
     for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
-        item = method ? items.item[i] : ignis__chat_path(chat, items.item[i], call->value[1], call->value[5], false);
+        item =
+            method ? items.item[i] : ignis__chat_find_path(chat, items.item[i], call->value[1], call->value[5], false);
         if (method && !ignis__chat_want_text(chat, item))
             break;
         if (i > items.at)
@@ -13935,7 +13948,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *chat, ignis
     if (!ignis__chat_iterate(chat, call->self, &items))
         return best;
     for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
-        key = ignis__chat_path(chat, items.item[i], call->value[1], absent, fold);
+        key = ignis__chat_find_path(chat, items.item[i], call->value[1], absent, fold);
         if (i > items.at &&
             !(call->how ? ignis__chat_less(chat, best_key, key, false) : ignis__chat_less(chat, key, best_key, false)))
             continue;
@@ -14182,7 +14195,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *chat, ignis__ch
                 return ignis__chat_fail(chat, "a format with keys needs a dict");
             v = ignis__chat_part(format, at + 1, (size_t)(end - format.u.text));
             at = (size_t)(end - format.u.text) + 1;
-            if (!ignis__chat_item(chat, values, v, &v))
+            if (!ignis__chat_find_item(chat, values, v, &v))
                 return ignis__chat_fail_kind(chat, "", v);
             next = count; /* no conversion without a key may follow */
         }
@@ -14301,7 +14314,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *chat, ignis__ch
     }
     for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
         ignis__chat_call inner = *call;
-        inner.self = ignis__chat_path(chat, items.item[i], path, otherwise, false);
+        inner.self = ignis__chat_find_path(chat, items.item[i], path, otherwise, false);
         if (call->given.count > from && !chat->fault) {
             inner.given.item += from + 1;
             inner.given.count -= from + 1;
@@ -14336,7 +14349,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *chat, ignis__c
     if (by.kind == IGNIS__CHAT_STRING && by.number && memchr(by.u.text, ',', (size_t)by.number))
         return ignis__chat_fail_unsupported(chat, "sort by several attributes");
     for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
-        key = ignis__chat_path(chat, items.item[i], by, absent, fold);
+        key = ignis__chat_find_path(chat, items.item[i], by, absent, fold);
         if (!dict) { /* keys are in tuples: undefined and none have no order, but may be equal */
             tuple = ignis__chat_new(chat, IGNIS__CHAT_TUPLE);
             ignis__chat_add(chat, tuple.u.items, key);
@@ -14793,7 +14806,7 @@ IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *chat, const char *call, cons
     chat->now = desc->now;
     chat->out = out;
     ignis__chat_copy_template(chat, text);
-    root = ignis__chat_body(chat, "");
+    root = ignis__chat_read_body(chat, "");
     ignis__chat_enter(chat, NULL);
     list = ignis__chat_new(chat, IGNIS__CHAT_LIST);
     list.mark = true;
@@ -15084,7 +15097,7 @@ typedef struct ignis__grammar_reader {
 #define ignis__grammar_fail_here(reader, ...) \
     ignis__grammar_fail((reader)->grammar, IGNIS_DIAG_GRAMMAR, (reader)->at, __VA_ARGS__)
 
-static void ignis__grammar_blank(ignis__grammar_reader *reader, bool lines)
+static void ignis__grammar_skip_blank(ignis__grammar_reader *reader, bool lines)
 {
     for (;; reader->at++) {
         if (reader->at < reader->end && *reader->at == '#')
@@ -15096,7 +15109,7 @@ static void ignis__grammar_blank(ignis__grammar_reader *reader, bool lines)
     }
 }
 
-static bool ignis__grammar_take(ignis__grammar_reader *reader, char c)
+static bool ignis__grammar_accept(ignis__grammar_reader *reader, char c)
 {
     bool is = !reader->grammar->diagnostic && reader->at < reader->end && *reader->at == c;
     reader->at += is;
@@ -15104,7 +15117,7 @@ static bool ignis__grammar_take(ignis__grammar_reader *reader, char c)
 }
 
 /*  Makes an anonymous rule. -1 without memory. */
-static int32_t ignis__grammar_rule_new(ignis__grammar *grammar)
+static int32_t ignis__grammar_make_rule(ignis__grammar *grammar)
 {
     ignis__grammar_rule *rule = (ignis__grammar_rule *)ignis__grammar_add(grammar, &grammar->rules);
     if (!rule)
@@ -15113,7 +15126,7 @@ static int32_t ignis__grammar_rule_new(ignis__grammar *grammar)
     return (int32_t)grammar->rules.count - 1;
 }
 
-static void ignis__grammar_push(ignis__grammar_reader *reader, int32_t rule, int low, int high)
+static void ignis__grammar_push_part(ignis__grammar_reader *reader, int32_t rule, int low, int high)
 {
     ignis__grammar_part *part = NULL;
     if (reader->row.count + reader->grammar->parts.count >= IGNIS__GRAMMAR_PARTS)
@@ -15135,7 +15148,7 @@ static void ignis__grammar_end_alternative(ignis__grammar_reader *reader, int32_
     ignis__grammar_alternative *to = NULL;
     ignis__grammar_part *part;
     int64_t i;
-    ignis__grammar_push(reader, IGNIS__GRAMMAR_END, 0, 0);
+    ignis__grammar_push_part(reader, IGNIS__GRAMMAR_END, 0, 0);
     if (!grammar->diagnostic)
         to = (ignis__grammar_alternative *)ignis__grammar_add(grammar, &grammar->alternatives);
     if (to) {
@@ -15159,7 +15172,7 @@ static void ignis__grammar_end_alternative(ignis__grammar_reader *reader, int32_
 }
 
 /*  Reads a character of a literal or a class. -1 after a fault. */
-static int64_t ignis__grammar_character(ignis__grammar_reader *reader)
+static int64_t ignis__grammar_read_character(ignis__grammar_reader *reader)
 {
     static const char names[] = "nrt\\\"[]xuU", values[] = "\n\r\t\\\"[]";
     const char *known, *begin = reader->at;
@@ -15197,7 +15210,7 @@ static int64_t ignis__grammar_character(ignis__grammar_reader *reader)
 
 /*  Adds the characters of a range as alternatives of a rule. Ranges are split until either the first bytes
     are equal or all following bytes are allowed. */
-static void ignis__grammar_range(ignis__grammar_reader *reader, int32_t rule, uint32_t low, uint32_t high)
+static void ignis__grammar_add_range(ignis__grammar_reader *reader, int32_t rule, uint32_t low, uint32_t high)
 {
     static const uint32_t borders[] = {0x7F, 0x7FF, 0xD7FF, 0xDFFF,
                                        0xFFFF}; /* borders of the UTF-8 lengths, and the surrogates */
@@ -15211,8 +15224,8 @@ static void ignis__grammar_range(ignis__grammar_reader *reader, int32_t rule, ui
         if ((low & ~bits) != (high & ~bits))
             cut = low & bits ? (low | bits) + 1 : (high & bits) != bits ? high & ~bits : 0;
     if (cut) {
-        ignis__grammar_range(reader, rule, low, cut - 1);
-        ignis__grammar_range(reader, rule, cut, high);
+        ignis__grammar_add_range(reader, rule, low, cut - 1);
+        ignis__grammar_add_range(reader, rule, cut, high);
         return;
     }
     if (low >= 0xD800 && high <= 0xDFFF)
@@ -15220,24 +15233,24 @@ static void ignis__grammar_range(ignis__grammar_reader *reader, int32_t rule, ui
     length = ignis__utf8_write(first, low);
     (void)ignis__utf8_write(last, high);
     for (i = 0; i < length; i++)
-        ignis__grammar_push(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)first[i], (unsigned char)last[i]);
+        ignis__grammar_push_part(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)first[i], (unsigned char)last[i]);
     ignis__grammar_end_alternative(reader, rule, from);
 }
 
 /*  Reads a class after its bracket. any: the dot, which is any character. */
-static void ignis__grammar_class(ignis__grammar_reader *reader, bool any)
+static void ignis__grammar_read_class(ignis__grammar_reader *reader, bool any)
 {
     uint64_t ranges[IGNIS__GRAMMAR_RANGES];
     int64_t low, high;
     uint32_t next = 0;
-    int32_t rule = ignis__grammar_rule_new(reader->grammar);
+    int32_t rule = ignis__grammar_make_rule(reader->grammar);
     int count = 0, i;
-    bool others = any || ignis__grammar_take(reader, '^');
-    while (!any && !reader->grammar->diagnostic && !ignis__grammar_take(reader, ']')) {
-        low = high = ignis__grammar_character(reader);
+    bool others = any || ignis__grammar_accept(reader, '^');
+    while (!any && !reader->grammar->diagnostic && !ignis__grammar_accept(reader, ']')) {
+        low = high = ignis__grammar_read_character(reader);
         if (reader->end - reader->at > 1 && reader->at[0] == '-' && reader->at[1] != ']') {
             reader->at++;
-            high = ignis__grammar_character(reader);
+            high = ignis__grammar_read_character(reader);
         }
         if (low > high)
             ignis__grammar_fail_here(reader, "a range ends before it begins");
@@ -15252,18 +15265,18 @@ static void ignis__grammar_class(ignis__grammar_reader *reader, bool any)
     for (i = 0; i < count; i++) {
         uint32_t begin = (uint32_t)(ranges[i] >> 32), end = (uint32_t)ranges[i];
         if (!others)
-            ignis__grammar_range(reader, rule, begin, end);
+            ignis__grammar_add_range(reader, rule, begin, end);
         else if (begin > next)
-            ignis__grammar_range(reader, rule, next, begin - 1);
+            ignis__grammar_add_range(reader, rule, next, begin - 1);
         next = end >= next ? end + 1 : next;
     }
     if (others && next <= 0x10FFFF)
-        ignis__grammar_range(reader, rule, next, 0x10FFFF);
-    ignis__grammar_push(reader, rule, 0, 0);
+        ignis__grammar_add_range(reader, rule, next, 0x10FFFF);
+    ignis__grammar_push_part(reader, rule, 0, 0);
 }
 
 /*  Reads a count of a repetition. */
-static int ignis__grammar_number(ignis__grammar_reader *reader)
+static int ignis__grammar_read_number(ignis__grammar_reader *reader)
 {
     const char *begin = reader->at;
     int number = 0;
@@ -15282,34 +15295,34 @@ static void ignis__grammar_repeat(ignis__grammar_reader *reader, int64_t from, i
     int64_t top;
     int i;
     if (reader->row.count - from != 1) {
-        rule = ignis__grammar_rule_new(reader->grammar);
+        rule = ignis__grammar_make_rule(reader->grammar);
         ignis__grammar_end_alternative(reader, rule, from);
-        ignis__grammar_push(reader, rule, 0, 0);
+        ignis__grammar_push_part(reader, rule, 0, 0);
     }
     if (reader->grammar->diagnostic)
         return;
     part = ((ignis__grammar_part *)(void *)reader->row.items)[--reader->row.count];
     for (i = 0; i < least && !reader->grammar->diagnostic; i++)
-        ignis__grammar_push(reader, part.rule, part.low, part.high);
+        ignis__grammar_push_part(reader, part.rule, part.low, part.high);
     for (i = most < 0 ? -1 : least; (i < most || (most < 0 && rest < 0)) && !reader->grammar->diagnostic; i++) {
         top = reader->row.count; /* rest: once more and the rest after it, or nothing */
-        if ((rule = ignis__grammar_rule_new(reader->grammar)) < 0)
+        if ((rule = ignis__grammar_make_rule(reader->grammar)) < 0)
             return;
         ignis__grammar_end_alternative(reader, rule, top);
-        ignis__grammar_push(reader, part.rule, part.low, part.high);
+        ignis__grammar_push_part(reader, part.rule, part.low, part.high);
         if (most < 0 || rest >= 0)
-            ignis__grammar_push(reader, most < 0 ? rule : rest, 0, 0);
+            ignis__grammar_push_part(reader, most < 0 ? rule : rest, 0, 0);
         ignis__grammar_end_alternative(reader, rule, top);
         rest = rule;
     }
     if (rest >= 0)
-        ignis__grammar_push(reader, rest, 0, 0);
+        ignis__grammar_push_part(reader, rest, 0, 0);
 }
 
 static const char ignis__grammar_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /*  Returns the rule of a name, and makes it if it is new. -1 after a fault. */
-static int32_t ignis__grammar_name(ignis__grammar_reader *reader)
+static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
 {
     const char *name = reader->at;
     ignis__grammar_rule *rule;
@@ -15332,7 +15345,7 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *reader)
         if ((size_t)rule->size == size && memcmp(rule->name, name, size) == 0)
             return i;
     }
-    if ((i = ignis__grammar_rule_new(reader->grammar)) < 0)
+    if ((i = ignis__grammar_make_rule(reader->grammar)) < 0)
         return -1;
     rule = IGNIS__GRAMMAR_AT(reader->grammar, rule, rules, i);
     rule->name = name;
@@ -15343,7 +15356,7 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *reader)
 
 /*  Reads the alternatives of a rule. nested: the depth of groups, inside which a line end does not end a
     rule. */
-static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t rule, int nested)
+static void ignis__grammar_read_alternatives(ignis__grammar_reader *reader, int32_t rule, int nested)
 {
     int64_t from = reader->row.count, last = -1;
     int64_t code;
@@ -15353,10 +15366,10 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t r
     if (nested > IGNIS__GRAMMAR_NESTED)
         ignis__grammar_fail_here(reader, "groups are nested deeper than %d", (int)IGNIS__GRAMMAR_NESTED);
     while (!reader->grammar->diagnostic) {
-        ignis__grammar_blank(reader, nested > 0);
-        if (ignis__grammar_take(reader, '|')) {
+        ignis__grammar_skip_blank(reader, nested > 0);
+        if (ignis__grammar_accept(reader, '|')) {
             ignis__grammar_end_alternative(reader, rule, from);
-            ignis__grammar_blank(reader, true);
+            ignis__grammar_skip_blank(reader, true);
             last = -1;
         } else if (reader->at < reader->end && strchr("*+?{", *reader->at) && *reader->at) {
             if (last < 0)
@@ -15364,15 +15377,15 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t r
             least = *reader->at == '+';
             most = *reader->at == '?' ? 1 : -1;
             if (*reader->at++ == '{') {
-                ignis__grammar_blank(reader, nested > 0);
-                least = most = ignis__grammar_number(reader);
-                ignis__grammar_blank(reader, nested > 0);
-                if (ignis__grammar_take(reader, ',')) {
-                    ignis__grammar_blank(reader, nested > 0);
-                    most = reader->at < reader->end && *reader->at == '}' ? -1 : ignis__grammar_number(reader);
-                    ignis__grammar_blank(reader, nested > 0);
+                ignis__grammar_skip_blank(reader, nested > 0);
+                least = most = ignis__grammar_read_number(reader);
+                ignis__grammar_skip_blank(reader, nested > 0);
+                if (ignis__grammar_accept(reader, ',')) {
+                    ignis__grammar_skip_blank(reader, nested > 0);
+                    most = reader->at < reader->end && *reader->at == '}' ? -1 : ignis__grammar_read_number(reader);
+                    ignis__grammar_skip_blank(reader, nested > 0);
                 }
-                if (!ignis__grammar_take(reader, '}') || (most >= 0 && most < least))
+                if (!ignis__grammar_accept(reader, '}') || (most >= 0 && most < least))
                     ignis__grammar_fail_here(reader, most >= 0 && most < least ? "the second number is below the first"
                                                                                : "a } is missing");
             }
@@ -15380,26 +15393,26 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t r
                 ignis__grammar_repeat(reader, last, least, most);
         } else {
             int64_t begin = reader->row.count;
-            if (ignis__grammar_take(reader, '"')) {
-                while (!reader->grammar->diagnostic && !ignis__grammar_take(reader, '"'))
-                    if ((code = ignis__grammar_character(reader)) >= 0)
+            if (ignis__grammar_accept(reader, '"')) {
+                while (!reader->grammar->diagnostic && !ignis__grammar_accept(reader, '"'))
+                    if ((code = ignis__grammar_read_character(reader)) >= 0)
                         for (most = ignis__utf8_write(bytes, (uint32_t)code), least = 0; least < most; least++)
-                            ignis__grammar_push(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least],
-                                                (unsigned char)bytes[least]);
-            } else if (ignis__grammar_take(reader, '[')) {
-                ignis__grammar_class(reader, false);
-            } else if (ignis__grammar_take(reader, '.')) {
-                ignis__grammar_class(reader, true);
-            } else if (ignis__grammar_take(reader, '(')) {
-                if ((group = ignis__grammar_rule_new(reader->grammar)) >= 0)
-                    ignis__grammar_alternatives(reader, group, nested + 1);
-                if (!ignis__grammar_take(reader, ')'))
+                            ignis__grammar_push_part(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least],
+                                                     (unsigned char)bytes[least]);
+            } else if (ignis__grammar_accept(reader, '[')) {
+                ignis__grammar_read_class(reader, false);
+            } else if (ignis__grammar_accept(reader, '.')) {
+                ignis__grammar_read_class(reader, true);
+            } else if (ignis__grammar_accept(reader, '(')) {
+                if ((group = ignis__grammar_make_rule(reader->grammar)) >= 0)
+                    ignis__grammar_read_alternatives(reader, group, nested + 1);
+                if (!ignis__grammar_accept(reader, ')'))
                     ignis__grammar_fail_here(reader, reader->at == reader->end
                                                          ? "a ) is missing"
                                                          : "this begins nothing that a group may have");
-                ignis__grammar_push(reader, group, 0, 0);
+                ignis__grammar_push_part(reader, group, 0, 0);
             } else if (reader->at < reader->end && *reader->at && strchr(ignis__grammar_letters, *reader->at)) {
-                ignis__grammar_push(reader, ignis__grammar_name(reader), 0, 0);
+                ignis__grammar_push_part(reader, ignis__grammar_find_rule(reader), 0, 0);
             } else {
                 break;
             }
@@ -15504,11 +15517,11 @@ IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar)
     reader.end = reader.at + strlen(reader.at);
     reader.row.size = sizeof(ignis__grammar_part);
     memset(grammar->rule_of, 0xFF, sizeof grammar->rule_of);
-    for (ignis__grammar_blank(&reader, true); reader.at < reader.end && !grammar->diagnostic;
-         ignis__grammar_blank(&reader, true)) {
+    for (ignis__grammar_skip_blank(&reader, true); reader.at < reader.end && !grammar->diagnostic;
+         ignis__grammar_skip_blank(&reader, true)) {
         const char *name = reader.at;
-        rule = ignis__grammar_name(&reader);
-        ignis__grammar_blank(&reader, false);
+        rule = ignis__grammar_find_rule(&reader);
+        ignis__grammar_skip_blank(&reader, false);
         if (!grammar->diagnostic && strncmp(reader.at, "::=", 3) != 0)
             ignis__grammar_fail_here(&reader, "::= is missing behind the name of a rule");
         if (grammar->diagnostic)
@@ -15519,8 +15532,8 @@ IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar)
         }
         IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined = true;
         reader.at += grammar->diagnostic ? 0 : 3;
-        ignis__grammar_blank(&reader, true);
-        ignis__grammar_alternatives(&reader, rule, 0);
+        ignis__grammar_skip_blank(&reader, true);
+        ignis__grammar_read_alternatives(&reader, rule, 0);
         if (reader.at < reader.end && *reader.at != '\n')
             ignis__grammar_fail_here(&reader, "this begins nothing that a rule may have");
     }
@@ -15610,7 +15623,7 @@ static int ignis__grammar_order(const void *a, const void *b)
 }
 
 /*  Returns the state of all reached places and those reachable from them without a byte. -1 after a fault. */
-static int32_t ignis__grammar_state_of(ignis__grammar *grammar)
+static int32_t ignis__grammar_find_state(ignis__grammar *grammar)
 {
     const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(grammar, part, parts, 0);
     int64_t first = grammar->places.count, count;
@@ -15674,7 +15687,7 @@ static int32_t ignis__grammar_state_of(ignis__grammar *grammar)
 }
 
 /*  Discards all states, except the first one and number 0, which allows no byte. */
-IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *grammar)
+IGNIS__PRIVATE bool ignis__grammar_reset_states(ignis__grammar *grammar)
 {
     int32_t i;
     for (i = 0; i < grammar->states.count; i++)
@@ -15685,12 +15698,12 @@ IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *grammar)
     memset(grammar->stack_of, 0xFF, sizeof grammar->stack_of);
     grammar->epoch++;
     grammar->start = -1;
-    if (!ignis__grammar_add(grammar, &grammar->stacks) || ignis__grammar_state_of(grammar) < 0)
+    if (!ignis__grammar_add(grammar, &grammar->stacks) || ignis__grammar_find_state(grammar) < 0)
         return false;
     for (i = IGNIS__GRAMMAR_AT(grammar, rule, rules, grammar->root)->alternatives; i >= 0;
          i = IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, i)->next)
         ignis__grammar_add_position(grammar, IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, i)->first, 0);
-    return (grammar->start = ignis__grammar_state_of(grammar)) >= 0;
+    return (grammar->start = ignis__grammar_find_state(grammar)) >= 0;
 }
 
 /*  Returns the state after a byte; 0 if the byte is not allowed, -1 after a fault. */
@@ -15708,7 +15721,7 @@ IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *grammar, int32_t from
         if (byte >= part->low && byte <= part->high)
             ignis__grammar_add_position(grammar, place->part + 1, place->stack);
     }
-    found = ignis__grammar_state_of(grammar);
+    found = ignis__grammar_find_state(grammar);
     ((int32_t *)(void *)grammar->rows.items)[(int64_t)from * grammar->classes + grammar->class_of[byte]] = found;
     return found;
 }
@@ -15832,8 +15845,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
 }
 
 /*  Returns a mask with a bit for each token that may follow in a state. NULL after a fault. */
-IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
-                                                   int32_t state)
+IGNIS__PRIVATE const uint32_t *ignis__grammar_compute_mask(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
+                                                           int32_t state)
 {
     const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)vocabulary->nodes.items,
                                  *last = node + vocabulary->nodes.count - 1;
@@ -15986,7 +15999,7 @@ IGNIS__COLD static void ignis__schema_write(ignis__schema *schema, ignis__bytes 
 
 /*  Read valid JSON. Return the next character after white space; the place after a value; the first element
     of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
-static const char *ignis__schema_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
+static const char *ignis__schema_skip_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 
 static const char *ignis__schema_value_end(const char *at)
 {
@@ -16004,7 +16017,7 @@ static const char *ignis__schema_value_end(const char *at)
 
 static const char *ignis__schema_first(const char *at)
 {
-    at = ignis__schema_blank(at + 1);
+    at = ignis__schema_skip_blank(at + 1);
     return *at == ']' || *at == '}' ? NULL : at;
 }
 
@@ -16020,18 +16033,18 @@ static void ignis__schema_count_work(ignis__schema *schema, const char *from, co
 
 static const char *ignis__schema_next(ignis__schema *schema, const char *value)
 {
-    const char *behind = ignis__schema_blank(ignis__schema_value_end(value));
+    const char *behind = ignis__schema_skip_blank(ignis__schema_value_end(value));
     ignis__schema_count_work(schema, value, behind);
-    return *behind == ',' && !schema->grammar->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
+    return *behind == ',' && !schema->grammar->diagnostic ? ignis__schema_skip_blank(behind + 1) : NULL;
 }
 
 static const char *ignis__schema_value(const char *key)
 {
-    return ignis__schema_blank(ignis__schema_blank(ignis__schema_value_end(key)) + 1);
+    return ignis__schema_skip_blank(ignis__schema_skip_blank(ignis__schema_value_end(key)) + 1);
 }
 
 /*  Returns the bytes of a string. Escapes are replaced in one of two buffers. */
-static const char *ignis__schema_string(ignis__schema *schema, const char *at, int place, size_t *size)
+static const char *ignis__schema_read_string(ignis__schema *schema, const char *at, int place, size_t *size)
 {
     const char *end = ignis__schema_value_end(at);
     ignis__bytes *copy = &schema->names[place];
@@ -16051,31 +16064,31 @@ static const char *ignis__schema_string(ignis__schema *schema, const char *at, i
 }
 
 /*  Tells whether a string, such as a key, has these bytes. */
-static bool ignis__schema_is(ignis__schema *schema, const char *at, const char *name, size_t size)
+static bool ignis__schema_string_is(ignis__schema *schema, const char *at, const char *name, size_t size)
 {
     size_t length;
-    const char *text = ignis__schema_string(schema, at, 0, &length);
+    const char *text = ignis__schema_read_string(schema, at, 0, &length);
     return *at == '"' && length == size && memcmp(text, name, size) == 0;
 }
 
-static bool ignis__schema_same(ignis__schema *schema, const char *a, const char *b)
+static bool ignis__schema_strings_equal(ignis__schema *schema, const char *a, const char *b)
 {
     size_t size;
-    const char *name = ignis__schema_string(schema, b, 1, &size);
-    return *b == '"' && ignis__schema_is(schema, a, name, size);
+    const char *name = ignis__schema_read_string(schema, b, 1, &size);
+    return *b == '"' && ignis__schema_string_is(schema, a, name, size);
 }
 
 /*  Returns the value of a key with these bytes; NULL if it is missing. */
-static const char *ignis__schema_member(ignis__schema *schema, const char *object, const char *name, size_t size)
+static const char *ignis__schema_find_member(ignis__schema *schema, const char *object, const char *name, size_t size)
 {
     const char *key = ignis__schema_first(object);
-    while (key && !ignis__schema_is(schema, key, name, size))
+    while (key && !ignis__schema_string_is(schema, key, name, size))
         key = ignis__schema_next(schema, ignis__schema_value(key));
     return key ? ignis__schema_value(key) : NULL;
 }
 
 /*  Returns the element of an array whose number has these bytes; NULL if it is missing. */
-static const char *ignis__schema_element(ignis__schema *schema, const char *array, const char *number, size_t size)
+static const char *ignis__schema_find_element(ignis__schema *schema, const char *array, const char *number, size_t size)
 {
     const char *value = ignis__schema_first(array);
     int64_t left = 0;
@@ -16090,7 +16103,7 @@ static const char *ignis__schema_element(ignis__schema *schema, const char *arra
 }
 
 /*  Writes the name of the rule of a schema. The rule is made pending if it is new. */
-static void ignis__schema_name(ignis__schema *schema, ignis__bytes *to, const char *at)
+static void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to, const char *at)
 {
     int64_t *pending =
         schema->has_rule[at - schema->text] ? NULL : (int64_t *)ignis__grammar_add(schema->grammar, &schema->pending);
@@ -16101,7 +16114,7 @@ static void ignis__schema_name(ignis__schema *schema, ignis__bytes *to, const ch
 }
 
 /*  Writes a value as a literal: strings with the fewest escapes, without white space. */
-static void ignis__schema_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
+static void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
 {
     const char *end = ignis__schema_value_end(value), *text;
     ignis__bytes copy = IGNIS__ZERO;
@@ -16178,7 +16191,7 @@ static void ignis__schema_write_times(ignis__schema *schema, int least, int most
 
 /*  Writes the rules of an object. Properties keep their order. Rule vN-i is what may follow from property i
     on; its form with r follows another property. */
-static void ignis__schema_object(ignis__schema *schema, const char *at, const char *const *has)
+static void ignis__schema_write_object(ignis__schema *schema, const char *at, const char *const *has)
 {
     const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
                *other;
@@ -16192,7 +16205,7 @@ static void ignis__schema_object(ignis__schema *schema, const char *at, const ch
     }
     for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL; name;
          name = ignis__schema_next(schema, name)) {
-        for (other = key; other && !ignis__schema_same(schema, name, other);)
+        for (other = key; other && !ignis__schema_strings_equal(schema, name, other);)
             other = ignis__schema_next(schema, ignis__schema_value(other));
         if (!other)
             ignis__schema_fail_unsupported(schema, name, "what is required is none of the properties");
@@ -16206,22 +16219,22 @@ static void ignis__schema_object(ignis__schema *schema, const char *at, const ch
         ignis__schema_write(schema, &schema->out, "\"{\" ws \"}\"");
     } else if (!key) {
         ignis__schema_write(schema, &schema->out, "\"{\" ws (string \":\" ws ");
-        ignis__schema_name(schema, &schema->out, more);
+        ignis__schema_write_name(schema, &schema->out, more);
         ignis__schema_write(schema, &schema->out, " (\",\" ws string \":\" ws ");
-        ignis__schema_name(schema, &schema->out, more);
+        ignis__schema_write_name(schema, &schema->out, more);
         ignis__schema_write(schema, &schema->out, ")* ws)? \"}\"");
     } else {
         ignis__schema_write(schema, &schema->out, "\"{\" ws v%lld-0 \"}\"", number);
         for (; key && !schema->grammar->diagnostic; key = ignis__schema_next(schema, ignis__schema_value(key)), i++)
             for (behind = 0; behind < 2; behind++) {
                 for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
-                     name && !ignis__schema_same(schema, name, key);)
+                     name && !ignis__schema_strings_equal(schema, name, key);)
                     name = ignis__schema_next(schema, name);
                 ignis__schema_write(schema, &schema->deferred, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
                                     behind ? "\",\" ws " : "");
-                ignis__schema_literal(schema, &schema->deferred, key);
+                ignis__schema_write_literal(schema, &schema->deferred, key);
                 ignis__schema_write(schema, &schema->deferred, " \":\" ws ");
-                ignis__schema_name(schema, &schema->deferred, ignis__schema_value(key));
+                ignis__schema_write_name(schema, &schema->deferred, ignis__schema_value(key));
                 ignis__schema_write(schema, &schema->deferred, " v%lld-%dr", number, i + 1);
                 if (!name)
                     ignis__schema_write(schema, &schema->deferred, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
@@ -16231,7 +16244,7 @@ static void ignis__schema_object(ignis__schema *schema, const char *at, const ch
     }
 }
 
-static void ignis__schema_array(ignis__schema *schema, const char *at, const char *const *has)
+static void ignis__schema_write_array(ignis__schema *schema, const char *at, const char *const *has)
 {
     const char *items = has[IGNIS__SCHEMA_ITEMS];
     int least, most, i;
@@ -16246,7 +16259,7 @@ static void ignis__schema_array(ignis__schema *schema, const char *at, const cha
     for (i = 0; i < 2 && most != 0; i++) {
         ignis__schema_write(schema, &schema->out, i ? " (\",\" ws " : " (");
         if (items)
-            ignis__schema_name(schema, &schema->out, items);
+            ignis__schema_write_name(schema, &schema->out, items);
         else
             ignis__schema_write(schema, &schema->out, "value");
         if (i)
@@ -16260,7 +16273,7 @@ static void ignis__schema_array(ignis__schema *schema, const char *at, const cha
 }
 
 /*  Writes the values of `enum`, or the value of `const`, that have one of the types. */
-static void ignis__schema_values(ignis__schema *schema, const char *value, bool many, unsigned types)
+static void ignis__schema_write_values(ignis__schema *schema, const char *value, bool many, unsigned types)
 {
     const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
     if (many && (*value != '[' || !at))
@@ -16278,7 +16291,7 @@ static void ignis__schema_values(ignis__schema *schema, const char *value, bool 
         if (!(types & type))
             ignis__schema_fail_malformed(schema, at, "this value is none of the schema's type");
         ignis__schema_write(schema, &schema->out, "%s", bar);
-        ignis__schema_literal(schema, &schema->out, at);
+        ignis__schema_write_literal(schema, &schema->out, at);
     }
 }
 
@@ -16286,12 +16299,12 @@ static void ignis__schema_values(ignis__schema *schema, const char *value, bool 
     a slash, ~0 a tilde. */
 static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
 {
-    const char *at = ignis__schema_blank(schema->text), *text, *known;
+    const char *at = ignis__schema_skip_blank(schema->text), *text, *known;
     static const char digits[] = "0123456789abcdefABCDEF";
     char *name;
     size_t size, from, to = 0, end;
     ignis__bytes copy = IGNIS__ZERO;
-    text = ignis__schema_string(schema, ref, 1, &size);
+    text = ignis__schema_read_string(schema, ref, 1, &size);
     if (*ref != '"' || size == 0 || text[0] != '#' || (size > 1 && text[1] != '/')) {
         ignis__schema_fail_unsupported(schema, ref,
                                        "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
@@ -16322,8 +16335,8 @@ static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
             to++;
         }
         at = !at          ? NULL
-             : *at == '{' ? ignis__schema_member(schema, at, name + from, to - from)
-             : *at == '[' ? ignis__schema_element(schema, at, name + from, to - from)
+             : *at == '{' ? ignis__schema_find_member(schema, at, name + from, to - from)
+             : *at == '[' ? ignis__schema_find_element(schema, at, name + from, to - from)
                           : NULL;
     }
     ignis__free(copy.data);
@@ -16333,7 +16346,7 @@ static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
 }
 
 /*  Writes the rule of a schema. */
-static void ignis__schema_rule(ignis__schema *schema, const char *at)
+static void ignis__schema_write_rule(ignis__schema *schema, const char *at)
 {
     const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
     unsigned types = 0;
@@ -16379,10 +16392,11 @@ static void ignis__schema_rule(ignis__schema *schema, const char *at)
             ignis__schema_fail_unsupported(schema, at, "%s beside other keywords is not supported",
                                            ignis__schema_words[word]);
         } else if (word <= IGNIS__SCHEMA_CONST) {
-            ignis__schema_values(schema, has[word], word == IGNIS__SCHEMA_ENUM, has[IGNIS__SCHEMA_TYPE] ? types : 127u);
+            ignis__schema_write_values(schema, has[word], word == IGNIS__SCHEMA_ENUM,
+                                       has[IGNIS__SCHEMA_TYPE] ? types : 127u);
         } else if (word == IGNIS__SCHEMA_REF) {
             if ((value = ignis__schema_resolve(schema, has[word])) != NULL)
-                ignis__schema_name(schema, &schema->out, value);
+                ignis__schema_write_name(schema, &schema->out, value);
         } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
             ignis__schema_fail_malformed(schema, has[word], "%s has to be an array of at least one schema",
                                          ignis__schema_words[word]);
@@ -16390,7 +16404,7 @@ static void ignis__schema_rule(ignis__schema *schema, const char *at)
             for (value = ignis__schema_first(has[word]); value;
                  value = ignis__schema_next(schema, value), bar = " | ") {
                 ignis__schema_write(schema, &schema->out, "%s", bar);
-                ignis__schema_name(schema, &schema->out, value);
+                ignis__schema_write_name(schema, &schema->out, value);
             }
         }
         ignis__schema_write(schema, &schema->out, "\n");
@@ -16407,9 +16421,9 @@ static void ignis__schema_rule(ignis__schema *schema, const char *at)
         ignis__schema_write(schema, &schema->out, "%s", bar);
         bar = " | ";
         if (i == IGNIS__SCHEMA_OBJECT) {
-            ignis__schema_object(schema, at, has);
+            ignis__schema_write_object(schema, at, has);
         } else if (i == IGNIS__SCHEMA_ARRAY) {
-            ignis__schema_array(schema, at, has);
+            ignis__schema_write_array(schema, at, has);
         } else if (i == IGNIS__SCHEMA_STRING && (has[IGNIS__SCHEMA_MIN_LENGTH] || has[IGNIS__SCHEMA_MAX_LENGTH])) {
             int least, most;
             (void)ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
@@ -16427,7 +16441,7 @@ static void ignis__schema_rule(ignis__schema *schema, const char *at)
 }
 
 /*  Translates the schema in g->source to g->text. */
-static void ignis__schema_read(ignis__grammar *grammar)
+static void ignis__schema_translate(ignis__grammar *grammar)
 {
     ignis__schema schema = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
@@ -16451,10 +16465,10 @@ static void ignis__schema_read(ignis__grammar *grammar)
         ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
     if (!grammar->diagnostic) {
         ignis__schema_write(&schema, &schema.out, "root ::= ");
-        ignis__schema_name(&schema, &schema.out, ignis__schema_blank(schema.text));
+        ignis__schema_write_name(&schema, &schema.out, ignis__schema_skip_blank(schema.text));
         ignis__schema_write(&schema, &schema.out, "\n");
         for (i = 0; i < schema.pending.count && !grammar->diagnostic; i++)
-            ignis__schema_rule(&schema, schema.text + ((const int64_t *)(void *)schema.pending.items)[i]);
+            ignis__schema_write_rule(&schema, schema.text + ((const int64_t *)(void *)schema.pending.items)[i]);
         for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
             ignis__schema_write(&schema, &schema.out, "%s", ignis__schema_rules[i]);
         if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
@@ -16485,10 +16499,10 @@ IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char 
     grammar->places.size = sizeof(ignis__grammar_place);
     grammar->stacks.size = sizeof(ignis__grammar_stack);
     if (source[strspn(source, " \t\r\n")] == '{')
-        ignis__schema_read(grammar);
+        ignis__schema_translate(grammar);
     if (!grammar->diagnostic && ignis__grammar_read_gbnf(grammar)) {
         grammar->rows.size = sizeof(int32_t) * (size_t)grammar->classes;
-        if (ignis__grammar_begin(grammar))
+        if (ignis__grammar_reset_states(grammar))
             return grammar;
     }
     ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
@@ -16547,8 +16561,8 @@ typedef struct ignis__model {
     double frequencies[IGNIS__MODEL_HALF];
     ignis_dtype dtype, cache_dtype;
     ignis_weights weights;
-    int room, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
-    int32_t bos;         /* -1 if there is none */
+    int max_tokens, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
+    int32_t bos;               /* -1 if there is none */
     int32_t stops[IGNIS__MODEL_STOPS];
     int stop_count; /* tokens that end a text */
     ignis__device *device;
@@ -16663,11 +16677,11 @@ struct ignis__blocks_types_type {
 };
 
 /*  As in kernels/blocks.cuh. */
-typedef struct ignis__quantised {
+typedef struct ignis__quantised_weight {
     ignis__address records, scales;
     int64_t k;
     int type;
-} ignis__quantised;
+} ignis__quantised_weight;
 
 enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
@@ -16677,7 +16691,7 @@ enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
    Files become weights in four steps. The description becomes an ignis__model (sizes, frequencies). The
    headers of the files become a sorted list of tensors. One table of rows says which tensors become which
-   rows of which weight. Their bytes are read, converted and copied in pieces. The table also serves lookups
+   rows of which weight. Their bytes are read, converted and copied in chunks. The table also serves lookups
    by name, and writing the model.
    May use: >>gguf, >>safetensors, >>tensor, >>ops. Locks: a model's slot.lock guards tokenizer, lora and
    engine.
@@ -16721,7 +16735,7 @@ static ignis__config_item *ignis__config_add(ignis__config *config, const char *
 }
 
 /*  Reads the value at the reader's place and its members, to a small depth. Deeper values are skipped. */
-static void ignis__config_value(ignis__json *json, ignis__config *config, const char *name, int depth)
+static void ignis__config_read_value(ignis__json *json, ignis__config *config, const char *name, int depth)
 {
     char c = ignis__json_peek(json), inner[160];
     ignis__config_item *item = ignis__config_add(config, name);
@@ -16740,13 +16754,13 @@ static void ignis__config_value(ignis__json *json, ignis__config *config, const 
             const char *key = ignis__json_string(json, &size);
             snprintf(inner, sizeof inner, "%.60s%s%.60s", name, *name ? "." : "", key);
             ignis__json_expect(json, ':');
-            ignis__config_value(json, config, inner, depth + 1);
+            ignis__config_read_value(json, config, inner, depth + 1);
         }
     } else if (c == '[') {
         json->at++;
         snprintf(inner, sizeof inner, "%.60s[]", name);
         while (ignis__json_more(json, ']', &first))
-            ignis__config_value(json, config, inner, depth + 1);
+            ignis__config_read_value(json, config, inner, depth + 1);
     } else if (c == '"') {
         item->kind = 't';
         item->text = ignis__json_string(json, &size);
@@ -16794,7 +16808,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char 
         if (ignis__json_peek(&json) != '{')
             ignis__json_fail(&json, "a { is missing at the beginning");
         else
-            ignis__config_value(&json, config, "", 0);
+            ignis__config_read_value(&json, config, "", 0);
         if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
             ignis__json_fail(&json, "something follows the end of the JSON text");
         if (config->no_memory)
@@ -17036,8 +17050,8 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
 static bool ignis__model_check_not_split(ignis__model_files *files)
 {
     int64_t number = 0, count = 1;
-    if (ignis__gguf_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
-        ignis__gguf_int(&files->gguf, "split.count", &count) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_int(&files->gguf, "split.count", &count) == IGNIS__GGUF_BAD)
         return false;
     if (count <= 1)
         return true;
@@ -17067,7 +17081,7 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
         return false;
     }
     if (!ignis__model_check_not_split(files) ||
-        ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
         !ignis__model_family_find(files, "general.architecture", architecture) ||
         !ignis__model_alloc_sources(files, files->gguf.tensor_count))
         return false;
@@ -17107,7 +17121,7 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *fi
         if (!gguf)
             return IGNIS__GGUF_NONE;
         snprintf(name, sizeof name, "%s.%s", ignis__model_families[files->family], gguf);
-        return ignis__gguf_real(&files->gguf, name, value);
+        return ignis__gguf_find_real(&files->gguf, name, value);
     }
     item = json ? ignis__config_find(&files->config, json) : NULL;
     if (!item)
@@ -17274,7 +17288,7 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
         }
     }
     snprintf(name, sizeof name, "%s.attention.causal", ignis__model_families[files->family]);
-    if (ignis__gguf_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
         return false;
     if (!causal)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);
@@ -17384,7 +17398,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
     model->attention_factor = 1;
     if (files->is_gguf) {
         snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
-        if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
+        if (ignis__gguf_find_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
             !ignis__model_read_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
             !ignis__model_read_scaling_factor(files, &factor, &said))
             return false;
@@ -17561,15 +17575,15 @@ static bool ignis__model_read_special_tokens_gguf(ignis__model_files *files, ign
     for (i = 0; i < IGNIS__COUNT(names); i++) {
         int64_t id = -1;
         snprintf(name, sizeof name, "tokenizer.ggml.%s_token_id", names[i]);
-        if (ignis__gguf_int(&files->gguf, name, &id) == IGNIS__GGUF_BAD)
+        if (ignis__gguf_find_int(&files->gguf, name, &id) == IGNIS__GGUF_BAD)
             return false;
         if (i > 0)
             ignis__model_add_end_token(model, (double)id);
         else if (id >= 0 && id < model->vocab)
             model->bos = (int32_t)id;
     }
-    if (ignis__gguf_array(&files->gguf, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts) == IGNIS__GGUF_BAD ||
-        ignis__gguf_array(&files->gguf, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_array(&files->gguf, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_array(&files->gguf, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types) == IGNIS__GGUF_BAD)
         return false;
     for (i = 0; texts.left > 0 && i < model->vocab; i++) {
         int64_t type = types.left > 0 ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
@@ -17850,8 +17864,8 @@ IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, 
                : "";
 }
 
-IGNIS__PRIVATE ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model,
-                                                      const ignis__model_row *row, int layer)
+IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
+                                                          const ignis__model_row *row, int layer)
 {
     bool plain = row->how & IGNIS__MODEL_HEAD; /* the head, which is beside the model in GPT-2 */
     if (files && files->is_gguf)
@@ -17879,7 +17893,7 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
         const ignis__model_row *other = &ignis__model_rows[i];
         if (other->families >> model->family & 1 && other->in_layer == row->in_layer && other->member == row->member &&
-            ignis__model_source_find(files, ignis__model_name_of(files, model, other, layer).text))
+            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer).text))
             return true;
     }
     return false;
@@ -18090,7 +18104,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
     int i, k;
     for (i = 0; i < count; i++) {
         ignis__model_part *part = &parts[i];
-        ignis__model_name name = ignis__model_name_of(files, model, part->row, part->layer);
+        ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer);
         ignis__model_source *source = ignis__model_source_find(files, name.text);
         ignis_shape wanted;
         memset(&wanted, 0, sizeof wanted);
@@ -18473,9 +18487,9 @@ IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, c
     May use: quantized_layout.c, >>op. Locks: none. */
 
 /*  Describes a part of a weight whose bytes begin at an address. */
-IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
+IGNIS__PRIVATE ignis__quantised_weight ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
 {
-    ignis__quantised q;
+    ignis__quantised_weight q;
     int type = blocks->part[part].type;
     memset(&q, 0, sizeof q);
     q.k = blocks->columns;
@@ -18501,7 +18515,7 @@ IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64
 {
     ignis__address at = ignis__op_read(op, weights), address = ignis__op_write(op, out), here;
     int64_t begin = 0, from, end, row = blocks->columns * ignis__dtypes[out->dtype].size;
-    ignis__quantised q;
+    ignis__quantised_weight q;
     int part;
     void *params[] = {&here, &q, &from};
     for (part = 0; op->ok && part < blocks->count; begin += blocks->part[part++].rows) {
@@ -18528,8 +18542,8 @@ IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor wei
 }
 
 /*  Makes a tensor with rows of a quantised weight, converted to the dtype. */
-IGNIS__PRIVATE ignis_tensor ignis__model_dequantised(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
-                                                     int64_t first, int64_t rows, ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_dequantise(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                    int64_t first, int64_t rows, ignis_dtype dtype)
 {
     ignis_shape shape;
     ignis__array *out;
@@ -18590,7 +18604,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis
         return ignis_linear(x, weight, bias);
     scope = ignis_scope_begin();
     (void)ignis_no_grad_begin();
-    y = ignis_linear(x, ignis__model_dequantised(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
+    y = ignis_linear(x, ignis__model_dequantise(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
                      bias);
     (void)ignis_no_grad_end();
     y = ignis_scope_return(scope, y);
@@ -18616,7 +18630,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_ten
     ignis_tensor inputs[2];
     ignis__array *out = NULL;
     ignis__address to, from;
-    ignis__quantised q;
+    ignis__quantised_weight q;
     ignis_shape shape;
     ignis__op op;
     int64_t count, vocab;
@@ -18643,37 +18657,37 @@ IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_ten
     return ignis__op_end(&op, out, NULL);
 }
 
-/*  models/weights/load.c - loads weights: threads read and convert pieces, the caller's thread copies them to the device
+/*  models/weights/load.c - loads weights: threads read and convert chunks, the caller's thread copies them to the device
 
-    Pieces go through slots of pinned memory in turn. A slot is filled by a thread, copied by the caller, and
-    released when the event after the copy is done. A reader takes the next piece, then waits for its slot.
-    May use: quantize.c, weight_map.c, >>stream. Locks: loading->lock guards next, piece_of, full, stop and
+    Chunks go through slots of pinned memory in turn. A slot is filled by a thread, copied by the caller, and
+    released when the event after the copy is done. A reader takes the next chunk, then waits for its slot.
+    May use: quantize.c, weight_map.c, >>stream. Locks: loading->lock guards next, chunk_of, full, stop and
     fault; it is not held while files are read. */
 
 #define IGNIS__MODEL_SLOTS 8
-#define IGNIS__MODEL_THREADS 4     /* below the number of slots: the piece that is due always finds its slot free */
+#define IGNIS__MODEL_THREADS 4     /* below the number of slots: the chunk that is due always finds its slot free */
 #define IGNIS__MODEL_TRANSPOSED 64 /* columns of a file that are transposed at a time: a cache line or more of each */
 
-typedef struct ignis__model_piece {
+typedef struct ignis__model_chunk {
     int part;
     int64_t first, rows; /* of the part */
-} ignis__model_piece;
+} ignis__model_chunk;
 
 typedef struct ignis__model_loading {
     const char *call;
     const ignis__model_files *files;
     const ignis__model *model;
     ignis__model_part *parts;
-    ignis__model_piece *pieces;
+    ignis__model_chunk *chunks;
     int64_t count;
-    int64_t staging_bytes, source_bytes, number_bytes,
-        transposed_bytes; /* of the largest piece: on the device, in the file, as floats to be
+    int64_t staging_bytes, source_bytes, value_bytes,
+        transposed_bytes; /* of the largest chunk: on the device, in the file, as floats to be
                              quantised; and of some columns to be transposed */
     char *staging;        /* pinned: one slot after the other */
     ignis__mutex lock;
     ignis__condition changed;
-    int64_t next;                         /* the next piece to be read */
-    int64_t piece_of[IGNIS__MODEL_SLOTS]; /* the piece that a slot is for */
+    int64_t next;                         /* the next chunk to be read */
+    int64_t chunk_of[IGNIS__MODEL_SLOTS]; /* the chunk that a slot is for */
     bool full[IGNIS__MODEL_SLOTS];
     bool stop;
     ignis_diagnostic fault;
@@ -18685,7 +18699,7 @@ typedef struct ignis__model_reader {
     int file, descriptor; /* -1 if there is none */
     unsigned char *bytes, *row;
     char *transposed; /* columns before they are transposed to rows */
-    float *numbers;   /* a piece as floats, before it is quantised */
+    float *values;    /* a chunk as floats, before it is quantised */
 } ignis__model_reader;
 
 static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file,
@@ -18733,14 +18747,14 @@ static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
 }
 
 /*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
-static void ignis__model_pack_rows(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
+static void ignis__model_pack_rows(const ignis__model_part *part, const unsigned char *bytes, const float *values,
                                    ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
 {
     unsigned char *records = (unsigned char *)out,
                   *scales = records + ignis__blocks_bytes_of(part->blocks, rows, part->columns, false);
-    if (numbers)
-        ignis__quantise(part->blocks, numbers, part->columns, reader->row);
-    ignis__blocks_pack((uint32_t)part->blocks, numbers ? reader->row : bytes, part->columns,
+    if (values)
+        ignis__quantise(part->blocks, values, part->columns, reader->row);
+    ignis__blocks_pack((uint32_t)part->blocks, values ? reader->row : bytes, part->columns,
                        records + ignis__blocks_row(part->blocks, row, part->columns),
                        scales + 2 * row * (part->columns / 256));
 }
@@ -18764,59 +18778,59 @@ static void ignis__model_transpose(char *to, int64_t stride, const char *from, i
 #undef IGNIS__TRANSPOSE_AS
 }
 
-/*  Reads and converts a piece of a tensor that the file has transposed. */
+/*  Reads and converts a chunk of a tensor that the file has transposed. */
 static bool ignis__model_fill_transposed(ignis__model_loading *loading, ignis__model_reader *reader,
-                                         const ignis__model_piece *piece, char *to, ignis_dtype dtype)
+                                         const ignis__model_chunk *chunk, char *to, ignis_dtype dtype)
 {
-    const ignis__model_part *part = &loading->parts[piece->part];
+    const ignis__model_part *part = &loading->parts[chunk->part];
     const ignis__model_source *source = part->from;
-    int64_t size = ignis__dtypes[dtype].size, first = ignis__model_file_row(part, piece->first), k, i, some;
+    int64_t size = ignis__dtypes[dtype].size, first = ignis__model_file_row(part, chunk->first), k, i, some;
     for (k = 0; k < part->columns; k += some) {
         some = ignis__clamp(part->columns - k, 0, IGNIS__MODEL_TRANSPOSED);
         for (i = 0; i < some; i++) {
             if (!ignis__model_read_at(loading, reader, source->file,
                                       source->begin +
                                           ((part->skip_columns + k + i) * part->file_rows + first) * source->bytes,
-                                      reader->bytes, piece->rows * source->bytes))
+                                      reader->bytes, chunk->rows * source->bytes))
                 return false;
-            ignis__model_source_row(source, reader->bytes, piece->rows, reader->transposed + i * piece->rows * size,
+            ignis__model_source_row(source, reader->bytes, chunk->rows, reader->transposed + i * chunk->rows * size,
                                     dtype);
         }
-        ignis__model_transpose(to + k * size, part->columns, reader->transposed, piece->rows, some, size);
+        ignis__model_transpose(to + k * size, part->columns, reader->transposed, chunk->rows, some, size);
     }
     return true;
 }
 
-/*  Reads and converts a piece. */
-static bool ignis__model_fill_piece(ignis__model_loading *loading, ignis__model_reader *reader,
-                                    const ignis__model_piece *piece, char *out)
+/*  Reads and converts a chunk. */
+static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_reader *reader,
+                                    const ignis__model_chunk *chunk, char *out)
 {
-    const ignis__model_part *part = &loading->parts[piece->part];
+    const ignis__model_part *part = &loading->parts[chunk->part];
     const ignis__model_source *source = part->from;
     ignis_dtype dtype = part->blocks ? IGNIS_F32 : loading->model->dtype;
-    char *to = part->blocks ? (char *)reader->numbers : out;
+    char *to = part->blocks ? (char *)reader->values : out;
     int64_t size = ignis__dtypes[dtype].size, row, row_bytes = part->columns / source->elements * source->bytes;
     int64_t file_row = part->file_columns / source->elements * source->bytes,
-            first = ignis__model_file_row(part, piece->first);
+            first = ignis__model_file_row(part, chunk->first);
     int64_t begin = source->begin + first * file_row + part->skip_columns / source->elements * source->bytes;
     unsigned char *read;
     bool direct;
     bool pairs =
         loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
-        if (!ignis__model_fill_transposed(loading, reader, piece, to, dtype))
+        if (!ignis__model_fill_transposed(loading, reader, chunk, to, dtype))
             return false;
-        for (row = 0; part->blocks && row < piece->rows; row++)
-            ignis__model_pack_rows(part, NULL, reader->numbers + row * part->columns, reader, row, piece->rows, out);
+        for (row = 0; part->blocks && row < chunk->rows; row++)
+            ignis__model_pack_rows(part, NULL, reader->values + row * part->columns, reader, row, chunk->rows, out);
         return true;
     }
     direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs;
     read = direct ? (unsigned char *)out : reader->bytes;
     if (file_row == row_bytes) {
-        if (!ignis__model_read_at(loading, reader, source->file, begin, read, piece->rows * row_bytes))
+        if (!ignis__model_read_at(loading, reader, source->file, begin, read, chunk->rows * row_bytes))
             return false;
     } else {
-        for (row = 0; row < piece->rows; row++)
+        for (row = 0; row < chunk->rows; row++)
             if (!ignis__model_read_at(loading, reader, source->file, begin + row * file_row, read + row * row_bytes,
                                       row_bytes))
                 return false;
@@ -18824,10 +18838,10 @@ static bool ignis__model_fill_piece(ignis__model_loading *loading, ignis__model_
     if (direct)
         return true;
     if (!part->blocks && !pairs && !source->quant) {
-        ignis__convert(out, dtype, reader->bytes, source->dtype, piece->rows * part->columns);
+        ignis__convert(out, dtype, reader->bytes, source->dtype, chunk->rows * part->columns);
         return true;
     }
-    for (row = 0; row < piece->rows; row++) {
+    for (row = 0; row < chunk->rows; row++) {
         const unsigned char *from =
             reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
         bool kept = part->blocks && source->quant == (uint32_t)part->blocks;
@@ -18835,7 +18849,7 @@ static bool ignis__model_fill_piece(ignis__model_loading *loading, ignis__model_
             ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
                                     dtype);
         if (part->blocks)
-            ignis__model_pack_rows(part, from, kept ? NULL : reader->numbers, reader, row, piece->rows, out);
+            ignis__model_pack_rows(part, from, kept ? NULL : reader->values, reader, row, chunk->rows, out);
     }
     return true;
 }
@@ -18844,10 +18858,10 @@ static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model
 {
     reader->file = reader->descriptor = -1;
     reader->bytes = (unsigned char *)ignis__alloc((size_t)loading->source_bytes);
-    reader->numbers = (float *)ignis__alloc((size_t)loading->number_bytes + 4);
-    reader->row = (unsigned char *)ignis__alloc((size_t)loading->number_bytes + 4); /* blocks of a row are smaller */
+    reader->values = (float *)ignis__alloc((size_t)loading->value_bytes + 4);
+    reader->row = (unsigned char *)ignis__alloc((size_t)loading->value_bytes + 4); /* blocks of a row are smaller */
     reader->transposed = (char *)ignis__alloc((size_t)loading->transposed_bytes + 8);
-    return (reader->bytes && reader->numbers && reader->row && reader->transposed) ||
+    return (reader->bytes && reader->values && reader->row && reader->transposed) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
 }
 
@@ -18856,29 +18870,29 @@ static void ignis__model_reader_close(ignis__model_reader *reader)
     if (reader->descriptor >= 0)
         ignis__file_close(reader->descriptor);
     ignis__free(reader->bytes);
-    ignis__free(reader->numbers);
+    ignis__free(reader->values);
     ignis__free(reader->row);
     ignis__free(reader->transposed);
 }
 
-/*  Runs a reading thread: takes the next piece, waits for its slot, fills it. */
+/*  Runs a reading thread: takes the next chunk, waits for its slot, fills it. */
 static IGNIS__THREAD_RESULT ignis__model_reader_run(void *pointer)
 {
     ignis__model_loading *loading = (ignis__model_loading *)pointer;
     ignis__model_reader reader;
     bool ok = ignis__model_reader_open(loading, &reader), stop = !ok;
     while (!stop) {
-        int64_t piece, slot;
+        int64_t chunk, slot;
         ignis__mutex_lock(&loading->lock);
-        piece = loading->next++;
-        slot = piece % IGNIS__MODEL_SLOTS;
-        while (!loading->stop && piece < loading->count && loading->piece_of[slot] != piece)
+        chunk = loading->next++;
+        slot = chunk % IGNIS__MODEL_SLOTS;
+        while (!loading->stop && chunk < loading->count && loading->chunk_of[slot] != chunk)
             ignis__condition_wait(&loading->changed, &loading->lock);
-        stop = loading->stop || piece >= loading->count;
+        stop = loading->stop || chunk >= loading->count;
         ignis__mutex_unlock(&loading->lock);
         if (stop)
             break;
-        ok = ignis__model_fill_piece(loading, &reader, &loading->pieces[piece],
+        ok = ignis__model_fill_chunk(loading, &reader, &loading->chunks[chunk],
                                      loading->staging + slot * loading->staging_bytes);
         ignis__mutex_lock(&loading->lock);
         loading->full[slot] = ok;
@@ -18896,9 +18910,9 @@ static IGNIS__THREAD_RESULT ignis__model_reader_run(void *pointer)
     return 0;
 }
 
-/*  Writes the list of pieces, or returns their number if it is NULL. A piece has whole rows, or whole heads
+/*  Writes the list of chunks, or returns their number if it is NULL. A chunk has whole rows, or whole heads
     if the order of rows changes. */
-static int64_t ignis__model_list_pieces(ignis__model_loading *loading, int count, ignis__model_piece *pieces)
+static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count, ignis__model_chunk *chunks)
 {
     int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
     int i;
@@ -18907,7 +18921,7 @@ static int64_t ignis__model_list_pieces(ignis__model_loading *loading, int count
         bool transposed = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
-        int64_t first, bytes, packed, numbers, columns, here;
+        int64_t first, bytes, packed, values, columns, here;
         unit *= part->blocks ? 8 : 1; /* rows of one record */
         rows = rows < unit ? unit : rows / unit * unit;
         for (first = 0; first < part->rows; first += here, made++) {
@@ -18916,45 +18930,45 @@ static int64_t ignis__model_list_pieces(ignis__model_loading *loading, int count
             bytes = transposed ? here * part->from->bytes
                                : here * (part->columns / part->from->elements) * part->from->bytes;
             packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
-            numbers = part->blocks ? (transposed ? here : 1) * part->columns * 4 : 0;
+            values = part->blocks ? (transposed ? here : 1) * part->columns * 4 : 0;
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
             loading->staging_bytes = packed > loading->staging_bytes ? packed : loading->staging_bytes;
-            loading->number_bytes = numbers > loading->number_bytes ? numbers : loading->number_bytes;
+            loading->value_bytes = values > loading->value_bytes ? values : loading->value_bytes;
             columns = transposed ? IGNIS__MODEL_TRANSPOSED * here * (part->blocks ? 4 : size) : 0;
             loading->transposed_bytes = columns > loading->transposed_bytes ? columns : loading->transposed_bytes;
-            if (!pieces)
+            if (!chunks)
                 continue;
-            pieces[made].part = i;
-            pieces[made].first = first;
-            pieces[made].rows = here;
+            chunks[made].part = i;
+            chunks[made].first = first;
+            chunks[made].rows = here;
         }
     }
     return made;
 }
 
-/*  Copies the records of a piece to those of its part, and the scales to their place. */
+/*  Copies the records of a chunk to those of its part, and the scales to their place. */
 static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *array, ignis__address address,
-                                     const ignis__model_part *part, const ignis__model_piece *piece, const char *from)
+                                     const ignis__model_part *part, const ignis__model_chunk *chunk, const char *from)
 {
-    int64_t first = part->first + piece->first, records, columns = part->columns;
+    int64_t first = part->first + chunk->first, records, columns = part->columns;
     int in = 0, type = part->blocks, scale = ignis__blocks_types[ignis__blocks_type(type)].scale * (int)(columns / 256);
     for (; first >= array->blocks.part[in].rows; in++)
         first -= array->blocks.part[in].rows;
     address += (ignis__address)ignis__blocks_bytes(&array->blocks, in);
-    records = ignis__blocks_bytes_of(type, piece->rows, columns, false);
+    records = ignis__blocks_bytes_of(type, chunk->rows, columns, false);
     if (!ignis__copy_up(work, address + (ignis__address)ignis__blocks_bytes_of(type, first, columns, false), from,
                         records))
         return false;
     address +=
         (ignis__address)(ignis__blocks_bytes_of(type, array->blocks.part[in].rows, columns, false) + first * scale);
-    return scale == 0 || ignis__copy_up(work, address, from + records, piece->rows * scale);
+    return scale == 0 || ignis__copy_up(work, address, from + records, chunk->rows * scale);
 }
 
-/*  Queues the copy of a filled piece. Returns an event recorded after it. */
-static ignis__pooled_event *ignis__model_copy_piece(ignis__model_loading *loading, const ignis__model_piece *piece,
+/*  Queues the copy of a filled chunk. Returns an event recorded after it. */
+static ignis__pooled_event *ignis__model_copy_chunk(ignis__model_loading *loading, const ignis__model_chunk *chunk,
                                                     const char *from)
 {
-    const ignis__model_part *part = &loading->parts[piece->part];
+    const ignis__model_part *part = &loading->parts[chunk->part];
     ignis__array *array = ignis__borrow_array(loading->call, *part->to);
     int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
     ignis__pooled_event *event = NULL;
@@ -18964,9 +18978,9 @@ static ignis__pooled_event *ignis__model_copy_piece(ignis__model_loading *loadin
         return NULL;
     if (ignis__work_begin(loading->call, array->storage->device, &work)) {
         if (ignis__work_write(&work, array, &address) &&
-            (part->blocks ? ignis__model_copy_blocks(&work, array, address, part, piece, from)
-                          : ignis__copy_up(&work, address + (uint64_t)((part->first + piece->first) * row), from,
-                                           piece->rows * row)))
+            (part->blocks ? ignis__model_copy_blocks(&work, array, address, part, chunk, from)
+                          : ignis__copy_up(&work, address + (uint64_t)((part->first + chunk->first) * row), from,
+                                           chunk->rows * row)))
             event = ignis__event_record(loading->call, work.device, work.stream);
         ignis__work_end(&work);
     }
@@ -18974,33 +18988,33 @@ static ignis__pooled_event *ignis__model_copy_piece(ignis__model_loading *loadin
     return event;
 }
 
-/*  Waits for a copy, and assigns its slot to the next piece. */
-static bool ignis__model_release_slot(ignis__model_loading *loading, ignis__device *device, int64_t piece,
+/*  Waits for a copy, and assigns its slot to the next chunk. */
+static bool ignis__model_release_slot(ignis__model_loading *loading, ignis__device *device, int64_t chunk,
                                       ignis__pooled_event **copied)
 {
-    int64_t slot = piece % IGNIS__MODEL_SLOTS;
+    int64_t slot = chunk % IGNIS__MODEL_SLOTS;
     bool ok = true;
-    if (piece < 0 || !copied[slot])
+    if (chunk < 0 || !copied[slot])
         return true;
     ok = !IGNIS__CUDA_FAILED(loading->call, device, cuEventSynchronize, (copied[slot]->event));
     ignis__event_recycle(device, copied[slot]);
     copied[slot] = NULL;
     ignis__mutex_lock(&loading->lock);
     loading->full[slot] = false;
-    loading->piece_of[slot] = piece + IGNIS__MODEL_SLOTS;
+    loading->chunk_of[slot] = chunk + IGNIS__MODEL_SLOTS;
     ignis__condition_wake(&loading->changed);
     ignis__mutex_unlock(&loading->lock);
     return ok;
 }
 
-/*  Copies piece by piece as they become ready. The device is entered. */
-static bool ignis__model_copy_pieces(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
+/*  Copies chunk by chunk as they become ready. The device is entered. */
+static bool ignis__model_copy_chunks(ignis__model_loading *loading, ignis__device *device, const ignis_model_desc *desc)
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
     ignis__pooled_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
     ignis__model_reader reader = {-1, -1, NULL, NULL, NULL, NULL};
     int started = 0, wanted = ignis__core_count();
-    int64_t piece, done = 0;
+    int64_t chunk, done = 0;
     bool ok = true, alone;
     wanted = wanted > IGNIS__MODEL_THREADS ? IGNIS__MODEL_THREADS : wanted;
     while (started < wanted && started < loading->count &&
@@ -19009,13 +19023,13 @@ static bool ignis__model_copy_pieces(ignis__model_loading *loading, ignis__devic
     alone = started == 0;
     if (alone)
         ok = ignis__model_reader_open(loading, &reader);
-    for (piece = 0; ok && piece < loading->count; piece++) {
-        int64_t slot = piece % IGNIS__MODEL_SLOTS;
-        const ignis__model_piece *now = &loading->pieces[piece];
+    for (chunk = 0; ok && chunk < loading->count; chunk++) {
+        int64_t slot = chunk % IGNIS__MODEL_SLOTS;
+        const ignis__model_chunk *now = &loading->chunks[chunk];
         char *staging = loading->staging + slot * loading->staging_bytes;
-        ok = ignis__model_release_slot(loading, device, piece - IGNIS__MODEL_SLOTS / 2, copied);
+        ok = ignis__model_release_slot(loading, device, chunk - IGNIS__MODEL_SLOTS / 2, copied);
         if (ok && alone) {
-            ok = ignis__model_fill_piece(loading, &reader, now, staging);
+            ok = ignis__model_fill_chunk(loading, &reader, now, staging);
         } else if (ok) {
             ignis__mutex_lock(&loading->lock);
             while (!loading->stop && !loading->full[slot])
@@ -19023,7 +19037,7 @@ static bool ignis__model_copy_pieces(ignis__model_loading *loading, ignis__devic
             ok = loading->full[slot] && !loading->fault;
             ignis__mutex_unlock(&loading->lock);
         }
-        ok = ok && (copied[slot] = ignis__model_copy_piece(loading, now, staging)) != NULL;
+        ok = ok && (copied[slot] = ignis__model_copy_chunk(loading, now, staging)) != NULL;
         if (ok) {
             const ignis__model_source *source = loading->parts[now->part].from;
             done += now->rows * (loading->parts[now->part].columns / source->elements * source->bytes);
@@ -19043,8 +19057,8 @@ static bool ignis__model_copy_pieces(ignis__model_loading *loading, ignis__devic
         ignis__thread_join(threads[--started]);
     if (alone)
         ignis__model_reader_close(&reader);
-    for (piece = 0; piece < IGNIS__MODEL_SLOTS; piece++)
-        ok = ignis__model_release_slot(loading, device, piece, copied) && ok;
+    for (chunk = 0; chunk < IGNIS__MODEL_SLOTS; chunk++)
+        ok = ignis__model_release_slot(loading, device, chunk, copied) && ok;
     if (loading->fault)
         ignis__fail(loading->fault, loading->call, "%s", loading->why);
     return ok && !loading->fault;
@@ -19056,7 +19070,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *file
 {
     ignis__model_loading loading;
     ignis__binding binding;
-    ignis__pinned *piece = NULL;
+    ignis__pinned *chunk = NULL;
     bool ok = true;
     int i;
     if (ignis__global.dry_run) { /* the data goes nowhere */
@@ -19069,30 +19083,30 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *file
     loading.files = files;
     loading.model = model;
     loading.parts = parts;
-    loading.count = ignis__model_list_pieces(&loading, count, NULL);
-    loading.pieces = (ignis__model_piece *)ignis__alloc((size_t)(loading.count + 1) * sizeof *loading.pieces);
-    if (!loading.pieces) {
-        ignis__fail_host_memory(files->call, (size_t)(loading.count + 1) * sizeof *loading.pieces);
+    loading.count = ignis__model_list_chunks(&loading, count, NULL);
+    loading.chunks = (ignis__model_chunk *)ignis__alloc((size_t)(loading.count + 1) * sizeof *loading.chunks);
+    if (!loading.chunks) {
+        ignis__fail_host_memory(files->call, (size_t)(loading.count + 1) * sizeof *loading.chunks);
         return false;
     }
-    (void)ignis__model_list_pieces(&loading, count, loading.pieces);
+    (void)ignis__model_list_chunks(&loading, count, loading.chunks);
     ignis__mutex_init(&loading.lock);
     {
         static const ignis__condition none = IGNIS__CONDITION_INIT;
         memcpy(&loading.changed, &none, sizeof none);
     }
     for (i = 0; i < IGNIS__MODEL_SLOTS; i++)
-        loading.piece_of[i] = i;
+        loading.chunk_of[i] = i;
     ok = ignis__device_enter(files->call, model->device, &binding);
     if (ok) {
-        piece = ignis__pinned_chunk_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
-        loading.staging = piece ? (char *)piece->memory : NULL;
-        ok = piece && ignis__model_copy_pieces(&loading, model->device, desc);
+        chunk = ignis__pinned_chunk_take(files->call, model->device, IGNIS__MODEL_SLOTS * loading.staging_bytes);
+        loading.staging = chunk ? (char *)chunk->memory : NULL;
+        ok = chunk && ignis__model_copy_chunks(&loading, model->device, desc);
         ignis__device_leave(&binding);
     }
-    if (piece && ignis__pinned_chunk_recycle(files->call, model->device, piece) != IGNIS_OK)
+    if (chunk && ignis__pinned_chunk_recycle(files->call, model->device, chunk) != IGNIS_OK)
         ok = false;
-    ignis__free(loading.pieces);
+    ignis__free(loading.chunks);
     return ok;
 }
 
@@ -19306,7 +19320,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
         ignis__free(parts);
         parts = NULL;
     }
-    model->room = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
+    model->max_tokens = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
     model->sequences = desc->sequences ? desc->sequences : 1;
     if (!parts) {
         ignis__free(model->layer);
@@ -19336,7 +19350,7 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
-    int64_t rows = model->room < 512 ? model->room : 512,
+    int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512,
             qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
     memset(info, 0, sizeof *info);
     info->family = model->family;
@@ -19345,7 +19359,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->rank = model->parallel.rank, info->ranks = model->parallel.size;
     info->head_dim = model->head_dim, info->inner = model->inner * model->parallel.size, info->vocab = model->vocab;
     info->model_context = model->context;
-    info->context = model->room, info->sequences = model->sequences;
+    info->context = model->max_tokens, info->sequences = model->sequences;
     info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
     info->tied = model->tied;
     memcpy(info->ends, model->stops, sizeof info->ends);
@@ -19354,7 +19368,8 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token =
         (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
-    info->cache_bytes = (int64_t)model->room * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
+    info->cache_bytes =
+        (int64_t)model->max_tokens * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
     info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
                             ? INT64_MAX
                             : info->cache_bytes * info->cache_bytes_of_token;
@@ -19482,7 +19497,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
-        ignis__model_name full = ignis__model_name_of(NULL, model, row, parts[i].layer);
+        ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer);
         *whole = !row->whole;
         if (strcmp(full.text, name) == 0 ||
             (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
@@ -19504,7 +19519,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tens
     ignis__array *array = blocks.count ? NULL : ignis__borrow_array(call, weight);
     ignis_array view = IGNIS__ZERO;
     if (blocks.count)
-        return ignis__model_dequantised(call, weight, &blocks, first, rows, dtype);
+        return ignis__model_dequantise(call, weight, &blocks, first, rows, dtype);
     if (!array)
         return ignis__no_tensor();
     view = ignis__array_slice(call, array, 0, first, rows);
@@ -19766,7 +19781,7 @@ typedef struct ignis__decode_step_layer {
 
 typedef struct ignis__decode_step {
     ignis__address layers, row, frequencies, embedding, positions;
-    ignis__quantised table;
+    ignis__quantised_weight table;
     ignis__address cache;
     int64_t slab;
     ignis__address logits, state, sums[2], qkv, attended, inner, found;
@@ -20190,7 +20205,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     if (!ok)
         ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
     for (i = 0; ok && i < count; i++) {
-        names[i] = ignis__model_name_of(NULL, model, parts[i].row, parts[i].layer);
+        names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer);
         texts[i] = names[i].text;
         tensors[i] = ignis__model_slice_rows(call, *parts[i].to, parts[i].first, parts[i].rows, model->dtype);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
@@ -20400,7 +20415,7 @@ IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis
 /*  Writes the name of a product, without ".weight". */
 IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
 {
-    ignis__model_name name = ignis__model_name_of(NULL, model, row, layer);
+    ignis__model_name name = ignis__model_weight_name(NULL, model, row, layer);
     *strrchr(name.text, '.') = 0;
     return name;
 }
@@ -21273,7 +21288,7 @@ IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtyp
     ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
                    learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
     int hidden = (int)ignis__weight_columns(embedding);
-    ignis__quantised q;
+    ignis__quantised_weight q;
     void *params[] = {&to, &from, &learned, &places, &hidden}, *of_blocks[] = {&to, &q, &learned, &places};
     if (!embedding->blocks.count) {
         ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, dtype, count, 256, params);
@@ -21582,7 +21597,7 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__g
     bool single = count == 1 && (!rings || in_step) &&
                   (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
-    ignis__quantised q;
+    ignis__quantised_weight q;
     ignis__gemv_blocks p;
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};
@@ -22268,7 +22283,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     ignis__engine *engine = (ignis__engine *)ignis__alloc(sizeof *engine);
     int64_t chunk = IGNIS__CHUNK, width = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim,
             ranks = model->parallel.size;
-    int64_t pages = ignis__ceil_div(model->room, IGNIS__PAGE) * model->sequences, page_bytes;
+    int64_t pages = ignis__ceil_div(model->max_tokens, IGNIS__PAGE) * model->sequences, page_bytes;
     int64_t stride = ignis__ceil_div(model->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
     ignis_dtype wide = ignis__wide_dtype(model->dtype);
     int32_t rope_table[IGNIS__ROPE_HALF];
@@ -22284,7 +22299,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     ignis__mutex_init(&engine->lock);
     engine->model = model;
     engine->device = model->device;
-    engine->context = model->room;
+    engine->context = model->max_tokens;
     for (engine->step_rows = 8; engine->step_rows < model->sequences && engine->step_rows < IGNIS__STEP_ROWS;)
         engine->step_rows *= 2;
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
@@ -22669,7 +22684,7 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
     int i;
     bool ok = grammar->start >= 0;
     if (!ok || grammar->states.count > IGNIS__GRAMMAR_STATES || grammar->masks > IGNIS__GRAMMAR_MASKS)
-        ok = ignis__grammar_begin(grammar);
+        ok = ignis__grammar_reset_states(grammar);
     if (ok && sequence->epoch != grammar->epoch) {
         sequence->epoch = grammar->epoch;
         sequence->matched = sequence->constrained;
@@ -22689,7 +22704,7 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
         if (!ok)
             break;
     }
-    ok = ok && ignis__grammar_mask(grammar, vocabulary, sequence->state);
+    ok = ok && ignis__grammar_compute_mask(grammar, vocabulary, sequence->state);
     if (!ok)
         ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
     grammar->diagnostic = IGNIS_DIAG_NONE;
@@ -23116,7 +23131,7 @@ IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine
     numbers[0] = model->layers, numbers[1] = model->hidden, numbers[2] = model->heads, numbers[3] = model->kv_heads,
     numbers[4] = model->inner;
     numbers[5] = model->vocab, numbers[6] = (int)model->family, numbers[7] = (int)model->dtype,
-    numbers[8] = model->room, numbers[9] = model->sequences;
+    numbers[8] = model->max_tokens, numbers[9] = model->sequences;
     numbers[10] = count, numbers[11] = samples;
     hash = ignis__agreement_hash_add(hash, numbers, sizeof numbers);
     for (i = 0; i < count; i++) {
@@ -24229,7 +24244,7 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model handle, const ignis_model_
         return ignis__failed();
     warmup.count =
         warmup.desc->sequences && warmup.desc->sequences < model->sequences ? warmup.desc->sequences : model->sequences;
-    context = model->room;
+    context = model->max_tokens;
     warmup.tokens = warmup.desc->tokens && warmup.desc->tokens < IGNIS__CHUNK ? warmup.desc->tokens : (int)IGNIS__CHUNK;
     ignis__model_drop(call, model);
     warmup.sequences = (ignis__sequence **)ignis__alloc_for(call, sizeof *warmup.sequences * (size_t)warmup.count);

@@ -62,7 +62,7 @@ static bool try_grammar(const char *text)
     if (!g)
         return false;
     for (state = g->start, steps = 0; steps < 40; steps++, state = next) {
-        mask = ignis__grammar_mask(g, vocabulary, state);
+        mask = ignis__grammar_compute_mask(g, vocabulary, state);
         if (!mask) {
             require(g->diagnostic == IGNIS_DIAG_UNSUPPORTED, "no mask, and no reason", text);
             break;
@@ -76,7 +76,7 @@ static bool try_grammar(const char *text)
         next = ignis__grammar_step_token(g, vocabulary, state, id);
         require(next > 0, "a mask and the matcher differ", text);
         if (steps == 20)
-            require((state = next = ignis__grammar_begin(g) ? g->start : -1) >= 0, "there is no beginning", text);
+            require((state = next = ignis__grammar_reset_states(g) ? g->start : -1) >= 0, "there is no beginning", text);
     }
     ignis__grammar_free(g);
     return true;

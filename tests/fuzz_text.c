@@ -67,7 +67,7 @@ static bool try_gguf(const char *bytes, size_t size)
         require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes, size);
     }
     if (ok) {
-        ignis__tokenizer_facts(tokenizer);
+        ignis__tokenizer_fill_info(tokenizer);
         use(tokenizer, text, sizeof text - 1, bytes, size);
     }
     ignis__tokenizer_load_end(&load);
@@ -104,7 +104,7 @@ static bool try_file(const char *bytes, size_t size, int kind)
     ok = kind == 1 ? ignis__tokenizer_read_config(&load) : ignis__tokenizer_read_json(&load) && ignis__tokenizer_build(&load);
     require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes, size);
     if (ok) {
-        ignis__tokenizer_facts(tokenizer);
+        ignis__tokenizer_fill_info(tokenizer);
         use(tokenizer, text, sizeof text - 1, bytes, size);
         use(tokenizer, bytes, size < 400 ? size : 400, bytes, size);
     } else {

@@ -155,12 +155,12 @@ static inline void test_model_begin(test_model *t, const test_shape *shape, int 
     memset((char *)m + sizeof m->slot, 0, sizeof *m - sizeof m->slot);
     memset(t, 0, sizeof *t);
     CHECK(ignis__models_enter("test")); /* as ignis_model_open does, which this stands in for */
-    weight_seed = 0; /* equal shapes are equal models */
+    weight_seed = 0;                    /* equal shapes are equal models */
     t->shape = *shape;
     t->model = m;
     m->layers = shape->layers, m->heads = shape->heads, m->kv_heads = shape->kv_heads, m->head_dim = shape->head_dim;
     m->hidden = shape->hidden, m->inner = shape->inner, m->vocab = shape->vocab, m->sequences = sequences;
-    m->context = m->room = context, m->cache_dtype = shape->dtype;
+    m->context = m->max_tokens = context, m->cache_dtype = shape->dtype;
     m->family = shape->gpt2 ? IGNIS_MODEL_GPT2 : shape->normed ? IGNIS_MODEL_QWEN3 : IGNIS_MODEL_LLAMA;
     m->eps = 1e-5, m->attention_scale = 1 / sqrt((double)shape->head_dim);
     m->rms = m->rope = !shape->gpt2, m->gelu = shape->gpt2, m->dtype = shape->dtype;

@@ -120,7 +120,7 @@ TEST(tokens_are_those_that_texts_go_on_with)
         texts[0][0] = 0;
         states[0] = g->start;
         for (i = 0; i < count; i++) {
-            const uint32_t *mask = ignis__grammar_mask(g, v, states[i]);
+            const uint32_t *mask = ignis__grammar_compute_mask(g, v, states[i]);
             CHECK(mask != NULL);
             wrong += IGNIS__GRAMMAR_AT(g, state, states, states[i])->ends != (derivable(&languages[k], texts[i], true) != 0);
             for (id = 0; id < TOKENS + 3; id++) {

@@ -26,7 +26,7 @@ constexpr int RECORD = 8; /* blocks per record */
 
 enum blocks_type { BLOCKS_Q4_0 = 2, BLOCKS_Q8_0 = 8, BLOCKS_Q4_K = 12, BLOCKS_Q6_K = 14 }; /* the numbers of GGUF */
 
-/*  The host has the same struct: ignis__quantised. */
+/*  The host has the same struct: ignis__quantised_weight. */
 struct quantised {
     const uint8_t *records, *scales; /* scales: d of Q6_K, [rows, records] */
     long long k;

@@ -321,8 +321,8 @@ static bool ignis__gguf_is_int(uint32_t kind)
 static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
 
 /*  Read the value of a key: an integer (an unsigned 64-bit one must fit 63 bits), a number, a bool, a text. */
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name,
-                                                                     int64_t *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_int(ignis__gguf *file, const char *name,
+                                                                          int64_t *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -334,8 +334,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf
                                                       : IGNIS__GGUF_FOUND;
 }
 
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name,
-                                                                      double *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_real(ignis__gguf *file, const char *name,
+                                                                           double *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -346,7 +346,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__ggu
     return IGNIS__GGUF_FOUND;
 }
 
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_bool(ignis__gguf *file, const char *name,
+                                                                           bool *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -385,8 +386,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__gguf_next_real(ignis__gguf_item
 }
 
 /*  Reads the text of a key. A 0 follows its *size bytes. */
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name,
-                                                                        const char **text, size_t *size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_string(ignis__gguf *file, const char *name,
+                                                                             const char **text, size_t *size)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     ignis__gguf_items one;
@@ -403,8 +404,9 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__g
 
 /*  Reads the array of a key. `like` is the required kind of its items: STRING, I64 for any integers, F64 for
     any numbers, BOOL. */
-IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name,
-                                                                       ignis__gguf_kind like, ignis__gguf_items *items)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_array(ignis__gguf *file, const char *name,
+                                                                            ignis__gguf_kind like,
+                                                                            ignis__gguf_items *items)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     bool fits;
@@ -428,7 +430,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gg
 static bool ignis__gguf_check_places(ignis__gguf *file)
 {
     int64_t alignment = 32, data, i;
-    if (ignis__gguf_int(file, "general.alignment", &alignment) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_int(file, "general.alignment", &alignment) == IGNIS__GGUF_BAD)
         return false;
     if (alignment < 1 || alignment > 1 << 30 || (alignment & (alignment - 1)) != 0)
         return ignis__gguf_fail(file, ignis__gguf_find(file, "general.alignment")->at,

@@ -65,8 +65,8 @@ IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *chat, ignis__chat_lo
 }
 
 /*  Finds an attribute of `loop`. False if `loop` has no such attribute. */
-static bool ignis__chat_loop_attribute(ignis__chat *chat, ignis__chat_loop *loop, ignis__chat_value name,
-                                       ignis__chat_value *out)
+static bool ignis__chat_find_loop_attribute(ignis__chat *chat, ignis__chat_loop *loop, ignis__chat_value name,
+                                            ignis__chat_value *out)
 {
     static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
                                         "last",  "nextitem", "length", "revindex", "revindex0"};
@@ -89,8 +89,8 @@ static bool ignis__chat_loop_attribute(ignis__chat *chat, ignis__chat_loop *loop
 }
 
 /*  Finds a method, or another attribute of the value's type. False if the type does not have it. */
-static bool ignis__chat_attribute(ignis__chat *chat, ignis__chat_value object, ignis__chat_value name,
-                                  ignis__chat_value *out)
+static bool ignis__chat_find_attribute(ignis__chat *chat, ignis__chat_value object, ignis__chat_value name,
+                                       ignis__chat_value *out)
 {
     char of = object.kind == IGNIS__CHAT_STRING ? 's'
               : object.kind == IGNIS__CHAT_DICT ? 'd'
@@ -102,7 +102,7 @@ static bool ignis__chat_attribute(ignis__chat *chat, ignis__chat_value object, i
         *out = at < 0 ? *out : object.u.items->item[at + 1];
         return at >= 0;
     }
-    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_loop_attribute(chat, object.u.loop, name, out))
+    if (object.kind == IGNIS__CHAT_LOOP && ignis__chat_find_loop_attribute(chat, object.u.loop, name, out))
         return true;
     for (i = 0; i < IGNIS__COUNT(ignis__chat_methods); i++) {
         if (ignis__chat_methods[i].of != object.kind)
@@ -134,8 +134,8 @@ IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *chat, ignis__chat_value st
 }
 
 /*  Finds object[key]. False if there is no such item. */
-IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
-                                     ignis__chat_value *out)
+IGNIS__PRIVATE bool ignis__chat_find_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
+                                          ignis__chat_value *out)
 {
     int64_t i = key.number, count;
     bool string = object.kind == IGNIS__CHAT_STRING;
@@ -185,17 +185,17 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_join_like(ignis__chat *chat, ignis_
 }
 
 /*  Evaluates object.name, or object[name] with `item`. If the first form finds nothing, the other is tried. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
-                                                    bool item)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_member(ignis__chat *chat, ignis__chat_value object,
+                                                         ignis__chat_value key, bool item)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     if (chat->fault || object.kind == IGNIS__CHAT_UNDEFINED)
         return ignis__chat_fail_kind(chat, "", object);
-    if (item && ignis__chat_item(chat, object, key, &out))
+    if (item && ignis__chat_find_item(chat, object, key, &out))
         return out;
-    if (key.kind == IGNIS__CHAT_STRING && !chat->fault && ignis__chat_attribute(chat, object, key, &out))
+    if (key.kind == IGNIS__CHAT_STRING && !chat->fault && ignis__chat_find_attribute(chat, object, key, &out))
         return out;
-    if (!item && !chat->fault && ignis__chat_item(chat, object, key, &out))
+    if (!item && !chat->fault && ignis__chat_find_item(chat, object, key, &out))
         return out;
     return ignis__chat_undefined(object, key);
 }

@@ -194,7 +194,7 @@ static ignis__chat_value ignis__chat_eval_two(ignis__chat *chat, const ignis__ch
     chat->here = node->at;
     if (chat->fault || logical)
         return b;
-    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(chat, a, b, true)
+    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_eval_member(chat, a, b, true)
                                         : ignis__chat_binary_of(chat, (char)node->sign, a, b);
 }
 
@@ -212,7 +212,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *chat, const ignis
     case IGNIS__CHAT_ATTRIBUTE:
         value = ignis__chat_eval(chat, node->a);
         chat->here = node->at;
-        value = ignis__chat_member(chat, value, node->value, false);
+        value = ignis__chat_eval_member(chat, value, node->value, false);
         break;
     case IGNIS__CHAT_CALL:
     case IGNIS__CHAT_FILTER:

@@ -127,7 +127,7 @@ static int ignis__chat_run_for(ignis__chat *chat, const ignis__chat_node *node)
 }
 
 /*  Makes a macro. It sees the variables of the enclosing scopes. */
-static ignis__chat_value ignis__chat_macro_of(ignis__chat *chat, const ignis__chat_node *node)
+static ignis__chat_value ignis__chat_make_macro(ignis__chat *chat, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_MACRO, 0);
     value.u.macro = (ignis__chat_macro *)ignis__chat_alloc(chat, sizeof *value.u.macro);
@@ -138,7 +138,7 @@ static ignis__chat_value ignis__chat_macro_of(ignis__chat *chat, const ignis__ch
     return value;
 }
 
-static int ignis__chat_run_one(ignis__chat *chat, const ignis__chat_node *node)
+static int ignis__chat_run_statement(ignis__chat *chat, const ignis__chat_node *node)
 {
     const ignis__chat_node *part;
     ignis__chat_scope *before = chat->scope, *inner;
@@ -173,10 +173,10 @@ static int ignis__chat_run_one(ignis__chat *chat, const ignis__chat_node *node)
         ignis__chat_assign(chat, node->a, value);
         break;
     case IGNIS__CHAT_MACRO_OF:
-        ignis__chat_put(chat, &before->names, node->value, ignis__chat_macro_of(chat, node));
+        ignis__chat_put(chat, &before->names, node->value, ignis__chat_make_macro(chat, node));
         break;
     case IGNIS__CHAT_CALL_BLOCK:
-        value = ignis__chat_macro_of(chat, node->b);
+        value = ignis__chat_make_macro(chat, node->b);
         value = ignis__chat_eval_call(chat, node->a, &value);
         chat->here = node->at;
         if (value.kind != IGNIS__CHAT_STRING)
@@ -223,7 +223,7 @@ IGNIS__PRIVATE int ignis__chat_run(ignis__chat *chat, const ignis__chat_node *bo
     if (!ignis__chat_enter_node(chat, body->at))
         return 0;
     for (node = body->list; node && !jump && ignis__chat_work(chat, 1); node = node->next)
-        jump = ignis__chat_run_one(chat, node);
+        jump = ignis__chat_run_statement(chat, node);
     chat->depth--;
     return chat->fault ? 0 : jump;
 }

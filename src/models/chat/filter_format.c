@@ -179,7 +179,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *chat, ignis__ch
                 return ignis__chat_fail(chat, "a format with keys needs a dict");
             v = ignis__chat_part(format, at + 1, (size_t)(end - format.u.text));
             at = (size_t)(end - format.u.text) + 1;
-            if (!ignis__chat_item(chat, values, v, &v))
+            if (!ignis__chat_find_item(chat, values, v, &v))
                 return ignis__chat_fail_kind(chat, "", v);
             next = count; /* no conversion without a key may follow */
         }

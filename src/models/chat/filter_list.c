@@ -46,7 +46,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *chat, ignis
     if (!ignis__chat_iterate(chat, call->self, &items))
         return best;
     for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
-        key = ignis__chat_path(chat, items.item[i], call->value[1], absent, fold);
+        key = ignis__chat_find_path(chat, items.item[i], call->value[1], absent, fold);
         if (i > items.at &&
             !(call->how ? ignis__chat_less(chat, best_key, key, false) : ignis__chat_less(chat, key, best_key, false)))
             continue;

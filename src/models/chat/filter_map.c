@@ -27,7 +27,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *chat, ignis__ch
     }
     for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
         ignis__chat_call inner = *call;
-        inner.self = ignis__chat_path(chat, items.item[i], path, otherwise, false);
+        inner.self = ignis__chat_find_path(chat, items.item[i], path, otherwise, false);
         if (call->given.count > from && !chat->fault) {
             inner.given.item += from + 1;
             inner.given.count -= from + 1;
@@ -62,7 +62,7 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *chat, ignis__c
     if (by.kind == IGNIS__CHAT_STRING && by.number && memchr(by.u.text, ',', (size_t)by.number))
         return ignis__chat_fail_unsupported(chat, "sort by several attributes");
     for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
-        key = ignis__chat_path(chat, items.item[i], by, absent, fold);
+        key = ignis__chat_find_path(chat, items.item[i], by, absent, fold);
         if (!dict) { /* keys are in tuples: undefined and none have no order, but may be equal */
             tuple = ignis__chat_new(chat, IGNIS__CHAT_TUPLE);
             ignis__chat_add(chat, tuple.u.items, key);

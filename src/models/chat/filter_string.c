@@ -115,8 +115,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *chat, ignis__c
 }
 
 /*  Finds item.a.b.0, an attribute of an attribute. With `fold` the result is in lower case, as for sorting. */
-IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *chat, ignis__chat_value item, ignis__chat_value path,
-                                                  ignis__chat_value otherwise, bool fold)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_find_path(ignis__chat *chat, ignis__chat_value item,
+                                                       ignis__chat_value path, ignis__chat_value otherwise, bool fold)
 {
     ignis__chat_call call = IGNIS__ZERO;
     ignis__chat_items keys;
@@ -131,12 +131,12 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *chat, ignis__chat
                 ignis__chat_read_int(chat, key.u.text, (size_t)k, &k);
                 key = ignis__chat_make(IGNIS__CHAT_INT, k);
             }
-            item = ignis__chat_member(chat, item, key, true);
+            item = ignis__chat_eval_member(chat, item, key, true);
             if (item.kind == IGNIS__CHAT_UNDEFINED && ignis__chat_is_given(otherwise))
                 item = otherwise;
         }
     } else if (ignis__chat_is_given(path)) {
-        item = ignis__chat_member(chat, item, path, true);
+        item = ignis__chat_eval_member(chat, item, path, true);
     }
     call.self = item;
     return fold && item.kind == IGNIS__CHAT_STRING && !chat->fault ? ignis__chat_do_case(chat, &call) : item;
@@ -159,7 +159,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *chat, ignis__c
     if (!ignis__chat_iterate(chat, method ? call->value[0] : call->self, &items))
         return between;
     for (i = items.at; i < items.count && ignis__chat_work(chat, 1); i++) {
-        item = method ? items.item[i] : ignis__chat_path(chat, items.item[i], call->value[1], call->value[5], false);
+        item =
+            method ? items.item[i] : ignis__chat_find_path(chat, items.item[i], call->value[1], call->value[5], false);
         if (method && !ignis__chat_want_text(chat, item))
             break;
         if (i > items.at)

@@ -46,7 +46,7 @@ IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *chat, size_t at, char tag)
 }
 
 /*  Reads the next token of a tag. */
-IGNIS__PRIVATE void ignis__chat_next(ignis__chat *chat)
+IGNIS__PRIVATE void ignis__chat_next_token(ignis__chat *chat)
 {
     static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
     size_t at, i;
@@ -122,11 +122,11 @@ IGNIS__PRIVATE bool ignis__chat_is_word(const ignis__chat *chat, const char *wor
            ignis__chat_at(chat, chat->start, word);
 }
 
-IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *chat, const char *word)
+IGNIS__PRIVATE bool ignis__chat_accept(ignis__chat *chat, const char *word)
 {
     bool is = ignis__chat_is_word(chat, word);
     if (is)
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
     return is;
 }
 
@@ -156,11 +156,11 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *chat, const 
     ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, chat->start, "%s is expected before %s", wanted, token);
 }
 
-IGNIS__PRIVATE void ignis__chat_want(ignis__chat *chat, const char *sign)
+IGNIS__PRIVATE void ignis__chat_expect(ignis__chat *chat, const char *sign)
 {
     char wanted[24];
     snprintf(wanted, sizeof wanted, "'%.16s'", sign);
-    if (!ignis__chat_take(chat, sign))
+    if (!ignis__chat_accept(chat, sign))
         ignis__chat_unexpected(chat, wanted);
 }
 
@@ -170,6 +170,6 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_take_word(ignis__chat *chat)
     ignis__chat_value word = ignis__chat_string(chat->text + chat->start, chat->at - chat->start, NULL);
     if (chat->kind != 'a')
         ignis__chat_unexpected(chat, "a name");
-    ignis__chat_next(chat);
+    ignis__chat_next_token(chat);
     return word;
 }

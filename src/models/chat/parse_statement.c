@@ -25,7 +25,7 @@ static void ignis__chat_add_data(ignis__chat *chat, ignis__chat_node *body, size
             to = line;
     }
     if (to > from) {
-        node = ignis__chat_node_of(chat, IGNIS__CHAT_TEXT, from);
+        node = ignis__chat_make_node(chat, IGNIS__CHAT_TEXT, from);
         node->value = ignis__chat_string(chat->text + from, to - from, NULL);
         ignis__chat_append(body, node);
     }
@@ -45,7 +45,7 @@ static size_t ignis__chat_match_raw(const ignis__chat *chat, size_t at, const ch
                : 0;
 }
 
-static char ignis__chat_sign(const ignis__chat *chat, size_t at)
+static char ignis__chat_read_sign(const ignis__chat *chat, size_t at)
 {
     return (char)(at < chat->size && (chat->text[at] == '-' || chat->text[at] == '+') ? chat->text[at] : 0);
 }
@@ -62,7 +62,7 @@ static void ignis__chat_read_raw(ignis__chat *chat, ignis__chat_node *body, size
     for (at = from; at < chat->size; at++) {
         if (!ignis__chat_at(chat, at, "{%"))
             continue;
-        sign = ignis__chat_sign(chat, at + 2);
+        sign = ignis__chat_read_sign(chat, at + 2);
         end = ignis__chat_match_raw(chat, at + 2 + (sign != 0), "endraw");
         if (end) {
             ignis__chat_add_data(chat, body, from, at, sign, true);
@@ -73,15 +73,15 @@ static void ignis__chat_read_raw(ignis__chat *chat, ignis__chat_node *body, size
     ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, from, "{%% raw %%} has no end");
 }
 
-static void ignis__chat_statement(ignis__chat *chat, ignis__chat_node *body);
+static void ignis__chat_read_statement(ignis__chat *chat, ignis__chat_node *body);
 
 /*  Reads the body between the end of a tag, which is the current token, and a tag that begins with one of the
     words in `ends`. That word is the current token then. If `ends` is empty, reads to the template's end. */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char *ends)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_body(ignis__chat *chat, const char *ends)
 {
-    ignis__chat_node *body = ignis__chat_node_of(chat, IGNIS__CHAT_BLOCK, chat->start), *print;
+    ignis__chat_node *body = ignis__chat_make_node(chat, IGNIS__CHAT_BLOCK, chat->start), *print;
     if (*ends) {
-        ignis__chat_take(chat, ":");
+        ignis__chat_accept(chat, ":");
         if (chat->kind != 'E')
             ignis__chat_unexpected(chat, "the end of the tag");
     }
@@ -105,7 +105,7 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char 
             break;
         }
         kind = chat->text[tag + 1];
-        sign = ignis__chat_sign(chat, tag + 2);
+        sign = ignis__chat_read_sign(chat, tag + 2);
         ignis__chat_add_data(chat, body, from, tag, sign, kind != '{');
         chat->at = tag + 2 + (sign != 0);
         if (kind == '#') {
@@ -123,15 +123,15 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char 
         }
         chat->tag = kind;
         chat->brackets = 0;
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
         if (kind == '{') {
-            print = ignis__chat_node_of(chat, IGNIS__CHAT_PRINT, chat->start);
-            print->a = ignis__chat_read_list(chat, ignis__chat_expression, false);
+            print = ignis__chat_make_node(chat, IGNIS__CHAT_PRINT, chat->start);
+            print->a = ignis__chat_read_list(chat, ignis__chat_read_expression, false);
             ignis__chat_append(body, print);
         } else if (*ends && ignis__chat_is_listed(chat, ends)) {
             break;
         } else {
-            ignis__chat_statement(chat, body);
+            ignis__chat_read_statement(chat, body);
         }
         if (chat->kind != 'E')
             ignis__chat_unexpected(chat, "the end of the tag");
@@ -141,37 +141,37 @@ IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char 
 }
 
 /*  Reads the target of an assignment: a name, an attribute of a namespace, or several with commas. */
-static ignis__chat_node *ignis__chat_target_of(ignis__chat *chat, ignis__chat_node *(*again)(ignis__chat *chat),
-                                               bool attributes)
+static ignis__chat_node *ignis__chat_read_target(ignis__chat *chat, ignis__chat_node *(*again)(ignis__chat *chat),
+                                                 bool attributes)
 {
     ignis__chat_node *node;
     if (ignis__chat_is_word(chat, "(")) {
         ignis__chat_nest(chat);
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
         node = ignis__chat_read_list(chat, again, false);
-        ignis__chat_want(chat, ")");
+        ignis__chat_expect(chat, ")");
         chat->nesting--;
         return node;
     }
     if (ignis__chat_is_listed(chat, "true True false False none None"))
         ignis__chat_unexpected(chat, "a name to assign to");
-    node = ignis__chat_node_of(chat, IGNIS__CHAT_NAME, chat->start);
+    node = ignis__chat_make_node(chat, IGNIS__CHAT_NAME, chat->start);
     node->value = ignis__chat_take_word(chat);
-    if (attributes && ignis__chat_take(chat, ".")) {
+    if (attributes && ignis__chat_accept(chat, ".")) {
         node = ignis__chat_wrap_node(chat, IGNIS__CHAT_ATTRIBUTE, chat->start, node);
         node->value = ignis__chat_take_word(chat);
     }
     return node;
 }
 
-static ignis__chat_node *ignis__chat_name_target(ignis__chat *chat)
+static ignis__chat_node *ignis__chat_read_name_target(ignis__chat *chat)
 {
-    return ignis__chat_target_of(chat, ignis__chat_name_target, false);
+    return ignis__chat_read_target(chat, ignis__chat_read_name_target, false);
 }
 
-static ignis__chat_node *ignis__chat_any_target(ignis__chat *chat)
+static ignis__chat_node *ignis__chat_read_any_target(ignis__chat *chat)
 {
-    return ignis__chat_target_of(chat, ignis__chat_any_target, true);
+    return ignis__chat_read_target(chat, ignis__chat_read_any_target, true);
 }
 
 static void ignis__chat_read_if(ignis__chat *chat, ignis__chat_node *node)
@@ -179,65 +179,65 @@ static void ignis__chat_read_if(ignis__chat *chat, ignis__chat_node *node)
     bool more = true;
     while (more && !chat->fault) {
         bool last = ignis__chat_is_word(chat, "else");
-        ignis__chat_node *branch = ignis__chat_node_of(chat, IGNIS__CHAT_IF, chat->start);
-        ignis__chat_next(chat);
-        branch->a = last ? NULL : ignis__chat_read_list(chat, ignis__chat_condition, false);
-        branch->b = ignis__chat_body(chat, last ? "endif" : "elif else endif");
+        ignis__chat_node *branch = ignis__chat_make_node(chat, IGNIS__CHAT_IF, chat->start);
+        ignis__chat_next_token(chat);
+        branch->a = last ? NULL : ignis__chat_read_list(chat, ignis__chat_read_condition, false);
+        branch->b = ignis__chat_read_body(chat, last ? "endif" : "elif else endif");
         ignis__chat_append(node, branch);
-        more = !ignis__chat_take(chat, "endif");
+        more = !ignis__chat_accept(chat, "endif");
     }
 }
 
 static void ignis__chat_read_for(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(chat);
-    node->a = ignis__chat_read_list(chat, ignis__chat_name_target, false);
-    ignis__chat_want(chat, "in");
-    node->b = ignis__chat_read_list(chat, ignis__chat_condition, false);
-    if (ignis__chat_take(chat, "if"))
-        node->c = ignis__chat_expression(chat);
+    ignis__chat_next_token(chat);
+    node->a = ignis__chat_read_list(chat, ignis__chat_read_name_target, false);
+    ignis__chat_expect(chat, "in");
+    node->b = ignis__chat_read_list(chat, ignis__chat_read_condition, false);
+    if (ignis__chat_accept(chat, "if"))
+        node->c = ignis__chat_read_expression(chat);
     if (ignis__chat_is_word(chat, "recursive"))
         ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, chat->start, "a recursive loop");
     chat->loops++;
-    ignis__chat_append(node, ignis__chat_body(chat, "else endfor"));
+    ignis__chat_append(node, ignis__chat_read_body(chat, "else endfor"));
     chat->loops--;
-    if (ignis__chat_take(chat, "else"))
-        ignis__chat_append(node, ignis__chat_body(chat, "endfor"));
-    ignis__chat_take(chat, "endfor");
+    if (ignis__chat_accept(chat, "else"))
+        ignis__chat_append(node, ignis__chat_read_body(chat, "endfor"));
+    ignis__chat_accept(chat, "endfor");
 }
 
 static void ignis__chat_read_set(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(chat);
-    node->a = ignis__chat_read_list(chat, ignis__chat_any_target, false);
-    if (ignis__chat_take(chat, "=")) {
-        node->b = ignis__chat_read_list(chat, ignis__chat_expression, false);
+    ignis__chat_next_token(chat);
+    node->a = ignis__chat_read_list(chat, ignis__chat_read_any_target, false);
+    if (ignis__chat_accept(chat, "=")) {
+        node->b = ignis__chat_read_list(chat, ignis__chat_read_expression, false);
         return;
     }
     if (ignis__chat_is_word(chat, "|"))
         ignis__chat_fault(chat, IGNIS_DIAG_UNSUPPORTED, chat->start, "a filter of a set block");
     node->op = IGNIS__CHAT_SET_BLOCK;
-    node->b = ignis__chat_body(chat, "endset");
-    ignis__chat_take(chat, "endset");
+    node->b = ignis__chat_read_body(chat, "endset");
+    ignis__chat_accept(chat, "endset");
 }
 
 /*  Reads the parameters of a macro, in parentheses. */
 static void ignis__chat_read_parameters(ignis__chat *chat, ignis__chat_node *node)
 {
     bool defaults = false;
-    ignis__chat_want(chat, "(");
+    ignis__chat_expect(chat, "(");
     while (!chat->fault && !ignis__chat_is_word(chat, ")")) {
-        ignis__chat_node *name = ignis__chat_node_of(chat, IGNIS__CHAT_NAME, chat->start);
+        ignis__chat_node *name = ignis__chat_make_node(chat, IGNIS__CHAT_NAME, chat->start);
         name->value = ignis__chat_take_word(chat);
-        if (ignis__chat_take(chat, "="))
-            defaults = true, name->a = ignis__chat_expression(chat);
+        if (ignis__chat_accept(chat, "="))
+            defaults = true, name->a = ignis__chat_read_expression(chat);
         else if (defaults)
             ignis__chat_unexpected(chat, "a default value");
         ignis__chat_append(node, name);
         if (!ignis__chat_is_word(chat, ")"))
-            ignis__chat_want(chat, ",");
+            ignis__chat_expect(chat, ",");
     }
-    ignis__chat_want(chat, ")");
+    ignis__chat_expect(chat, ")");
 }
 
 /*  Reads the body of a macro, up to the word `end`. */
@@ -247,16 +247,16 @@ static void ignis__chat_read_macro_body(ignis__chat *chat, ignis__chat_node *nod
     bool caller = chat->caller;
     chat->loops = 0;
     chat->caller = false;
-    node->b = ignis__chat_body(chat, end);
+    node->b = ignis__chat_read_body(chat, end);
     node->sign = chat->caller;
     chat->loops = loops;
     chat->caller = chat->caller || caller;
-    ignis__chat_take(chat, end);
+    ignis__chat_accept(chat, end);
 }
 
 static void ignis__chat_read_macro(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(chat);
+    ignis__chat_next_token(chat);
     node->value = ignis__chat_take_word(chat);
     ignis__chat_read_parameters(chat, node);
     ignis__chat_read_macro_body(chat, node, "endmacro");
@@ -265,12 +265,12 @@ static void ignis__chat_read_macro(ignis__chat *chat, ignis__chat_node *node)
 /*  Reads {% call(parameters) f(arguments) %}: f is called with a macro named caller. */
 static void ignis__chat_read_call(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_next(chat);
-    node->b = ignis__chat_node_of(chat, IGNIS__CHAT_MACRO_OF, chat->start);
+    ignis__chat_next_token(chat);
+    node->b = ignis__chat_make_node(chat, IGNIS__CHAT_MACRO_OF, chat->start);
     node->b->value = ignis__chat_words("caller");
     if (ignis__chat_is_word(chat, "("))
         ignis__chat_read_parameters(chat, node->b);
-    node->a = ignis__chat_expression(chat);
+    node->a = ignis__chat_read_expression(chat);
     if (node->a->op != IGNIS__CHAT_CALL)
         ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, node->a->at, "what stands behind {%% call %%} is a call");
     ignis__chat_read_macro_body(chat, node->b, "endcall");
@@ -279,18 +279,18 @@ static void ignis__chat_read_call(ignis__chat *chat, ignis__chat_node *node)
 /*  Reads a filter block: the output of its body is filtered and printed. */
 static void ignis__chat_read_filter(ignis__chat *chat, ignis__chat_node *node)
 {
-    ignis__chat_node *capture = ignis__chat_node_of(chat, IGNIS__CHAT_CAPTURE, chat->start);
+    ignis__chat_node *capture = ignis__chat_make_node(chat, IGNIS__CHAT_CAPTURE, chat->start);
     node->a = capture;
     node->sign = 1;
     do {
-        ignis__chat_next(chat);
+        ignis__chat_next_token(chat);
         node->a = ignis__chat_wrap_node(chat, IGNIS__CHAT_FILTER, chat->start, node->a);
         node->a->value = ignis__chat_take_word(chat);
         if (ignis__chat_is_word(chat, "("))
-            ignis__chat_arguments(chat, node->a);
+            ignis__chat_read_arguments(chat, node->a);
     } while (ignis__chat_is_word(chat, "|"));
-    capture->b = ignis__chat_body(chat, "endfilter");
-    ignis__chat_take(chat, "endfilter");
+    capture->b = ignis__chat_read_body(chat, "endfilter");
+    ignis__chat_accept(chat, "endfilter");
 }
 
 /*  Reads generation, whose marks for training are not used here, and with. Each ends with a tag of its own
@@ -299,31 +299,31 @@ static void ignis__chat_read_block(ignis__chat *chat, ignis__chat_node *node)
 {
     bool with = ignis__chat_is_word(chat, "with");
     int loops = chat->loops;
-    ignis__chat_next(chat);
+    ignis__chat_next_token(chat);
     while (with && !chat->fault && chat->kind == 'a') {
-        ignis__chat_node *set = ignis__chat_node_of(chat, IGNIS__CHAT_SET, chat->start);
-        set->a = ignis__chat_read_list(chat, ignis__chat_name_target, false);
-        ignis__chat_want(chat, "=");
-        set->b = ignis__chat_expression(chat);
+        ignis__chat_node *set = ignis__chat_make_node(chat, IGNIS__CHAT_SET, chat->start);
+        set->a = ignis__chat_read_list(chat, ignis__chat_read_name_target, false);
+        ignis__chat_expect(chat, "=");
+        set->b = ignis__chat_read_expression(chat);
         ignis__chat_append(node, set);
-        if (!ignis__chat_take(chat, ","))
+        if (!ignis__chat_accept(chat, ","))
             break;
     }
     if (!with)
         chat->loops = 0;
-    node->b = ignis__chat_body(chat, with ? "endwith" : "endgeneration");
+    node->b = ignis__chat_read_body(chat, with ? "endwith" : "endgeneration");
     chat->loops = loops;
-    ignis__chat_take(chat, with ? "endwith" : "endgeneration");
+    ignis__chat_accept(chat, with ? "endwith" : "endgeneration");
 }
 
 static void ignis__chat_read_jump(ignis__chat *chat, ignis__chat_node *node)
 {
     if (!chat->loops)
         ignis__chat_fault(chat, IGNIS_DIAG_CHAT_TEMPLATE, node->at, "break and continue belong into a loop");
-    ignis__chat_next(chat);
+    ignis__chat_next_token(chat);
 }
 
-static void ignis__chat_statement(ignis__chat *chat, ignis__chat_node *body)
+static void ignis__chat_read_statement(ignis__chat *chat, ignis__chat_node *body)
 {
     static const struct {
         const char *word;
@@ -346,7 +346,7 @@ static void ignis__chat_statement(ignis__chat *chat, ignis__chat_node *body)
     int i;
     for (i = 0; i < IGNIS__COUNT(statements); i++) {
         if (ignis__chat_is_word(chat, statements[i].word)) {
-            node = ignis__chat_node_of(chat, statements[i].op, chat->start);
+            node = ignis__chat_make_node(chat, statements[i].op, chat->start);
             statements[i].read(chat, node);
             ignis__chat_append(body, node);
             return;

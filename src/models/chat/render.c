@@ -223,7 +223,7 @@ IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *chat, const char *call, cons
     chat->now = desc->now;
     chat->out = out;
     ignis__chat_copy_template(chat, text);
-    root = ignis__chat_body(chat, "");
+    root = ignis__chat_read_body(chat, "");
     ignis__chat_enter(chat, NULL);
     list = ignis__chat_new(chat, IGNIS__CHAT_LIST);
     list.mark = true;

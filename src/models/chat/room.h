@@ -250,41 +250,41 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *chat, ignis__chat
 IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *chat, size_t at);
 IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *chat, size_t at, const char *sign);
 IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *chat, size_t at, char tag);
-IGNIS__PRIVATE void ignis__chat_next(ignis__chat *chat);
+IGNIS__PRIVATE void ignis__chat_next_token(ignis__chat *chat);
 IGNIS__PRIVATE bool ignis__chat_is_word(const ignis__chat *chat, const char *word);
-IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *chat, const char *word);
+IGNIS__PRIVATE bool ignis__chat_accept(ignis__chat *chat, const char *word);
 IGNIS__PRIVATE bool ignis__chat_follows(const ignis__chat *chat, const char *sign);
 IGNIS__PRIVATE bool ignis__chat_is_listed(const ignis__chat *chat, const char *words);
 IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *chat, const char *wanted);
-IGNIS__PRIVATE void ignis__chat_want(ignis__chat *chat, const char *sign);
+IGNIS__PRIVATE void ignis__chat_expect(ignis__chat *chat, const char *sign);
 IGNIS__PRIVATE ignis__chat_value ignis__chat_take_word(ignis__chat *chat);
 
 /* parse_expression.c */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *chat, ignis__chat_op op, size_t at);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_make_node(ignis__chat *chat, ignis__chat_op op, size_t at);
 IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *chat);
 IGNIS__PRIVATE void ignis__chat_append(ignis__chat_node *node, ignis__chat_node *part);
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_list(ignis__chat *chat, ignis__chat_node *(*read)(ignis__chat *chat),
                                                        bool empty);
-IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *chat, ignis__chat_node *call);
+IGNIS__PRIVATE void ignis__chat_read_arguments(ignis__chat *chat, ignis__chat_node *call);
 IGNIS__PRIVATE ignis__chat_node *ignis__chat_wrap_node(ignis__chat *chat, ignis__chat_op op, size_t at,
                                                        ignis__chat_node *part);
 extern const struct ignis__chat_operators_type ignis__chat_operators[];
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *chat);
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *chat);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_condition(ignis__chat *chat);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_expression(ignis__chat *chat);
 
 /* parse_statement.c */
-IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *chat, const char *ends);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_read_body(ignis__chat *chat, const char *ends);
 
 /* eval_attribute.c */
 IGNIS__PRIVATE ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name);
 IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *chat, ignis__chat_loop *loop);
 IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *chat, ignis__chat_value string, int64_t character);
-IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
-                                     ignis__chat_value *out);
+IGNIS__PRIVATE bool ignis__chat_find_item(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
+                                          ignis__chat_value *out);
 IGNIS__PRIVATE ignis__chat_value ignis__chat_join_like(ignis__chat *chat, ignis__chat_value other,
                                                        const ignis__chat_items *items);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *chat, ignis__chat_value object, ignis__chat_value key,
-                                                    bool item);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_member(ignis__chat *chat, ignis__chat_value object,
+                                                         ignis__chat_value key, bool item);
 IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *chat, ignis__chat_value object,
                                                    const ignis__chat_value *bound);
 
@@ -328,8 +328,8 @@ IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *chat, ignis__
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_affix(ignis__chat *chat, ignis__chat_call *call);
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *chat, ignis__chat_call *call);
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *chat, ignis__chat_call *call);
-IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *chat, ignis__chat_value item, ignis__chat_value path,
-                                                  ignis__chat_value otherwise, bool fold);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_find_path(ignis__chat *chat, ignis__chat_value item,
+                                                       ignis__chat_value path, ignis__chat_value otherwise, bool fold);
 IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *chat, ignis__chat_call *call);
 
 /* filter_list.c */

@@ -34,7 +34,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     ignis__engine *engine = (ignis__engine *)ignis__alloc(sizeof *engine);
     int64_t chunk = IGNIS__CHUNK, width = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim,
             ranks = model->parallel.size;
-    int64_t pages = ignis__ceil_div(model->room, IGNIS__PAGE) * model->sequences, page_bytes;
+    int64_t pages = ignis__ceil_div(model->max_tokens, IGNIS__PAGE) * model->sequences, page_bytes;
     int64_t stride = ignis__ceil_div(model->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
     ignis_dtype wide = ignis__wide_dtype(model->dtype);
     int32_t rope_table[IGNIS__ROPE_HALF];
@@ -50,7 +50,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     ignis__mutex_init(&engine->lock);
     engine->model = model;
     engine->device = model->device;
-    engine->context = model->room;
+    engine->context = model->max_tokens;
     for (engine->step_rows = 8; engine->step_rows < model->sequences && engine->step_rows < IGNIS__STEP_ROWS;)
         engine->step_rows *= 2;
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;

@@ -92,7 +92,7 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__g
     bool single = count == 1 && (!rings || in_step) &&
                   (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
-    ignis__quantised q;
+    ignis__quantised_weight q;
     ignis__gemv_blocks p;
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};

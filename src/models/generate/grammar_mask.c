@@ -15,7 +15,7 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
     int i;
     bool ok = grammar->start >= 0;
     if (!ok || grammar->states.count > IGNIS__GRAMMAR_STATES || grammar->masks > IGNIS__GRAMMAR_MASKS)
-        ok = ignis__grammar_begin(grammar);
+        ok = ignis__grammar_reset_states(grammar);
     if (ok && sequence->epoch != grammar->epoch) {
         sequence->epoch = grammar->epoch;
         sequence->matched = sequence->constrained;
@@ -35,7 +35,7 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
         if (!ok)
             break;
     }
-    ok = ok && ignis__grammar_mask(grammar, vocabulary, sequence->state);
+    ok = ok && ignis__grammar_compute_mask(grammar, vocabulary, sequence->state);
     if (!ok)
         ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
     grammar->diagnostic = IGNIS_DIAG_NONE;

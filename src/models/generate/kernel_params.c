@@ -83,7 +83,7 @@ IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtyp
     ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
                    learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
     int hidden = (int)ignis__weight_columns(embedding);
-    ignis__quantised q;
+    ignis__quantised_weight q;
     void *params[] = {&to, &from, &learned, &places, &hidden}, *of_blocks[] = {&to, &q, &learned, &places};
     if (!embedding->blocks.count) {
         ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, dtype, count, 256, params);

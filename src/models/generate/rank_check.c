@@ -27,7 +27,7 @@ IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine
     numbers[0] = model->layers, numbers[1] = model->hidden, numbers[2] = model->heads, numbers[3] = model->kv_heads,
     numbers[4] = model->inner;
     numbers[5] = model->vocab, numbers[6] = (int)model->family, numbers[7] = (int)model->dtype,
-    numbers[8] = model->room, numbers[9] = model->sequences;
+    numbers[8] = model->max_tokens, numbers[9] = model->sequences;
     numbers[10] = count, numbers[11] = samples;
     hash = ignis__agreement_hash_add(hash, numbers, sizeof numbers);
     for (i = 0; i < count; i++) {

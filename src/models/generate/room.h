@@ -138,7 +138,7 @@ typedef struct ignis__decode_step_layer {
 
 typedef struct ignis__decode_step {
     ignis__address layers, row, frequencies, embedding, positions;
-    ignis__quantised table;
+    ignis__quantised_weight table;
     ignis__address cache;
     int64_t slab;
     ignis__address logits, state, sums[2], qkv, attended, inner, found;

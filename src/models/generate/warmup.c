@@ -113,7 +113,7 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model handle, const ignis_model_
         return ignis__failed();
     warmup.count =
         warmup.desc->sequences && warmup.desc->sequences < model->sequences ? warmup.desc->sequences : model->sequences;
-    context = model->room;
+    context = model->max_tokens;
     warmup.tokens = warmup.desc->tokens && warmup.desc->tokens < IGNIS__CHUNK ? warmup.desc->tokens : (int)IGNIS__CHUNK;
     ignis__model_drop(call, model);
     warmup.sequences = (ignis__sequence **)ignis__alloc_for(call, sizeof *warmup.sequences * (size_t)warmup.count);

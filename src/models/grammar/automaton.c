@@ -61,7 +61,7 @@ static int ignis__grammar_order(const void *a, const void *b)
 }
 
 /*  Returns the state of all reached places and those reachable from them without a byte. -1 after a fault. */
-static int32_t ignis__grammar_state_of(ignis__grammar *grammar)
+static int32_t ignis__grammar_find_state(ignis__grammar *grammar)
 {
     const ignis__grammar_part *parts = IGNIS__GRAMMAR_AT(grammar, part, parts, 0);
     int64_t first = grammar->places.count, count;
@@ -125,7 +125,7 @@ static int32_t ignis__grammar_state_of(ignis__grammar *grammar)
 }
 
 /*  Discards all states, except the first one and number 0, which allows no byte. */
-IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *grammar)
+IGNIS__PRIVATE bool ignis__grammar_reset_states(ignis__grammar *grammar)
 {
     int32_t i;
     for (i = 0; i < grammar->states.count; i++)
@@ -136,12 +136,12 @@ IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *grammar)
     memset(grammar->stack_of, 0xFF, sizeof grammar->stack_of);
     grammar->epoch++;
     grammar->start = -1;
-    if (!ignis__grammar_add(grammar, &grammar->stacks) || ignis__grammar_state_of(grammar) < 0)
+    if (!ignis__grammar_add(grammar, &grammar->stacks) || ignis__grammar_find_state(grammar) < 0)
         return false;
     for (i = IGNIS__GRAMMAR_AT(grammar, rule, rules, grammar->root)->alternatives; i >= 0;
          i = IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, i)->next)
         ignis__grammar_add_position(grammar, IGNIS__GRAMMAR_AT(grammar, alternative, alternatives, i)->first, 0);
-    return (grammar->start = ignis__grammar_state_of(grammar)) >= 0;
+    return (grammar->start = ignis__grammar_find_state(grammar)) >= 0;
 }
 
 /*  Returns the state after a byte; 0 if the byte is not allowed, -1 after a fault. */
@@ -159,7 +159,7 @@ IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *grammar, int32_t from
         if (byte >= part->low && byte <= part->high)
             ignis__grammar_add_position(grammar, place->part + 1, place->stack);
     }
-    found = ignis__grammar_state_of(grammar);
+    found = ignis__grammar_find_state(grammar);
     ((int32_t *)(void *)grammar->rows.items)[(int64_t)from * grammar->classes + grammar->class_of[byte]] = found;
     return found;
 }

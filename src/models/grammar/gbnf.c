@@ -16,7 +16,7 @@ typedef struct ignis__grammar_reader {
 #define ignis__grammar_fail_here(reader, ...) \
     ignis__grammar_fail((reader)->grammar, IGNIS_DIAG_GRAMMAR, (reader)->at, __VA_ARGS__)
 
-static void ignis__grammar_blank(ignis__grammar_reader *reader, bool lines)
+static void ignis__grammar_skip_blank(ignis__grammar_reader *reader, bool lines)
 {
     for (;; reader->at++) {
         if (reader->at < reader->end && *reader->at == '#')
@@ -28,7 +28,7 @@ static void ignis__grammar_blank(ignis__grammar_reader *reader, bool lines)
     }
 }
 
-static bool ignis__grammar_take(ignis__grammar_reader *reader, char c)
+static bool ignis__grammar_accept(ignis__grammar_reader *reader, char c)
 {
     bool is = !reader->grammar->diagnostic && reader->at < reader->end && *reader->at == c;
     reader->at += is;
@@ -36,7 +36,7 @@ static bool ignis__grammar_take(ignis__grammar_reader *reader, char c)
 }
 
 /*  Makes an anonymous rule. -1 without memory. */
-static int32_t ignis__grammar_rule_new(ignis__grammar *grammar)
+static int32_t ignis__grammar_make_rule(ignis__grammar *grammar)
 {
     ignis__grammar_rule *rule = (ignis__grammar_rule *)ignis__grammar_add(grammar, &grammar->rules);
     if (!rule)
@@ -45,7 +45,7 @@ static int32_t ignis__grammar_rule_new(ignis__grammar *grammar)
     return (int32_t)grammar->rules.count - 1;
 }
 
-static void ignis__grammar_push(ignis__grammar_reader *reader, int32_t rule, int low, int high)
+static void ignis__grammar_push_part(ignis__grammar_reader *reader, int32_t rule, int low, int high)
 {
     ignis__grammar_part *part = NULL;
     if (reader->row.count + reader->grammar->parts.count >= IGNIS__GRAMMAR_PARTS)
@@ -67,7 +67,7 @@ static void ignis__grammar_end_alternative(ignis__grammar_reader *reader, int32_
     ignis__grammar_alternative *to = NULL;
     ignis__grammar_part *part;
     int64_t i;
-    ignis__grammar_push(reader, IGNIS__GRAMMAR_END, 0, 0);
+    ignis__grammar_push_part(reader, IGNIS__GRAMMAR_END, 0, 0);
     if (!grammar->diagnostic)
         to = (ignis__grammar_alternative *)ignis__grammar_add(grammar, &grammar->alternatives);
     if (to) {
@@ -91,7 +91,7 @@ static void ignis__grammar_end_alternative(ignis__grammar_reader *reader, int32_
 }
 
 /*  Reads a character of a literal or a class. -1 after a fault. */
-static int64_t ignis__grammar_character(ignis__grammar_reader *reader)
+static int64_t ignis__grammar_read_character(ignis__grammar_reader *reader)
 {
     static const char names[] = "nrt\\\"[]xuU", values[] = "\n\r\t\\\"[]";
     const char *known, *begin = reader->at;
@@ -129,7 +129,7 @@ static int64_t ignis__grammar_character(ignis__grammar_reader *reader)
 
 /*  Adds the characters of a range as alternatives of a rule. Ranges are split until either the first bytes
     are equal or all following bytes are allowed. */
-static void ignis__grammar_range(ignis__grammar_reader *reader, int32_t rule, uint32_t low, uint32_t high)
+static void ignis__grammar_add_range(ignis__grammar_reader *reader, int32_t rule, uint32_t low, uint32_t high)
 {
     static const uint32_t borders[] = {0x7F, 0x7FF, 0xD7FF, 0xDFFF,
                                        0xFFFF}; /* borders of the UTF-8 lengths, and the surrogates */
@@ -143,8 +143,8 @@ static void ignis__grammar_range(ignis__grammar_reader *reader, int32_t rule, ui
         if ((low & ~bits) != (high & ~bits))
             cut = low & bits ? (low | bits) + 1 : (high & bits) != bits ? high & ~bits : 0;
     if (cut) {
-        ignis__grammar_range(reader, rule, low, cut - 1);
-        ignis__grammar_range(reader, rule, cut, high);
+        ignis__grammar_add_range(reader, rule, low, cut - 1);
+        ignis__grammar_add_range(reader, rule, cut, high);
         return;
     }
     if (low >= 0xD800 && high <= 0xDFFF)
@@ -152,24 +152,24 @@ static void ignis__grammar_range(ignis__grammar_reader *reader, int32_t rule, ui
     length = ignis__utf8_write(first, low);
     (void)ignis__utf8_write(last, high);
     for (i = 0; i < length; i++)
-        ignis__grammar_push(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)first[i], (unsigned char)last[i]);
+        ignis__grammar_push_part(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)first[i], (unsigned char)last[i]);
     ignis__grammar_end_alternative(reader, rule, from);
 }
 
 /*  Reads a class after its bracket. any: the dot, which is any character. */
-static void ignis__grammar_class(ignis__grammar_reader *reader, bool any)
+static void ignis__grammar_read_class(ignis__grammar_reader *reader, bool any)
 {
     uint64_t ranges[IGNIS__GRAMMAR_RANGES];
     int64_t low, high;
     uint32_t next = 0;
-    int32_t rule = ignis__grammar_rule_new(reader->grammar);
+    int32_t rule = ignis__grammar_make_rule(reader->grammar);
     int count = 0, i;
-    bool others = any || ignis__grammar_take(reader, '^');
-    while (!any && !reader->grammar->diagnostic && !ignis__grammar_take(reader, ']')) {
-        low = high = ignis__grammar_character(reader);
+    bool others = any || ignis__grammar_accept(reader, '^');
+    while (!any && !reader->grammar->diagnostic && !ignis__grammar_accept(reader, ']')) {
+        low = high = ignis__grammar_read_character(reader);
         if (reader->end - reader->at > 1 && reader->at[0] == '-' && reader->at[1] != ']') {
             reader->at++;
-            high = ignis__grammar_character(reader);
+            high = ignis__grammar_read_character(reader);
         }
         if (low > high)
             ignis__grammar_fail_here(reader, "a range ends before it begins");
@@ -184,18 +184,18 @@ static void ignis__grammar_class(ignis__grammar_reader *reader, bool any)
     for (i = 0; i < count; i++) {
         uint32_t begin = (uint32_t)(ranges[i] >> 32), end = (uint32_t)ranges[i];
         if (!others)
-            ignis__grammar_range(reader, rule, begin, end);
+            ignis__grammar_add_range(reader, rule, begin, end);
         else if (begin > next)
-            ignis__grammar_range(reader, rule, next, begin - 1);
+            ignis__grammar_add_range(reader, rule, next, begin - 1);
         next = end >= next ? end + 1 : next;
     }
     if (others && next <= 0x10FFFF)
-        ignis__grammar_range(reader, rule, next, 0x10FFFF);
-    ignis__grammar_push(reader, rule, 0, 0);
+        ignis__grammar_add_range(reader, rule, next, 0x10FFFF);
+    ignis__grammar_push_part(reader, rule, 0, 0);
 }
 
 /*  Reads a count of a repetition. */
-static int ignis__grammar_number(ignis__grammar_reader *reader)
+static int ignis__grammar_read_number(ignis__grammar_reader *reader)
 {
     const char *begin = reader->at;
     int number = 0;
@@ -214,34 +214,34 @@ static void ignis__grammar_repeat(ignis__grammar_reader *reader, int64_t from, i
     int64_t top;
     int i;
     if (reader->row.count - from != 1) {
-        rule = ignis__grammar_rule_new(reader->grammar);
+        rule = ignis__grammar_make_rule(reader->grammar);
         ignis__grammar_end_alternative(reader, rule, from);
-        ignis__grammar_push(reader, rule, 0, 0);
+        ignis__grammar_push_part(reader, rule, 0, 0);
     }
     if (reader->grammar->diagnostic)
         return;
     part = ((ignis__grammar_part *)(void *)reader->row.items)[--reader->row.count];
     for (i = 0; i < least && !reader->grammar->diagnostic; i++)
-        ignis__grammar_push(reader, part.rule, part.low, part.high);
+        ignis__grammar_push_part(reader, part.rule, part.low, part.high);
     for (i = most < 0 ? -1 : least; (i < most || (most < 0 && rest < 0)) && !reader->grammar->diagnostic; i++) {
         top = reader->row.count; /* rest: once more and the rest after it, or nothing */
-        if ((rule = ignis__grammar_rule_new(reader->grammar)) < 0)
+        if ((rule = ignis__grammar_make_rule(reader->grammar)) < 0)
             return;
         ignis__grammar_end_alternative(reader, rule, top);
-        ignis__grammar_push(reader, part.rule, part.low, part.high);
+        ignis__grammar_push_part(reader, part.rule, part.low, part.high);
         if (most < 0 || rest >= 0)
-            ignis__grammar_push(reader, most < 0 ? rule : rest, 0, 0);
+            ignis__grammar_push_part(reader, most < 0 ? rule : rest, 0, 0);
         ignis__grammar_end_alternative(reader, rule, top);
         rest = rule;
     }
     if (rest >= 0)
-        ignis__grammar_push(reader, rest, 0, 0);
+        ignis__grammar_push_part(reader, rest, 0, 0);
 }
 
 static const char ignis__grammar_letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /*  Returns the rule of a name, and makes it if it is new. -1 after a fault. */
-static int32_t ignis__grammar_name(ignis__grammar_reader *reader)
+static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
 {
     const char *name = reader->at;
     ignis__grammar_rule *rule;
@@ -264,7 +264,7 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *reader)
         if ((size_t)rule->size == size && memcmp(rule->name, name, size) == 0)
             return i;
     }
-    if ((i = ignis__grammar_rule_new(reader->grammar)) < 0)
+    if ((i = ignis__grammar_make_rule(reader->grammar)) < 0)
         return -1;
     rule = IGNIS__GRAMMAR_AT(reader->grammar, rule, rules, i);
     rule->name = name;
@@ -275,7 +275,7 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *reader)
 
 /*  Reads the alternatives of a rule. nested: the depth of groups, inside which a line end does not end a
     rule. */
-static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t rule, int nested)
+static void ignis__grammar_read_alternatives(ignis__grammar_reader *reader, int32_t rule, int nested)
 {
     int64_t from = reader->row.count, last = -1;
     int64_t code;
@@ -285,10 +285,10 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t r
     if (nested > IGNIS__GRAMMAR_NESTED)
         ignis__grammar_fail_here(reader, "groups are nested deeper than %d", (int)IGNIS__GRAMMAR_NESTED);
     while (!reader->grammar->diagnostic) {
-        ignis__grammar_blank(reader, nested > 0);
-        if (ignis__grammar_take(reader, '|')) {
+        ignis__grammar_skip_blank(reader, nested > 0);
+        if (ignis__grammar_accept(reader, '|')) {
             ignis__grammar_end_alternative(reader, rule, from);
-            ignis__grammar_blank(reader, true);
+            ignis__grammar_skip_blank(reader, true);
             last = -1;
         } else if (reader->at < reader->end && strchr("*+?{", *reader->at) && *reader->at) {
             if (last < 0)
@@ -296,15 +296,15 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t r
             least = *reader->at == '+';
             most = *reader->at == '?' ? 1 : -1;
             if (*reader->at++ == '{') {
-                ignis__grammar_blank(reader, nested > 0);
-                least = most = ignis__grammar_number(reader);
-                ignis__grammar_blank(reader, nested > 0);
-                if (ignis__grammar_take(reader, ',')) {
-                    ignis__grammar_blank(reader, nested > 0);
-                    most = reader->at < reader->end && *reader->at == '}' ? -1 : ignis__grammar_number(reader);
-                    ignis__grammar_blank(reader, nested > 0);
+                ignis__grammar_skip_blank(reader, nested > 0);
+                least = most = ignis__grammar_read_number(reader);
+                ignis__grammar_skip_blank(reader, nested > 0);
+                if (ignis__grammar_accept(reader, ',')) {
+                    ignis__grammar_skip_blank(reader, nested > 0);
+                    most = reader->at < reader->end && *reader->at == '}' ? -1 : ignis__grammar_read_number(reader);
+                    ignis__grammar_skip_blank(reader, nested > 0);
                 }
-                if (!ignis__grammar_take(reader, '}') || (most >= 0 && most < least))
+                if (!ignis__grammar_accept(reader, '}') || (most >= 0 && most < least))
                     ignis__grammar_fail_here(reader, most >= 0 && most < least ? "the second number is below the first"
                                                                                : "a } is missing");
             }
@@ -312,26 +312,26 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *reader, int32_t r
                 ignis__grammar_repeat(reader, last, least, most);
         } else {
             int64_t begin = reader->row.count;
-            if (ignis__grammar_take(reader, '"')) {
-                while (!reader->grammar->diagnostic && !ignis__grammar_take(reader, '"'))
-                    if ((code = ignis__grammar_character(reader)) >= 0)
+            if (ignis__grammar_accept(reader, '"')) {
+                while (!reader->grammar->diagnostic && !ignis__grammar_accept(reader, '"'))
+                    if ((code = ignis__grammar_read_character(reader)) >= 0)
                         for (most = ignis__utf8_write(bytes, (uint32_t)code), least = 0; least < most; least++)
-                            ignis__grammar_push(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least],
-                                                (unsigned char)bytes[least]);
-            } else if (ignis__grammar_take(reader, '[')) {
-                ignis__grammar_class(reader, false);
-            } else if (ignis__grammar_take(reader, '.')) {
-                ignis__grammar_class(reader, true);
-            } else if (ignis__grammar_take(reader, '(')) {
-                if ((group = ignis__grammar_rule_new(reader->grammar)) >= 0)
-                    ignis__grammar_alternatives(reader, group, nested + 1);
-                if (!ignis__grammar_take(reader, ')'))
+                            ignis__grammar_push_part(reader, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least],
+                                                     (unsigned char)bytes[least]);
+            } else if (ignis__grammar_accept(reader, '[')) {
+                ignis__grammar_read_class(reader, false);
+            } else if (ignis__grammar_accept(reader, '.')) {
+                ignis__grammar_read_class(reader, true);
+            } else if (ignis__grammar_accept(reader, '(')) {
+                if ((group = ignis__grammar_make_rule(reader->grammar)) >= 0)
+                    ignis__grammar_read_alternatives(reader, group, nested + 1);
+                if (!ignis__grammar_accept(reader, ')'))
                     ignis__grammar_fail_here(reader, reader->at == reader->end
                                                          ? "a ) is missing"
                                                          : "this begins nothing that a group may have");
-                ignis__grammar_push(reader, group, 0, 0);
+                ignis__grammar_push_part(reader, group, 0, 0);
             } else if (reader->at < reader->end && *reader->at && strchr(ignis__grammar_letters, *reader->at)) {
-                ignis__grammar_push(reader, ignis__grammar_name(reader), 0, 0);
+                ignis__grammar_push_part(reader, ignis__grammar_find_rule(reader), 0, 0);
             } else {
                 break;
             }
@@ -436,11 +436,11 @@ IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar)
     reader.end = reader.at + strlen(reader.at);
     reader.row.size = sizeof(ignis__grammar_part);
     memset(grammar->rule_of, 0xFF, sizeof grammar->rule_of);
-    for (ignis__grammar_blank(&reader, true); reader.at < reader.end && !grammar->diagnostic;
-         ignis__grammar_blank(&reader, true)) {
+    for (ignis__grammar_skip_blank(&reader, true); reader.at < reader.end && !grammar->diagnostic;
+         ignis__grammar_skip_blank(&reader, true)) {
         const char *name = reader.at;
-        rule = ignis__grammar_name(&reader);
-        ignis__grammar_blank(&reader, false);
+        rule = ignis__grammar_find_rule(&reader);
+        ignis__grammar_skip_blank(&reader, false);
         if (!grammar->diagnostic && strncmp(reader.at, "::=", 3) != 0)
             ignis__grammar_fail_here(&reader, "::= is missing behind the name of a rule");
         if (grammar->diagnostic)
@@ -451,8 +451,8 @@ IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar)
         }
         IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined = true;
         reader.at += grammar->diagnostic ? 0 : 3;
-        ignis__grammar_blank(&reader, true);
-        ignis__grammar_alternatives(&reader, rule, 0);
+        ignis__grammar_skip_blank(&reader, true);
+        ignis__grammar_read_alternatives(&reader, rule, 0);
         if (reader.at < reader.end && *reader.at != '\n')
             ignis__grammar_fail_here(&reader, "this begins nothing that a rule may have");
     }

@@ -97,7 +97,7 @@ IGNIS__COLD static void ignis__schema_write(ignis__schema *schema, ignis__bytes 
 
 /*  Read valid JSON. Return the next character after white space; the place after a value; the first element
     of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
-static const char *ignis__schema_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
+static const char *ignis__schema_skip_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 
 static const char *ignis__schema_value_end(const char *at)
 {
@@ -115,7 +115,7 @@ static const char *ignis__schema_value_end(const char *at)
 
 static const char *ignis__schema_first(const char *at)
 {
-    at = ignis__schema_blank(at + 1);
+    at = ignis__schema_skip_blank(at + 1);
     return *at == ']' || *at == '}' ? NULL : at;
 }
 
@@ -131,18 +131,18 @@ static void ignis__schema_count_work(ignis__schema *schema, const char *from, co
 
 static const char *ignis__schema_next(ignis__schema *schema, const char *value)
 {
-    const char *behind = ignis__schema_blank(ignis__schema_value_end(value));
+    const char *behind = ignis__schema_skip_blank(ignis__schema_value_end(value));
     ignis__schema_count_work(schema, value, behind);
-    return *behind == ',' && !schema->grammar->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
+    return *behind == ',' && !schema->grammar->diagnostic ? ignis__schema_skip_blank(behind + 1) : NULL;
 }
 
 static const char *ignis__schema_value(const char *key)
 {
-    return ignis__schema_blank(ignis__schema_blank(ignis__schema_value_end(key)) + 1);
+    return ignis__schema_skip_blank(ignis__schema_skip_blank(ignis__schema_value_end(key)) + 1);
 }
 
 /*  Returns the bytes of a string. Escapes are replaced in one of two buffers. */
-static const char *ignis__schema_string(ignis__schema *schema, const char *at, int place, size_t *size)
+static const char *ignis__schema_read_string(ignis__schema *schema, const char *at, int place, size_t *size)
 {
     const char *end = ignis__schema_value_end(at);
     ignis__bytes *copy = &schema->names[place];
@@ -162,31 +162,31 @@ static const char *ignis__schema_string(ignis__schema *schema, const char *at, i
 }
 
 /*  Tells whether a string, such as a key, has these bytes. */
-static bool ignis__schema_is(ignis__schema *schema, const char *at, const char *name, size_t size)
+static bool ignis__schema_string_is(ignis__schema *schema, const char *at, const char *name, size_t size)
 {
     size_t length;
-    const char *text = ignis__schema_string(schema, at, 0, &length);
+    const char *text = ignis__schema_read_string(schema, at, 0, &length);
     return *at == '"' && length == size && memcmp(text, name, size) == 0;
 }
 
-static bool ignis__schema_same(ignis__schema *schema, const char *a, const char *b)
+static bool ignis__schema_strings_equal(ignis__schema *schema, const char *a, const char *b)
 {
     size_t size;
-    const char *name = ignis__schema_string(schema, b, 1, &size);
-    return *b == '"' && ignis__schema_is(schema, a, name, size);
+    const char *name = ignis__schema_read_string(schema, b, 1, &size);
+    return *b == '"' && ignis__schema_string_is(schema, a, name, size);
 }
 
 /*  Returns the value of a key with these bytes; NULL if it is missing. */
-static const char *ignis__schema_member(ignis__schema *schema, const char *object, const char *name, size_t size)
+static const char *ignis__schema_find_member(ignis__schema *schema, const char *object, const char *name, size_t size)
 {
     const char *key = ignis__schema_first(object);
-    while (key && !ignis__schema_is(schema, key, name, size))
+    while (key && !ignis__schema_string_is(schema, key, name, size))
         key = ignis__schema_next(schema, ignis__schema_value(key));
     return key ? ignis__schema_value(key) : NULL;
 }
 
 /*  Returns the element of an array whose number has these bytes; NULL if it is missing. */
-static const char *ignis__schema_element(ignis__schema *schema, const char *array, const char *number, size_t size)
+static const char *ignis__schema_find_element(ignis__schema *schema, const char *array, const char *number, size_t size)
 {
     const char *value = ignis__schema_first(array);
     int64_t left = 0;
@@ -201,7 +201,7 @@ static const char *ignis__schema_element(ignis__schema *schema, const char *arra
 }
 
 /*  Writes the name of the rule of a schema. The rule is made pending if it is new. */
-static void ignis__schema_name(ignis__schema *schema, ignis__bytes *to, const char *at)
+static void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to, const char *at)
 {
     int64_t *pending =
         schema->has_rule[at - schema->text] ? NULL : (int64_t *)ignis__grammar_add(schema->grammar, &schema->pending);
@@ -212,7 +212,7 @@ static void ignis__schema_name(ignis__schema *schema, ignis__bytes *to, const ch
 }
 
 /*  Writes a value as a literal: strings with the fewest escapes, without white space. */
-static void ignis__schema_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
+static void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
 {
     const char *end = ignis__schema_value_end(value), *text;
     ignis__bytes copy = IGNIS__ZERO;
@@ -289,7 +289,7 @@ static void ignis__schema_write_times(ignis__schema *schema, int least, int most
 
 /*  Writes the rules of an object. Properties keep their order. Rule vN-i is what may follow from property i
     on; its form with r follows another property. */
-static void ignis__schema_object(ignis__schema *schema, const char *at, const char *const *has)
+static void ignis__schema_write_object(ignis__schema *schema, const char *at, const char *const *has)
 {
     const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
                *other;
@@ -303,7 +303,7 @@ static void ignis__schema_object(ignis__schema *schema, const char *at, const ch
     }
     for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL; name;
          name = ignis__schema_next(schema, name)) {
-        for (other = key; other && !ignis__schema_same(schema, name, other);)
+        for (other = key; other && !ignis__schema_strings_equal(schema, name, other);)
             other = ignis__schema_next(schema, ignis__schema_value(other));
         if (!other)
             ignis__schema_fail_unsupported(schema, name, "what is required is none of the properties");
@@ -317,22 +317,22 @@ static void ignis__schema_object(ignis__schema *schema, const char *at, const ch
         ignis__schema_write(schema, &schema->out, "\"{\" ws \"}\"");
     } else if (!key) {
         ignis__schema_write(schema, &schema->out, "\"{\" ws (string \":\" ws ");
-        ignis__schema_name(schema, &schema->out, more);
+        ignis__schema_write_name(schema, &schema->out, more);
         ignis__schema_write(schema, &schema->out, " (\",\" ws string \":\" ws ");
-        ignis__schema_name(schema, &schema->out, more);
+        ignis__schema_write_name(schema, &schema->out, more);
         ignis__schema_write(schema, &schema->out, ")* ws)? \"}\"");
     } else {
         ignis__schema_write(schema, &schema->out, "\"{\" ws v%lld-0 \"}\"", number);
         for (; key && !schema->grammar->diagnostic; key = ignis__schema_next(schema, ignis__schema_value(key)), i++)
             for (behind = 0; behind < 2; behind++) {
                 for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
-                     name && !ignis__schema_same(schema, name, key);)
+                     name && !ignis__schema_strings_equal(schema, name, key);)
                     name = ignis__schema_next(schema, name);
                 ignis__schema_write(schema, &schema->deferred, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
                                     behind ? "\",\" ws " : "");
-                ignis__schema_literal(schema, &schema->deferred, key);
+                ignis__schema_write_literal(schema, &schema->deferred, key);
                 ignis__schema_write(schema, &schema->deferred, " \":\" ws ");
-                ignis__schema_name(schema, &schema->deferred, ignis__schema_value(key));
+                ignis__schema_write_name(schema, &schema->deferred, ignis__schema_value(key));
                 ignis__schema_write(schema, &schema->deferred, " v%lld-%dr", number, i + 1);
                 if (!name)
                     ignis__schema_write(schema, &schema->deferred, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
@@ -342,7 +342,7 @@ static void ignis__schema_object(ignis__schema *schema, const char *at, const ch
     }
 }
 
-static void ignis__schema_array(ignis__schema *schema, const char *at, const char *const *has)
+static void ignis__schema_write_array(ignis__schema *schema, const char *at, const char *const *has)
 {
     const char *items = has[IGNIS__SCHEMA_ITEMS];
     int least, most, i;
@@ -357,7 +357,7 @@ static void ignis__schema_array(ignis__schema *schema, const char *at, const cha
     for (i = 0; i < 2 && most != 0; i++) {
         ignis__schema_write(schema, &schema->out, i ? " (\",\" ws " : " (");
         if (items)
-            ignis__schema_name(schema, &schema->out, items);
+            ignis__schema_write_name(schema, &schema->out, items);
         else
             ignis__schema_write(schema, &schema->out, "value");
         if (i)
@@ -371,7 +371,7 @@ static void ignis__schema_array(ignis__schema *schema, const char *at, const cha
 }
 
 /*  Writes the values of `enum`, or the value of `const`, that have one of the types. */
-static void ignis__schema_values(ignis__schema *schema, const char *value, bool many, unsigned types)
+static void ignis__schema_write_values(ignis__schema *schema, const char *value, bool many, unsigned types)
 {
     const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
     if (many && (*value != '[' || !at))
@@ -389,7 +389,7 @@ static void ignis__schema_values(ignis__schema *schema, const char *value, bool 
         if (!(types & type))
             ignis__schema_fail_malformed(schema, at, "this value is none of the schema's type");
         ignis__schema_write(schema, &schema->out, "%s", bar);
-        ignis__schema_literal(schema, &schema->out, at);
+        ignis__schema_write_literal(schema, &schema->out, at);
     }
 }
 
@@ -397,12 +397,12 @@ static void ignis__schema_values(ignis__schema *schema, const char *value, bool 
     a slash, ~0 a tilde. */
 static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
 {
-    const char *at = ignis__schema_blank(schema->text), *text, *known;
+    const char *at = ignis__schema_skip_blank(schema->text), *text, *known;
     static const char digits[] = "0123456789abcdefABCDEF";
     char *name;
     size_t size, from, to = 0, end;
     ignis__bytes copy = IGNIS__ZERO;
-    text = ignis__schema_string(schema, ref, 1, &size);
+    text = ignis__schema_read_string(schema, ref, 1, &size);
     if (*ref != '"' || size == 0 || text[0] != '#' || (size > 1 && text[1] != '/')) {
         ignis__schema_fail_unsupported(schema, ref,
                                        "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
@@ -433,8 +433,8 @@ static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
             to++;
         }
         at = !at          ? NULL
-             : *at == '{' ? ignis__schema_member(schema, at, name + from, to - from)
-             : *at == '[' ? ignis__schema_element(schema, at, name + from, to - from)
+             : *at == '{' ? ignis__schema_find_member(schema, at, name + from, to - from)
+             : *at == '[' ? ignis__schema_find_element(schema, at, name + from, to - from)
                           : NULL;
     }
     ignis__free(copy.data);
@@ -444,7 +444,7 @@ static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
 }
 
 /*  Writes the rule of a schema. */
-static void ignis__schema_rule(ignis__schema *schema, const char *at)
+static void ignis__schema_write_rule(ignis__schema *schema, const char *at)
 {
     const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
     unsigned types = 0;
@@ -490,10 +490,11 @@ static void ignis__schema_rule(ignis__schema *schema, const char *at)
             ignis__schema_fail_unsupported(schema, at, "%s beside other keywords is not supported",
                                            ignis__schema_words[word]);
         } else if (word <= IGNIS__SCHEMA_CONST) {
-            ignis__schema_values(schema, has[word], word == IGNIS__SCHEMA_ENUM, has[IGNIS__SCHEMA_TYPE] ? types : 127u);
+            ignis__schema_write_values(schema, has[word], word == IGNIS__SCHEMA_ENUM,
+                                       has[IGNIS__SCHEMA_TYPE] ? types : 127u);
         } else if (word == IGNIS__SCHEMA_REF) {
             if ((value = ignis__schema_resolve(schema, has[word])) != NULL)
-                ignis__schema_name(schema, &schema->out, value);
+                ignis__schema_write_name(schema, &schema->out, value);
         } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
             ignis__schema_fail_malformed(schema, has[word], "%s has to be an array of at least one schema",
                                          ignis__schema_words[word]);
@@ -501,7 +502,7 @@ static void ignis__schema_rule(ignis__schema *schema, const char *at)
             for (value = ignis__schema_first(has[word]); value;
                  value = ignis__schema_next(schema, value), bar = " | ") {
                 ignis__schema_write(schema, &schema->out, "%s", bar);
-                ignis__schema_name(schema, &schema->out, value);
+                ignis__schema_write_name(schema, &schema->out, value);
             }
         }
         ignis__schema_write(schema, &schema->out, "\n");
@@ -518,9 +519,9 @@ static void ignis__schema_rule(ignis__schema *schema, const char *at)
         ignis__schema_write(schema, &schema->out, "%s", bar);
         bar = " | ";
         if (i == IGNIS__SCHEMA_OBJECT) {
-            ignis__schema_object(schema, at, has);
+            ignis__schema_write_object(schema, at, has);
         } else if (i == IGNIS__SCHEMA_ARRAY) {
-            ignis__schema_array(schema, at, has);
+            ignis__schema_write_array(schema, at, has);
         } else if (i == IGNIS__SCHEMA_STRING && (has[IGNIS__SCHEMA_MIN_LENGTH] || has[IGNIS__SCHEMA_MAX_LENGTH])) {
             int least, most;
             (void)ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
@@ -538,7 +539,7 @@ static void ignis__schema_rule(ignis__schema *schema, const char *at)
 }
 
 /*  Translates the schema in g->source to g->text. */
-static void ignis__schema_read(ignis__grammar *grammar)
+static void ignis__schema_translate(ignis__grammar *grammar)
 {
     ignis__schema schema = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
@@ -562,10 +563,10 @@ static void ignis__schema_read(ignis__grammar *grammar)
         ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
     if (!grammar->diagnostic) {
         ignis__schema_write(&schema, &schema.out, "root ::= ");
-        ignis__schema_name(&schema, &schema.out, ignis__schema_blank(schema.text));
+        ignis__schema_write_name(&schema, &schema.out, ignis__schema_skip_blank(schema.text));
         ignis__schema_write(&schema, &schema.out, "\n");
         for (i = 0; i < schema.pending.count && !grammar->diagnostic; i++)
-            ignis__schema_rule(&schema, schema.text + ((const int64_t *)(void *)schema.pending.items)[i]);
+            ignis__schema_write_rule(&schema, schema.text + ((const int64_t *)(void *)schema.pending.items)[i]);
         for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
             ignis__schema_write(&schema, &schema.out, "%s", ignis__schema_rules[i]);
         if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
@@ -596,10 +597,10 @@ IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char 
     grammar->places.size = sizeof(ignis__grammar_place);
     grammar->stacks.size = sizeof(ignis__grammar_stack);
     if (source[strspn(source, " \t\r\n")] == '{')
-        ignis__schema_read(grammar);
+        ignis__schema_translate(grammar);
     if (!grammar->diagnostic && ignis__grammar_read_gbnf(grammar)) {
         grammar->rows.size = sizeof(int32_t) * (size_t)grammar->classes;
-        if (ignis__grammar_begin(grammar))
+        if (ignis__grammar_reset_states(grammar))
             return grammar;
     }
     ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);

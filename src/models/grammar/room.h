@@ -114,7 +114,7 @@ IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *grammar, ign
 IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar);
 
 /* automaton.c */
-IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *grammar);
+IGNIS__PRIVATE bool ignis__grammar_reset_states(ignis__grammar *grammar);
 IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *grammar, int32_t from, unsigned char byte);
 IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *grammar);
 
@@ -122,8 +122,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *grammar);
 IGNIS__PRIVATE void ignis__vocabulary_free(ignis__vocabulary *vocabulary);
 IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
                                                                      const int32_t *ends, int end_count);
-IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
-                                                   int32_t state);
+IGNIS__PRIVATE const uint32_t *ignis__grammar_compute_mask(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
+                                                           int32_t state);
 IGNIS__PRIVATE int32_t ignis__grammar_step_token(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
                                                  int32_t state, int32_t id);
 

@@ -105,8 +105,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
 }
 
 /*  Returns a mask with a bit for each token that may follow in a state. NULL after a fault. */
-IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
-                                                   int32_t state)
+IGNIS__PRIVATE const uint32_t *ignis__grammar_compute_mask(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
+                                                           int32_t state)
 {
     const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)vocabulary->nodes.items,
                                  *last = node + vocabulary->nodes.count - 1;

@@ -8,7 +8,7 @@
 /*  Writes the name of a product, without ".weight". */
 IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
 {
-    ignis__model_name name = ignis__model_name_of(NULL, model, row, layer);
+    ignis__model_name name = ignis__model_weight_name(NULL, model, row, layer);
     *strrchr(name.text, '.') = 0;
     return name;
 }

@@ -7,7 +7,7 @@
 
 /*  Encodes text with a byte-level vocabulary: splits it into pieces, after a leading space if the file asks
     for one. */
-static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
+static bool ignis__encode_byte_level(ignis__encoder *encoder, const char *text, size_t size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     size_t at = 0, end;
@@ -26,7 +26,7 @@ static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t 
     return true;
 }
 
-/*  As ignis__encode_run, for tokenizers that cut out digits first. */
+/*  As ignis__encode_byte_level, for tokenizers that cut out digits first. */
 static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size_t size)
 {
     size_t begin = 0, at = 0;
@@ -39,7 +39,7 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
         next = (ignis__char_at(text, size, at, &next_length) & IGNIS__CHAR_DIGIT) != 0;
         if (at < size && digit == next && !(digit && encoder->tokenizer->digits == 1))
             continue;
-        if (!ignis__encode_run(encoder, text + begin, at - begin))
+        if (!ignis__encode_byte_level(encoder, text + begin, at - begin))
             return false;
         begin = at;
     }
@@ -80,16 +80,16 @@ static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, 
 }
 
 /*  Encodes normalized text without added tokens. */
-static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_t size)
+static bool ignis__encode_normalized(ignis__encoder *encoder, const char *text, size_t size)
 {
     if (!encoder->tokenizer->byte_level)
         return ignis__encode_characters(encoder, text, size);
     return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size)
-                                      : ignis__encode_run(encoder, text, size);
+                                      : ignis__encode_byte_level(encoder, text, size);
 }
 
 /*  Tells whether the character before a place, or at it, belongs to a word. */
-static bool ignis__word_at(const char *text, size_t size, size_t at, bool before)
+static bool ignis__is_word_at(const char *text, size_t size, size_t at, bool before)
 {
     int length;
     if (before ? at == 0 : at == size)
@@ -102,10 +102,10 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
 
 /*  Finds the longest added token at a place, control tokens of at most `limit` bytes. NULL if there is none.
     *hidden: a control token is longer than that. */
-IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
-                                                   size_t at, size_t limit, bool *hidden)
+IGNIS__PRIVATE const ignis__added_token *ignis__added_set_find(const ignis__added_set *set, const char *text,
+                                                               size_t size, size_t at, size_t limit, bool *hidden)
 {
-    const ignis__added *found = NULL;
+    const ignis__added_token *found = NULL;
     int low = 0, high = set->count, begin, end;
     size_t depth;
     *hidden = false;
@@ -148,7 +148,7 @@ IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char 
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     int i;
     for (i = 0; i < tokenizer->normal_count; i++) {
-        const ignis__normal *normal = &tokenizer->normals[i];
+        const ignis__normalizer_step *normal = &tokenizer->normals[i];
         ignis__bytes *out = &encoder->normal[i % 2];
         bool ok = true;
         out->size = 0;
@@ -208,14 +208,14 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
 {
     const ignis__added_set *set = &encoder->tokenizer->added[level];
     size_t at = 0, done = 0, begin, end;
-    const ignis__added *found = NULL;
+    const ignis__added_token *found = NULL;
     bool hidden;
     int length;
     for (;;) {
         for (found = NULL; at < size && !found; at += !found) {
             if (!set->first[(unsigned char)text[at]])
                 continue;
-            found = ignis__added_at(set, text, size, at, ignis__encoder_token_limit(encoder, level, at), &hidden);
+            found = ignis__added_set_find(set, text, size, at, ignis__encoder_token_limit(encoder, level, at), &hidden);
             if (hidden && level == 1 && encoder->tokenizer->normal_count > 0 && !encoder->plain)
                 encoder->unclear = true;
         }
@@ -223,7 +223,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         if (found) {
             at = end += found->size;
             if (found->single_word &&
-                (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
+                (ignis__is_word_at(text, size, begin, true) || ignis__is_word_at(text, size, end, false)))
                 continue;
             while (found->lstrip && begin > done) {
                 size_t last = begin - 1;
@@ -241,7 +241,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             size_t part_size = begin - done;
             bool ok;
             if (level == 1) {
-                ok = ignis__encode_words(encoder, part, part_size);
+                ok = ignis__encode_normalized(encoder, part, part_size);
             } else {
                 encoder->part = done;
                 encoder->part_plain = ignis__encoder_find_plain(encoder, done) < begin;

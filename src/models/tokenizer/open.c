@@ -6,7 +6,7 @@
 #include "room.h"
 
 /*  Finds the family of a tokenizer, and fills in the rest of its facts. */
-IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__tokenizer_fill_info(ignis__tokenizer *tokenizer)
 {
     static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
     ignis_tokenizer_info *info = &tokenizer->info;
@@ -81,7 +81,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
         ignis__tokenizer_load_begin(&load, call, tokenizer);
         ignis__tokenizer_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
-            ignis__tokenizer_facts(tokenizer);
+            ignis__tokenizer_fill_info(tokenizer);
             handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
         } else {
             if (*load.fault)

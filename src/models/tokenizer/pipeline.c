@@ -25,7 +25,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer
     int i;
     for (i = 0; i < load->part_count[IGNIS__PART_NORMALIZER]; i++) {
         const ignis__tokenizer_part *part = &load->parts[IGNIS__PART_NORMALIZER][i];
-        ignis__normal *normal = &tokenizer->normals[tokenizer->normal_count++];
+        ignis__normalizer_step *normal = &tokenizer->normals[tokenizer->normal_count++];
         if (ignis__tokenizer_part_is(part->type, "NFC")) {
             normal->kind = IGNIS__NORMAL_NFC;
         } else if (ignis__tokenizer_part_is(part->type, "Prepend") && part->prepend) {

@@ -27,16 +27,16 @@ struct ignis__tokenizer_patterns_type {
 enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_NOT_BYTES = 4, IGNIS__TOKEN_CONTROL = 8 };
 
 /*  A token that is cut out of text before it is split. */
-typedef struct ignis__added {
+typedef struct ignis__added_token {
     const char *text;
     size_t size;
     int32_t id;
     int order; /* in the file */
     bool special, normalized, lstrip, rstrip, single_word;
-} ignis__added;
+} ignis__added_token;
 
 typedef struct ignis__added_set {
-    ignis__added *items; /* sorted by text, shorter ones first */
+    ignis__added_token *items; /* sorted by text, shorter ones first */
     int count;
     bool first[256]; /* whether one begins with that byte */
 } ignis__added_set;
@@ -53,12 +53,16 @@ typedef struct ignis__join {
     int32_t id;
 } ignis__join;
 
-typedef enum ignis__normal_kind { IGNIS__NORMAL_NFC, IGNIS__NORMAL_PREPEND, IGNIS__NORMAL_REPLACE } ignis__normal_kind;
+typedef enum ignis__normalizer_kind {
+    IGNIS__NORMAL_NFC,
+    IGNIS__NORMAL_PREPEND,
+    IGNIS__NORMAL_REPLACE
+} ignis__normalizer_kind;
 
-typedef struct ignis__normal {
-    ignis__normal_kind kind;
+typedef struct ignis__normalizer_step {
+    ignis__normalizer_kind kind;
     const char *from, *to;
-} ignis__normal;
+} ignis__normalizer_step;
 
 typedef enum ignis__metaspace {
     IGNIS__METASPACE_NONE,
@@ -90,7 +94,7 @@ typedef struct ignis__tokenizer {
     uint64_t *whole;       /* a bit for each id: its own text encodes to this id alone */
 
     ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
-    ignis__normal normals[IGNIS__TEXT_STEPS];
+    ignis__normalizer_step normals[IGNIS__TEXT_STEPS];
     int normal_count;
     ignis__splitter split;
     int digits; /* 1: each digit is a piece; 2: each run of digits */
@@ -294,8 +298,8 @@ IGNIS__PRIVATE void ignis__encoder_put(ignis__encoder *encoder, int32_t id);
 IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_t size);
 
 /* encode.c */
-IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
-                                                   size_t at, size_t limit, bool *hidden);
+IGNIS__PRIVATE const ignis__added_token *ignis__added_set_find(const ignis__added_set *set, const char *text,
+                                                               size_t size, size_t at, size_t limit, bool *hidden);
 IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char **text, size_t *size);
 IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos);
 
@@ -310,10 +314,10 @@ IGNIS__PRINTF(3, 4)
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_fault(ignis__tokenizer_load *load, ignis_diagnostic diagnostic,
                                                        const char *format, ...);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_no_memory(ignis__tokenizer_load *load);
-IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word);
-IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json);
-IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first);
-IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json);
+IGNIS__PRIVATE bool ignis__json_skip_word(ignis__json *json, const char *word);
+IGNIS__PRIVATE bool ignis__json_read_bool(ignis__json *json);
+IGNIS__PRIVATE const char *ignis__json_next_field(ignis__json *json, bool *first);
+IGNIS__PRIVATE const char *ignis__json_read_text(ignis__json *json);
 IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_json(ignis__tokenizer_load *load);
 
@@ -326,7 +330,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_l
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_decoder(ignis__tokenizer_load *load);
 
 /* vocabulary.c */
-IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size);
+IGNIS__PRIVATE int32_t ignis__token_find_encoded(const ignis__tokenizer *tokenizer, const char *text, size_t *size);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenizer_load *load);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_joins(ignis__tokenizer_load *load);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_merges(ignis__tokenizer_load *load);
@@ -346,7 +350,7 @@ IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load *load, ignis__gguf *file);
 
 /* open.c */
-IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer);
+IGNIS__PRIVATE void ignis__tokenizer_fill_info(ignis__tokenizer *tokenizer);
 
 /* codec.c */
 IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,

@@ -6,16 +6,16 @@
 #include "room.h"
 
 /*  Reads a token: "<s>", or {"content": "<s>", ...}, or null. */
-static const char *ignis__config_token(ignis__json *json)
+static const char *ignis__config_read_token(ignis__json *json)
 {
     const char *text = NULL, *name;
     bool first = true;
     if (ignis__json_peek(json) != '{')
-        return ignis__json_words(json);
+        return ignis__json_read_text(json);
     ignis__json_expect(json, '{');
-    while ((name = ignis__json_field(json, &first)) != NULL) {
+    while ((name = ignis__json_next_field(json, &first)) != NULL) {
         if (strcmp(name, "content") == 0)
-            text = ignis__json_words(json);
+            text = ignis__json_read_text(json);
         else
             ignis__json_skip(json);
     }
@@ -24,22 +24,22 @@ static const char *ignis__config_token(ignis__json *json)
 
 /*  Reads the chat template: a text, or [{"name": "default", "template": a text}, ...], of which it takes the
     default one, else the first. */
-static const char *ignis__config_template(ignis__json *json)
+static const char *ignis__config_read_template(ignis__json *json)
 {
     const char *chosen = NULL, *name;
     bool first = true, is_default = false;
     if (ignis__json_peek(json) != '[')
-        return ignis__json_words(json);
+        return ignis__json_read_text(json);
     ignis__json_expect(json, '[');
     while (ignis__json_more(json, ']', &first)) {
         const char *its_name = NULL, *text = NULL;
         bool first_field = true;
         ignis__json_expect(json, '{');
-        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+        while ((name = ignis__json_next_field(json, &first_field)) != NULL) {
             if (strcmp(name, "name") == 0)
-                its_name = ignis__json_words(json);
+                its_name = ignis__json_read_text(json);
             else if (strcmp(name, "template") == 0)
-                text = ignis__json_words(json);
+                text = ignis__json_read_text(json);
             else
                 ignis__json_skip(json);
         }
@@ -52,21 +52,21 @@ static const char *ignis__config_template(ignis__json *json)
 }
 
 /*  Returns the id of an added token, or of one of the model, by its text; -1 if there is none. */
-static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char *text)
+static int32_t ignis__token_find_named(const ignis__tokenizer *tokenizer, const char *text)
 {
     char bytes[256];
     size_t size = strlen(text);
-    const ignis__added *added;
+    const ignis__added_token *added;
     bool hidden;
     int level;
     for (level = 0; level < 2; level++)
-        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL &&
+        if ((added = ignis__added_set_find(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL &&
             added->size == size)
             return added->id;
     if (size >= sizeof bytes)
         return -1;
     memcpy(bytes, text, size + 1);
-    return ignis__token_of(tokenizer, bytes, &size);
+    return ignis__token_find_encoded(tokenizer, bytes, &size);
 }
 
 /*  Sets the ids before or after a text to this one, or to none. */
@@ -90,31 +90,31 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_config(ignis__tokenizer_lo
     int add[2] = {-1, -1}, i;
     bool first = true, copied = true;
     ignis__json_expect(json, '{');
-    while ((name = ignis__json_field(json, &first)) != NULL) {
+    while ((name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__COUNT(names) && strcmp(name, names[i]) != 0; i++)
             continue;
         if (i < 3)
-            texts[i] = ignis__config_token(json);
+            texts[i] = ignis__config_read_token(json);
         else if (i == 3)
-            texts[i] = ignis__config_template(json);
+            texts[i] = ignis__config_read_template(json);
         else if (i == IGNIS__COUNT(names))
             ignis__json_skip(json);
-        else if (!ignis__json_word(json, "null"))
-            add[i - 4] = ignis__json_bool(json);
+        else if (!ignis__json_skip_word(json, "null"))
+            add[i - 4] = ignis__json_read_bool(json);
     }
     if (json->fault[0])
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s", json->fault);
     if (texts[0]) {
-        tokenizer->info.bos = ignis__token_named(tokenizer, texts[0]);
+        tokenizer->info.bos = ignis__token_find_named(tokenizer, texts[0]);
         copied = (tokenizer->bos_text = ignis__tokenizer_keep_text(tokenizer, texts[0], strlen(texts[0]))) != NULL;
     }
     if (texts[1]) {
-        tokenizer->info.eos = ignis__token_named(tokenizer, texts[1]);
+        tokenizer->info.eos = ignis__token_find_named(tokenizer, texts[1]);
         copied =
             copied && (tokenizer->eos_text = ignis__tokenizer_keep_text(tokenizer, texts[1], strlen(texts[1]))) != NULL;
     }
     if (texts[2])
-        tokenizer->info.padding = ignis__token_named(tokenizer, texts[2]);
+        tokenizer->info.padding = ignis__token_find_named(tokenizer, texts[2]);
     if (texts[3])
         copied = copied &&
                  (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;

@@ -111,14 +111,14 @@ static const struct {
 
 #define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its prefixes is looked up */
 
-typedef struct ignis__scored {
+typedef struct ignis__scored_merge {
     float score;
     int32_t id;
-} ignis__scored;
+} ignis__scored_merge;
 
-static int ignis__scored_order(const void *a, const void *b)
+static int ignis__scored_merge_order(const void *a, const void *b)
 {
-    const ignis__scored *one = (const ignis__scored *)a, *other = (const ignis__scored *)b;
+    const ignis__scored_merge *one = (const ignis__scored_merge *)a, *other = (const ignis__scored_merge *)b;
     if (one->score != other->score)
         return one->score > other->score ? -1 : 1;
     return one->id < other->id ? -1 : one->id > other->id;
@@ -130,7 +130,8 @@ IGNIS__COLD static bool ignis__tokenizer_build_score_merges(ignis__tokenizer_loa
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
-    ignis__scored *scored = (ignis__scored *)ignis__alloc((size_t)(load->entries.count + 1) * sizeof *scored);
+    ignis__scored_merge *scored =
+        (ignis__scored_merge *)ignis__alloc((size_t)(load->entries.count + 1) * sizeof *scored);
     int64_t count = 0, i;
     uint32_t rank = 0;
     bool ok = scored != NULL;
@@ -140,7 +141,7 @@ IGNIS__COLD static bool ignis__tokenizer_build_score_merges(ignis__tokenizer_loa
         count += !entries[i].unreachable;
     }
     if (ok && count > 1)
-        qsort(scored, (size_t)count, sizeof *scored, ignis__scored_order);
+        qsort(scored, (size_t)count, sizeof *scored, ignis__scored_merge_order);
     for (i = 0; ok && i < count; i++) {
         int32_t id = scored[i].id;
         const char *text = tokenizer->bytes + tokenizer->begin[id];
@@ -179,10 +180,12 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
     ignis__gguf_found got[4];
     int64_t count, i;
     size_t size;
-    got[0] = ignis__gguf_array(file, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts);
-    got[1] = ignis__gguf_array(file, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types);
-    got[2] = scores ? ignis__gguf_array(file, "tokenizer.ggml.scores", IGNIS__GGUF_F64, &values) : IGNIS__GGUF_NONE;
-    got[3] = scores ? IGNIS__GGUF_NONE : ignis__gguf_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
+    got[0] = ignis__gguf_find_array(file, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts);
+    got[1] = ignis__gguf_find_array(file, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types);
+    got[2] =
+        scores ? ignis__gguf_find_array(file, "tokenizer.ggml.scores", IGNIS__GGUF_F64, &values) : IGNIS__GGUF_NONE;
+    got[3] =
+        scores ? IGNIS__GGUF_NONE : ignis__gguf_find_array(file, "tokenizer.ggml.merges", IGNIS__GGUF_STRING, &merges);
     for (i = 0; i < 4; i++)
         if (got[i] == IGNIS__GGUF_BAD)
             return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
@@ -200,7 +203,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
-        ignis__added *added;
+        ignis__added_token *added;
         bool control;
         if (!entry)
             return ignis__tokenizer_no_memory(load);
@@ -219,7 +222,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
              ignis__tokenizer_find_end_text(entry->text, (int)type) >= 0);
         if (!control && type != IGNIS__TYPE_USER)
             continue;
-        added = (ignis__added *)ignis__list_add(&load->added);
+        added = (ignis__added_token *)ignis__list_add(&load->added);
         if (!added)
             return ignis__tokenizer_no_memory(load);
         added->text = entry->text;
@@ -260,7 +263,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *
     add[1] = false;
     for (i = 0; ok && i < 4; i++) {
         int64_t id = -1;
-        ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
+        ignis__gguf_found got = ignis__gguf_find_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
             if (id != UINT32_MAX) /* the value that some writers use for none */
                 return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
@@ -270,9 +273,9 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *
         }
         ok = got != IGNIS__GGUF_BAD;
     }
-    ok = ok && ignis__gguf_bool(file, "tokenizer.ggml.add_bos_token", &add[0]) != IGNIS__GGUF_BAD &&
-         ignis__gguf_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
-         ignis__gguf_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
+    ok = ok && ignis__gguf_find_bool(file, "tokenizer.ggml.add_bos_token", &add[0]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_find_bool(file, "tokenizer.ggml.add_eos_token", &add[1]) != IGNIS__GGUF_BAD &&
+         ignis__gguf_find_string(file, "tokenizer.chat_template", &text, &size) != IGNIS__GGUF_BAD;
     if (!ok)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     tokenizer->front = (int32_t *)ignis__tokenizer_keep(tokenizer, sizeof(int32_t));
@@ -308,9 +311,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     int64_t i;
     int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns);
     bool pieces, prefix = true;
-    if (ignis__gguf_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
-        ignis__gguf_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
-        ignis__gguf_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     if (!model)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");

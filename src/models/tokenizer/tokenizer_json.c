@@ -33,7 +33,7 @@ IGNIS__PRIVATE void ignis__tokenizer_load_begin(ignis__tokenizer_load *load, con
     load->tokenizer = tokenizer;
     load->entries.size = sizeof(ignis__token_entry);
     load->merges.size = sizeof(ignis__merge_entry);
-    load->added.size = sizeof(ignis__added);
+    load->added.size = sizeof(ignis__added_token);
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
@@ -73,7 +73,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_no_memory(ignis__tokenizer_load
 }
 
 /*  Skips a word, such as null, if it is next. Tells whether it was. */
-IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
+IGNIS__PRIVATE bool ignis__json_skip_word(ignis__json *json, const char *word)
 {
     size_t size = strlen(word);
     if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size ||
@@ -84,16 +84,16 @@ IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
 }
 
 /*  Reads true or false. False after a fault. */
-IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json)
+IGNIS__PRIVATE bool ignis__json_read_bool(ignis__json *json)
 {
-    bool value = ignis__json_word(json, "true");
-    if (!value && !ignis__json_word(json, "false"))
+    bool value = ignis__json_skip_word(json, "true");
+    if (!value && !ignis__json_skip_word(json, "false"))
         ignis__json_fail(json, "true or false is missing");
     return value;
 }
 
 /*  Reads the name of the next field and its colon. NULL at the end of the object, or after a fault. */
-IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
+IGNIS__PRIVATE const char *ignis__json_next_field(ignis__json *json, bool *first)
 {
     size_t size;
     const char *name;
@@ -105,11 +105,11 @@ IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
 }
 
 /*  Reads a text without a 0 in it. NULL for null. */
-IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
+IGNIS__PRIVATE const char *ignis__json_read_text(ignis__json *json)
 {
     size_t size;
     const char *text;
-    if (ignis__json_word(json, "null"))
+    if (ignis__json_skip_word(json, "null"))
         return NULL;
     text = ignis__json_string(json, &size);
     if (strlen(text) != size)
@@ -124,7 +124,7 @@ IGNIS__COLD static void ignis__tokenizer_read_template_specials(ignis__tokenizer
     bool first = true;
     const char *name, *field;
     ignis__json_expect(json, '{');
-    while ((name = ignis__json_field(json, &first)) != NULL) {
+    while ((name = ignis__json_next_field(json, &first)) != NULL) {
         bool first_field = true, first_id = true;
         int at = load->special_count++, *count = &load->special_id_count[at];
         if (at == IGNIS__TEMPLATE_TOKENS) {
@@ -134,7 +134,7 @@ IGNIS__COLD static void ignis__tokenizer_read_template_specials(ignis__tokenizer
         }
         load->special_name[at] = name;
         ignis__json_expect(json, '{');
-        while ((field = ignis__json_field(json, &first_field)) != NULL) {
+        while ((field = ignis__json_next_field(json, &first_field)) != NULL) {
             if (strcmp(field, "ids") != 0) {
                 ignis__json_skip(json);
                 continue;
@@ -164,13 +164,13 @@ IGNIS__COLD static void ignis__tokenizer_read_template_single(ignis__tokenizer_l
     while (ignis__json_more(json, ']', &first)) {
         bool first_kind = true;
         ignis__json_expect(json, '{');
-        while ((kind = ignis__json_field(json, &first_kind)) != NULL) {
+        while ((kind = ignis__json_next_field(json, &first_kind)) != NULL) {
             bool special = strcmp(kind, "SpecialToken") == 0, first_field = true;
             const char *id = NULL;
             ignis__json_expect(json, '{');
-            while ((field = ignis__json_field(json, &first_field)) != NULL) {
+            while ((field = ignis__json_next_field(json, &first_field)) != NULL) {
                 if (strcmp(field, "id") == 0)
-                    id = ignis__json_words(json);
+                    id = ignis__json_read_text(json);
                 else
                     ignis__json_skip(json);
             }
@@ -216,7 +216,7 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
     bool first = true, first_step = true, sequence = false;
     const char *name;
     int i;
-    if (ignis__json_word(json, "null"))
+    if (ignis__json_skip_word(json, "null"))
         return;
     if (depth > 8) {
         ignis__json_fail(json, "a %s is nested deeper than 8", ignis__tokenizer_part_names[kind]);
@@ -225,16 +225,16 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
     memset(&part, 0, sizeof part);
     part.invert = part.individual = part.prefix = part.use_regex = part.split = part.start = part.stop = -1;
     ignis__json_expect(json, '{');
-    while ((name = ignis__json_field(json, &first)) != NULL) {
+    while ((name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__COUNT(fields) && strcmp(name, fields[i].name) != 0; i++)
             continue;
         if (i < IGNIS__COUNT(fields)) {
             char *at = (char *)&part + fields[i].at;
             if (fields[i].type == 't')
-                *(const char **)(void *)at = ignis__json_words(json);
-            else if (!ignis__json_word(json, "null"))
+                *(const char **)(void *)at = ignis__json_read_text(json);
+            else if (!ignis__json_skip_word(json, "null"))
                 *(int64_t *)(void *)at =
-                    fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
+                    fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_read_bool(json);
         } else if (strcmp(name, sequences[kind]) == 0) {
             sequence = true;
             ignis__json_expect(json, '[');
@@ -243,8 +243,8 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
         } else if (strcmp(name, "pattern") == 0) {
             bool first_pattern = true;
             ignis__json_expect(json, '{');
-            while ((name = ignis__json_field(json, &first_pattern)) != NULL)
-                *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_words(json);
+            while ((name = ignis__json_next_field(json, &first_pattern)) != NULL)
+                *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_read_text(json);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
             ignis__tokenizer_read_template_single(load);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
@@ -270,12 +270,12 @@ IGNIS__COLD static void ignis__tokenizer_read_added(ignis__tokenizer_load *load)
     ignis__json *json = &load->json;
     bool first = true;
     const char *name;
-    if (ignis__json_word(json, "null"))
+    if (ignis__json_skip_word(json, "null"))
         return;
     ignis__json_expect(json, '[');
     while (ignis__json_more(json, ']', &first)) {
         bool first_field = true, has_id = false;
-        ignis__added *added = (ignis__added *)ignis__list_add(&load->added);
+        ignis__added_token *added = (ignis__added_token *)ignis__list_add(&load->added);
         if (!added) {
             ignis__tokenizer_no_memory(load);
             return;
@@ -283,7 +283,7 @@ IGNIS__COLD static void ignis__tokenizer_read_added(ignis__tokenizer_load *load)
         added->normalized = true;
         added->order = (int)load->added.count;
         ignis__json_expect(json, '{');
-        while ((name = ignis__json_field(json, &first_field)) != NULL) {
+        while ((name = ignis__json_next_field(json, &first_field)) != NULL) {
             if (strcmp(name, "content") == 0) {
                 added->text = ignis__json_string(json, &added->size);
             } else if (strcmp(name, "id") == 0) {
@@ -294,15 +294,15 @@ IGNIS__COLD static void ignis__tokenizer_read_added(ignis__tokenizer_load *load)
                                      (long long)IGNIS__TOKEN_LIMIT);
                 added->id = (int32_t)id;
             } else if (strcmp(name, "single_word") == 0) {
-                added->single_word = ignis__json_bool(json);
+                added->single_word = ignis__json_read_bool(json);
             } else if (strcmp(name, "lstrip") == 0) {
-                added->lstrip = ignis__json_bool(json);
+                added->lstrip = ignis__json_read_bool(json);
             } else if (strcmp(name, "rstrip") == 0) {
-                added->rstrip = ignis__json_bool(json);
+                added->rstrip = ignis__json_read_bool(json);
             } else if (strcmp(name, "normalized") == 0) {
-                added->normalized = ignis__json_bool(json);
+                added->normalized = ignis__json_read_bool(json);
             } else if (strcmp(name, "special") == 0) {
-                added->special = ignis__json_bool(json);
+                added->special = ignis__json_read_bool(json);
             } else {
                 ignis__json_skip(json);
             }
@@ -389,31 +389,31 @@ IGNIS__COLD static void ignis__tokenizer_read_model(ignis__tokenizer_load *load)
     bool first = true;
     const char *name, *text;
     ignis__json_expect(json, '{');
-    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_next_field(json, &first)) != NULL) {
         if (strcmp(name, "type") == 0) {
-            load->model = ignis__json_words(json);
+            load->model = ignis__json_read_text(json);
         } else if (strcmp(name, "unk_token") == 0) {
-            load->unknown = ignis__json_words(json);
+            load->unknown = ignis__json_read_text(json);
         } else if (strcmp(name, "vocab") == 0) {
             ignis__tokenizer_read_tokens(load);
         } else if (strcmp(name, "merges") == 0) {
             load->has_merges = true;
             ignis__tokenizer_read_merges(load);
         } else if (strcmp(name, "ignore_merges") == 0) {
-            tokenizer->ignore_merges = ignis__json_bool(json);
+            tokenizer->ignore_merges = ignis__json_read_bool(json);
         } else if (strcmp(name, "byte_fallback") == 0) {
-            tokenizer->byte_fallback = ignis__json_bool(json);
+            tokenizer->byte_fallback = ignis__json_read_bool(json);
         } else if (strcmp(name, "fuse_unk") == 0) {
-            tokenizer->fuse_unknown = ignis__json_bool(json);
+            tokenizer->fuse_unknown = ignis__json_read_bool(json);
         } else if (strcmp(name, "dropout") == 0) {
-            load->dropout = !ignis__json_word(json, "null");
+            load->dropout = !ignis__json_skip_word(json, "null");
             if (load->dropout) {
                 const char *digits = (ignis__json_peek(json), json->at);
                 ignis__json_skip(json);
                 load->dropout = !(json->at - digits > 0 && strspn(digits, "0.") >= (size_t)(json->at - digits));
             }
         } else if (strcmp(name, "continuing_subword_prefix") == 0 || strcmp(name, "end_of_word_suffix") == 0) {
-            text = ignis__json_words(json);
+            text = ignis__json_read_text(json);
             load->affix = load->affix || (text && *text);
         } else {
             ignis__json_skip(json);
@@ -429,7 +429,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_json(ignis__tokenizer_load
     const char *name;
     int i;
     ignis__json_expect(json, '{');
-    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_field(json, &first)) != NULL) {
+    while (load->diagnostic == IGNIS_DIAG_NONE && (name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__PART_KINDS && strcmp(name, ignis__tokenizer_part_names[i]) != 0; i++)
             continue;
         if (i < IGNIS__PART_KINDS)

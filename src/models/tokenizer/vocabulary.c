@@ -7,7 +7,7 @@
 
 /*  Decodes the text of a byte-level token in place to the bytes that it encodes, *size of them. False, and
     unchanged, if a character does not encode a byte. */
-static bool ignis__token_bytes(char *text, size_t *size)
+static bool ignis__token_decode_bytes(char *text, size_t *size)
 {
     size_t at, out = 0;
     int length, round;
@@ -33,9 +33,9 @@ static bool ignis__token_bytes(char *text, size_t *size)
 }
 
 /*  Returns the id of a text of the file, which is decoded as above. */
-IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
+IGNIS__PRIVATE int32_t ignis__token_find_encoded(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
 {
-    bool not_bytes = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
+    bool not_bytes = tokenizer->byte_level && !ignis__token_decode_bytes((char *)(uintptr_t)text, size);
     return ignis__token_find(tokenizer, text, *size, not_bytes);
 }
 
@@ -102,7 +102,7 @@ IGNIS__COLD static bool ignis__tokenizer_build_vocabulary(ignis__tokenizer_load 
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
-    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__added_token *added = (ignis__added_token *)(void *)load->added.items;
     ignis__token_entry *entries = (ignis__token_entry *)(void *)load->entries.items, *entry;
     int64_t model_count = load->entries.count, tokens = 0, i;
     int32_t *entry_of;
@@ -129,7 +129,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenize
         entry_of[entry->id] = (int32_t)i;
     }
     for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
-        entries[i].not_bytes = !ignis__token_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
+        entries[i].not_bytes = !ignis__token_decode_bytes((char *)(uintptr_t)entries[i].text, &entries[i].size);
     for (i = 0; ok && i < load->added.count; i++) {
         char *text = (char *)(uintptr_t)added[i].text;
         size_t size = added[i].size;
@@ -139,7 +139,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_vocabulary(ignis__tokenize
             ok = ignis__tokenizer_no_memory(load);
             break;
         }
-        not_bytes = tokenizer->byte_level && !ignis__token_bytes(text, &size);
+        not_bytes = tokenizer->byte_level && !ignis__token_decode_bytes(text, &size);
         if (entry_of[added[i].id] < 0) {
             entry = (ignis__token_entry *)ignis__list_add(&load->entries);
             if (!entry) {
@@ -239,9 +239,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_merges(ignis__tokenizer_l
             break;
         }
         size = both.size - 1;
-        merge->ids[2] = ignis__token_of(tokenizer, both.data, &size);
-        merge->ids[0] = ignis__token_of(tokenizer, merge->left, &merge->left_size);
-        merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
+        merge->ids[2] = ignis__token_find_encoded(tokenizer, both.data, &size);
+        merge->ids[0] = ignis__token_find_encoded(tokenizer, merge->left, &merge->left_size);
+        merge->ids[1] = ignis__token_find_encoded(tokenizer, merge->right, &merge->right_size);
         for (k = 0; k < 3; k++)
             if (merge->ids[k] < 0)
                 ok = ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
@@ -252,9 +252,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_merges(ignis__tokenizer_l
     return ok;
 }
 
-static int ignis__added_order(const void *a, const void *b)
+static int ignis__added_token_order(const void *a, const void *b)
 {
-    const ignis__added *one = (const ignis__added *)a, *other = (const ignis__added *)b;
+    const ignis__added_token *one = (const ignis__added_token *)a, *other = (const ignis__added_token *)b;
     size_t size = one->size < other->size ? one->size : other->size;
     int order = size ? memcmp(one->text, other->text, size) : 0;
     if (order)
@@ -270,7 +270,7 @@ static int ignis__added_order(const void *a, const void *b)
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
-    ignis__added *added = (ignis__added *)(void *)load->added.items;
+    ignis__added_token *added = (ignis__added_token *)(void *)load->added.items;
     ignis__encoder encoder = IGNIS__ZERO;
     int level, k, kept;
     int64_t i;
@@ -278,11 +278,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_lo
     encoder.tokenizer = tokenizer;
     for (level = 0; ok && level < 2; level++) {
         ignis__added_set *set = &tokenizer->added[level];
-        set->items =
-            (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
+        set->items = (ignis__added_token *)ignis__tokenizer_keep(tokenizer,
+                                                                 (size_t)(load->added.count + 1) * sizeof *set->items);
         ok = set->items != NULL;
         for (i = 0; ok && i < load->added.count; i++) {
-            ignis__added *item = &set->items[set->count];
+            ignis__added_token *item = &set->items[set->count];
             const char *text = added[i].text;
             if (added[i].normalized != (level == 1) || added[i].size == 0)
                 continue;
@@ -304,7 +304,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_lo
         if (!ok)
             break;
         if (set->count > 1)
-            qsort(set->items, (size_t)set->count, sizeof *set->items, ignis__added_order);
+            qsort(set->items, (size_t)set->count, sizeof *set->items, ignis__added_token_order);
         for (kept = 0, k = 0; k < set->count; k++)
             if (kept == 0 || set->items[kept - 1].size != set->items[k].size ||
                 memcmp(set->items[kept - 1].text, set->items[k].text, set->items[k].size) != 0)
@@ -385,6 +385,6 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *lo
         !ignis__tokenizer_build_template(load))
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
-    tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;
+    tokenizer->info.unknown = load->unknown ? ignis__token_find_encoded(tokenizer, load->unknown, &size) : -1;
     return true;
 }

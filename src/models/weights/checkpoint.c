@@ -218,8 +218,8 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
 static bool ignis__model_check_not_split(ignis__model_files *files)
 {
     int64_t number = 0, count = 1;
-    if (ignis__gguf_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
-        ignis__gguf_int(&files->gguf, "split.count", &count) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_int(&files->gguf, "split.count", &count) == IGNIS__GGUF_BAD)
         return false;
     if (count <= 1)
         return true;
@@ -249,7 +249,7 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
         return false;
     }
     if (!ignis__model_check_not_split(files) ||
-        ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
         !ignis__model_family_find(files, "general.architecture", architecture) ||
         !ignis__model_alloc_sources(files, files->gguf.tensor_count))
         return false;

@@ -16,7 +16,7 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *fi
         if (!gguf)
             return IGNIS__GGUF_NONE;
         snprintf(name, sizeof name, "%s.%s", ignis__model_families[files->family], gguf);
-        return ignis__gguf_real(&files->gguf, name, value);
+        return ignis__gguf_find_real(&files->gguf, name, value);
     }
     item = json ? ignis__config_find(&files->config, json) : NULL;
     if (!item)
@@ -183,7 +183,7 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
         }
     }
     snprintf(name, sizeof name, "%s.attention.causal", ignis__model_families[files->family]);
-    if (ignis__gguf_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
         return false;
     if (!causal)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);

@@ -32,7 +32,7 @@ static ignis__config_item *ignis__config_add(ignis__config *config, const char *
 }
 
 /*  Reads the value at the reader's place and its members, to a small depth. Deeper values are skipped. */
-static void ignis__config_value(ignis__json *json, ignis__config *config, const char *name, int depth)
+static void ignis__config_read_value(ignis__json *json, ignis__config *config, const char *name, int depth)
 {
     char c = ignis__json_peek(json), inner[160];
     ignis__config_item *item = ignis__config_add(config, name);
@@ -51,13 +51,13 @@ static void ignis__config_value(ignis__json *json, ignis__config *config, const 
             const char *key = ignis__json_string(json, &size);
             snprintf(inner, sizeof inner, "%.60s%s%.60s", name, *name ? "." : "", key);
             ignis__json_expect(json, ':');
-            ignis__config_value(json, config, inner, depth + 1);
+            ignis__config_read_value(json, config, inner, depth + 1);
         }
     } else if (c == '[') {
         json->at++;
         snprintf(inner, sizeof inner, "%.60s[]", name);
         while (ignis__json_more(json, ']', &first))
-            ignis__config_value(json, config, inner, depth + 1);
+            ignis__config_read_value(json, config, inner, depth + 1);
     } else if (c == '"') {
         item->kind = 't';
         item->text = ignis__json_string(json, &size);
@@ -105,7 +105,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char 
         if (ignis__json_peek(&json) != '{')
             ignis__json_fail(&json, "a { is missing at the beginning");
         else
-            ignis__config_value(&json, config, "", 0);
+            ignis__config_read_value(&json, config, "", 0);
         if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
             ignis__json_fail(&json, "something follows the end of the JSON text");
         if (config->no_memory)

@@ -31,15 +31,15 @@ static bool ignis__model_read_special_tokens_gguf(ignis__model_files *files, ign
     for (i = 0; i < IGNIS__COUNT(names); i++) {
         int64_t id = -1;
         snprintf(name, sizeof name, "tokenizer.ggml.%s_token_id", names[i]);
-        if (ignis__gguf_int(&files->gguf, name, &id) == IGNIS__GGUF_BAD)
+        if (ignis__gguf_find_int(&files->gguf, name, &id) == IGNIS__GGUF_BAD)
             return false;
         if (i > 0)
             ignis__model_add_end_token(model, (double)id);
         else if (id >= 0 && id < model->vocab)
             model->bos = (int32_t)id;
     }
-    if (ignis__gguf_array(&files->gguf, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts) == IGNIS__GGUF_BAD ||
-        ignis__gguf_array(&files->gguf, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types) == IGNIS__GGUF_BAD)
+    if (ignis__gguf_find_array(&files->gguf, "tokenizer.ggml.tokens", IGNIS__GGUF_STRING, &texts) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_array(&files->gguf, "tokenizer.ggml.token_type", IGNIS__GGUF_I64, &types) == IGNIS__GGUF_BAD)
         return false;
     for (i = 0; texts.left > 0 && i < model->vocab; i++) {
         int64_t type = types.left > 0 ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;

@@ -210,7 +210,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
         ignis__free(parts);
         parts = NULL;
     }
-    model->room = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
+    model->max_tokens = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
     model->sequences = desc->sequences ? desc->sequences : 1;
     if (!parts) {
         ignis__free(model->layer);
@@ -240,7 +240,7 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
-    int64_t rows = model->room < 512 ? model->room : 512,
+    int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512,
             qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
     memset(info, 0, sizeof *info);
     info->family = model->family;
@@ -249,7 +249,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->rank = model->parallel.rank, info->ranks = model->parallel.size;
     info->head_dim = model->head_dim, info->inner = model->inner * model->parallel.size, info->vocab = model->vocab;
     info->model_context = model->context;
-    info->context = model->room, info->sequences = model->sequences;
+    info->context = model->max_tokens, info->sequences = model->sequences;
     info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
     info->tied = model->tied;
     memcpy(info->ends, model->stops, sizeof info->ends);
@@ -258,7 +258,8 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token =
         (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
-    info->cache_bytes = (int64_t)model->room * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
+    info->cache_bytes =
+        (int64_t)model->max_tokens * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
     info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
                             ? INT64_MAX
                             : info->cache_bytes * info->cache_bytes_of_token;

@@ -14,7 +14,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
-        ignis__model_name full = ignis__model_name_of(NULL, model, row, parts[i].layer);
+        ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer);
         *whole = !row->whole;
         if (strcmp(full.text, name) == 0 ||
             (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
@@ -36,7 +36,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tens
     ignis__array *array = blocks.count ? NULL : ignis__borrow_array(call, weight);
     ignis_array view = IGNIS__ZERO;
     if (blocks.count)
-        return ignis__model_dequantised(call, weight, &blocks, first, rows, dtype);
+        return ignis__model_dequantise(call, weight, &blocks, first, rows, dtype);
     if (!array)
         return ignis__no_tensor();
     view = ignis__array_slice(call, array, 0, first, rows);

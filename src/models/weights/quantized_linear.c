@@ -7,9 +7,9 @@
 #include "room.h"
 
 /*  Describes a part of a weight whose bytes begin at an address. */
-IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
+IGNIS__PRIVATE ignis__quantised_weight ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
 {
-    ignis__quantised q;
+    ignis__quantised_weight q;
     int type = blocks->part[part].type;
     memset(&q, 0, sizeof q);
     q.k = blocks->columns;
@@ -35,7 +35,7 @@ IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64
 {
     ignis__address at = ignis__op_read(op, weights), address = ignis__op_write(op, out), here;
     int64_t begin = 0, from, end, row = blocks->columns * ignis__dtypes[out->dtype].size;
-    ignis__quantised q;
+    ignis__quantised_weight q;
     int part;
     void *params[] = {&here, &q, &from};
     for (part = 0; op->ok && part < blocks->count; begin += blocks->part[part++].rows) {
@@ -62,8 +62,8 @@ IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor wei
 }
 
 /*  Makes a tensor with rows of a quantised weight, converted to the dtype. */
-IGNIS__PRIVATE ignis_tensor ignis__model_dequantised(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
-                                                     int64_t first, int64_t rows, ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_dequantise(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                    int64_t first, int64_t rows, ignis_dtype dtype)
 {
     ignis_shape shape;
     ignis__array *out;
@@ -124,7 +124,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis
         return ignis_linear(x, weight, bias);
     scope = ignis_scope_begin();
     (void)ignis_no_grad_begin();
-    y = ignis_linear(x, ignis__model_dequantised(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
+    y = ignis_linear(x, ignis__model_dequantise(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
                      bias);
     (void)ignis_no_grad_end();
     y = ignis_scope_return(scope, y);
@@ -150,7 +150,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_ten
     ignis_tensor inputs[2];
     ignis__array *out = NULL;
     ignis__address to, from;
-    ignis__quantised q;
+    ignis__quantised_weight q;
     ignis_shape shape;
     ignis__op op;
     int64_t count, vocab;

@@ -44,8 +44,8 @@ typedef struct ignis__model {
     double frequencies[IGNIS__MODEL_HALF];
     ignis_dtype dtype, cache_dtype;
     ignis_weights weights;
-    int room, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
-    int32_t bos;         /* -1 if there is none */
+    int max_tokens, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
+    int32_t bos;               /* -1 if there is none */
     int32_t stops[IGNIS__MODEL_STOPS];
     int stop_count; /* tokens that end a text */
     ignis__device *device;
@@ -160,11 +160,11 @@ struct ignis__blocks_types_type {
 };
 
 /*  As in kernels/blocks.cuh. */
-typedef struct ignis__quantised {
+typedef struct ignis__quantised_weight {
     ignis__address records, scales;
     int64_t k;
     int type;
-} ignis__quantised;
+} ignis__quantised_weight;
 
 enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
@@ -212,8 +212,8 @@ IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, con
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row);
 IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family);
-IGNIS__PRIVATE ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model,
-                                                      const ignis__model_row *row, int layer);
+IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
+                                                          const ignis__model_row *row, int layer);
 IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer);
 IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files,
                                                           ignis__model *model, int *count);
@@ -244,13 +244,13 @@ IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, c
                                             int64_t columns, char *to, ignis_dtype dtype);
 
 /* quantized_linear.c */
-IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at);
+IGNIS__PRIVATE ignis__quantised_weight ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at);
 IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks);
 IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
                                          const ignis__blocks *blocks, int64_t first, int64_t rows);
 IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight);
-IGNIS__PRIVATE ignis_tensor ignis__model_dequantised(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
-                                                     int64_t first, int64_t rows, ignis_dtype dtype);
+IGNIS__PRIVATE ignis_tensor ignis__model_dequantise(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                    int64_t first, int64_t rows, ignis_dtype dtype);
 IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight,
                                                 ignis_tensor bias);
 IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype);

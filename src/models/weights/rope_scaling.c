@@ -103,7 +103,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
     model->attention_factor = 1;
     if (files->is_gguf) {
         snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
-        if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
+        if (ignis__gguf_find_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
             !ignis__model_read_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
             !ignis__model_read_scaling_factor(files, &factor, &said))
             return false;

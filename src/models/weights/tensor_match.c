@@ -57,7 +57,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
     int i, k;
     for (i = 0; i < count; i++) {
         ignis__model_part *part = &parts[i];
-        ignis__model_name name = ignis__model_name_of(files, model, part->row, part->layer);
+        ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer);
         ignis__model_source *source = ignis__model_source_find(files, name.text);
         ignis_shape wanted;
         memset(&wanted, 0, sizeof wanted);

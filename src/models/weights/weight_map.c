@@ -152,8 +152,8 @@ IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, 
                : "";
 }
 
-IGNIS__PRIVATE ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model,
-                                                      const ignis__model_row *row, int layer)
+IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
+                                                          const ignis__model_row *row, int layer)
 {
     bool plain = row->how & IGNIS__MODEL_HEAD; /* the head, which is beside the model in GPT-2 */
     if (files && files->is_gguf)
@@ -181,7 +181,7 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
         const ignis__model_row *other = &ignis__model_rows[i];
         if (other->families >> model->family & 1 && other->in_layer == row->in_layer && other->member == row->member &&
-            ignis__model_source_find(files, ignis__model_name_of(files, model, other, layer).text))
+            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer).text))
             return true;
     }
     return false;
