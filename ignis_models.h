@@ -6681,7 +6681,7 @@ static bool ignis__gguf_is_int(uint32_t kind)
 
 static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
 
-/*  Read the value of a key: an integer (an unsigned 64-bit one must fit 63 bits), a number, a bool, a text. */
+/*  Reads the value of a key: an integer (an unsigned 64-bit one must fit 63 bits), a number, a bool, a text. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_int(ignis__gguf *file, const char *name,
                                                                           int64_t *value)
 {
@@ -15997,7 +15997,7 @@ IGNIS__COLD static void ignis__schema_write(ignis__schema *schema, ignis__bytes 
         ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
 }
 
-/*  Read valid JSON. Return the next character after white space; the place after a value; the first element
+/*  Skips parts of valid JSON. Returns the next character after white space; the place after a value; the first element
     of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
 static const char *ignis__schema_skip_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 
@@ -16671,12 +16671,12 @@ typedef struct ignis__model_part {
 } ignis__model_part;
 
 /*  The layout of each type on the device: rows of records of 256 elements, `bytes` bytes each. Q6_K has
-    `scale` bytes for each record after them. kernels/blocks.cuh has the layout of a record. */
+    `scale` bytes for each record after them. kernels/models/blocks.cuh has the layout of a record. */
 struct ignis__blocks_types_type {
     int type, bytes, scale;
 };
 
-/*  As in kernels/blocks.cuh. */
+/*  As in kernels/models/blocks.cuh. */
 typedef struct ignis__quantised_weight {
     ignis__address records, scales;
     int64_t k;
@@ -16832,9 +16832,9 @@ IGNIS__PRIVATE const ignis__config_item *ignis__config_find(const ignis__config 
     return NULL;
 }
 
-/*  models/weights/checkpoint.c - the files of a model: config.json, safetensors shards or a GGUF file; a sorted list of their tensors
+/*  models/weights/checkpoint.c - the files of a model: config.json, safetensors shards or a GGUF file
 
-    The headers alone are read. On failure everything is closed.
+    The headers alone are read, into a sorted list of tensors. On failure everything is closed.
     May use: config_json.c, >>gguf, >>safetensors. Locks: none. */
 
 IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files)
@@ -17105,7 +17105,7 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
     return ignis__model_sort_sources(files);
 }
 
-/*  models/weights/config_check.c - reads numbers of a description, and refuses entries that change a model in a way Ignis lacks
+/*  models/weights/config_check.c - reads numbers of a description, and refuses entries that Ignis lacks
 
     A feature is refused by its name and value, never ignored.
     May use: config_json.c, >>gguf. Locks: none. */
@@ -17948,8 +17948,7 @@ IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, cons
 
 /*  models/weights/quantized_layout.c - the bytes of quantised weights on the device, and which weights are quantised
 
-    Rows are in groups of eight, so that a warp reads whole sectors. kernels/blocks.cuh has the layout of a
-    record.
+    Rows are in groups of eight. kernels/models/blocks.cuh has the layout of a record.
     May use: weight_map.c. Locks: none. */
 
 IGNIS__PRIVATE const struct ignis__blocks_types_type ignis__blocks_types[] = {
@@ -18169,7 +18168,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
 
 /*  models/weights/dequantize.c - GGUF blocks to floats, and GGUF blocks to the layout of the device
 
-    The layout is in kernels/blocks.cuh. Bits are those of llama.cpp.
+    The layout is in kernels/models/blocks.cuh. Bits are those of llama.cpp.
     May use: nothing of the room. Locks: none. */
 
 /*  Converts a half to a float. */
@@ -18296,7 +18295,7 @@ IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from,
 
 /*  models/weights/quantize.c - floats to blocks of Q8_0, Q4_0 and Q4_K
 
-    Q8_0 and Q4_0 give the blocks of ggml's reference. Compilers must not reassociate or contract here.
+    Q8_0 and Q4_0 give the blocks of ggml's reference. Q4_K is fitted by least squares.
     May use: dequantize.c (halves). Locks: none. */
 
 static void ignis__half_write(unsigned char *to, float value) { ignis__convert(to, IGNIS_F16, &value, IGNIS_F32, 1); }
@@ -18482,7 +18481,7 @@ IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, c
 
 /*  models/weights/quantized_linear.c - linear layers and embeddings with quantised weights
 
-    A forward product converts the weight to the dtype in scratch memory. The tape keeps the blocks, and the
+    A forward product converts the weight to the dtype in a temporary tensor. The tape keeps the blocks, and the
     backward pass converts again.
     May use: quantized_layout.c, >>op. Locks: none. */
 
@@ -18657,7 +18656,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_ten
     return ignis__op_end(&op, out, NULL);
 }
 
-/*  models/weights/load.c - loads weights: threads read and convert chunks, the caller's thread copies them to the device
+/*  models/weights/load.c - loads weights: threads read and convert chunks, the caller copies them
 
     Chunks go through slots of pinned memory in turn. A slot is filled by a thread, copied by the caller, and
     released when the event after the copy is done. A reader takes the next chunk, then waits for its slot.
@@ -19330,7 +19329,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
 }
 
 /*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
-    block of 32: see kernels/gemv_blocks.cu. */
+    block of 32: see kernels/models/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
 {
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);

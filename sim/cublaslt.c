@@ -237,7 +237,7 @@ static uint16_t float_to_bf16(float value)
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-/* The exponent is moved by a multiplication, which is right for subnormal numbers, too. */
+/* Converts a half. A multiplication moves the exponent, which is right for subnormal numbers, too. */
 static inline float half_to_float(uint16_t bits)
 {
     float value = bits_to_float((uint32_t)(bits & 0x7FFF) << 13) * 0x1p112f;
@@ -257,7 +257,7 @@ static uint16_t float_to_half(float value)
     return (uint16_t)(sign | ((magnitude + 0xFFF + (magnitude >> 13 & 1) - 0x38000000) >> 13));
 }
 
-/* TF32 keeps 10 bits of fraction. */
+/* Rounds to TF32, which keeps 10 bits of fraction. */
 static inline float round_tf32(float value)
 {
     uint32_t bits = float_to_bits(value);

@@ -320,7 +320,7 @@ static bool ignis__gguf_is_int(uint32_t kind)
 
 static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
 
-/*  Read the value of a key: an integer (an unsigned 64-bit one must fit 63 bits), a number, a bool, a text. */
+/*  Reads the value of a key: an integer (an unsigned 64-bit one must fit 63 bits), a number, a bool, a text. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_find_int(ignis__gguf *file, const char *name,
                                                                           int64_t *value)
 {

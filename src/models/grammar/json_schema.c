@@ -95,7 +95,7 @@ IGNIS__COLD static void ignis__schema_write(ignis__schema *schema, ignis__bytes 
         ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
 }
 
-/*  Read valid JSON. Return the next character after white space; the place after a value; the first element
+/*  Skips parts of valid JSON. Returns the next character after white space; the place after a value; the first element
     of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
 static const char *ignis__schema_skip_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 

@@ -1,6 +1,6 @@
-/*  models/weights/checkpoint.c - the files of a model: config.json, safetensors shards or a GGUF file; a sorted list of their tensors
+/*  models/weights/checkpoint.c - the files of a model: config.json, safetensors shards or a GGUF file
 
-    The headers alone are read. On failure everything is closed.
+    The headers alone are read, into a sorted list of tensors. On failure everything is closed.
     May use: config_json.c, >>gguf, >>safetensors. Locks: none. */
 
 #include "room.h"

@@ -1,4 +1,4 @@
-/*  models/weights/config_check.c - reads numbers of a description, and refuses entries that change a model in a way Ignis lacks
+/*  models/weights/config_check.c - reads numbers of a description, and refuses entries that Ignis lacks
 
     A feature is refused by its name and value, never ignored.
     May use: config_json.c, >>gguf. Locks: none. */

@@ -1,6 +1,6 @@
 /*  models/weights/dequantize.c - GGUF blocks to floats, and GGUF blocks to the layout of the device
 
-    The layout is in kernels/blocks.cuh. Bits are those of llama.cpp.
+    The layout is in kernels/models/blocks.cuh. Bits are those of llama.cpp.
     May use: nothing of the room. Locks: none. */
 
 #include "room.h"

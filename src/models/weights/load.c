@@ -1,4 +1,4 @@
-/*  models/weights/load.c - loads weights: threads read and convert chunks, the caller's thread copies them to the device
+/*  models/weights/load.c - loads weights: threads read and convert chunks, the caller copies them
 
     Chunks go through slots of pinned memory in turn. A slot is filled by a thread, copied by the caller, and
     released when the event after the copy is done. A reader takes the next chunk, then waits for its slot.

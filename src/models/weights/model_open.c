@@ -220,7 +220,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
 }
 
 /*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
-    block of 32: see kernels/gemv_blocks.cu. */
+    block of 32: see kernels/models/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
 {
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);

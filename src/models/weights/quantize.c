@@ -1,6 +1,6 @@
 /*  models/weights/quantize.c - floats to blocks of Q8_0, Q4_0 and Q4_K
 
-    Q8_0 and Q4_0 give the blocks of ggml's reference. Compilers must not reassociate or contract here.
+    Q8_0 and Q4_0 give the blocks of ggml's reference. Q4_K is fitted by least squares.
     May use: dequantize.c (halves). Locks: none. */
 
 #include "room.h"

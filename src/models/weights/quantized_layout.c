@@ -1,7 +1,6 @@
 /*  models/weights/quantized_layout.c - the bytes of quantised weights on the device, and which weights are quantised
 
-    Rows are in groups of eight, so that a warp reads whole sectors. kernels/blocks.cuh has the layout of a
-    record.
+    Rows are in groups of eight. kernels/models/blocks.cuh has the layout of a record.
     May use: weight_map.c. Locks: none. */
 
 #include "room.h"

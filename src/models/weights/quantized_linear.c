@@ -1,6 +1,6 @@
 /*  models/weights/quantized_linear.c - linear layers and embeddings with quantised weights
 
-    A forward product converts the weight to the dtype in scratch memory. The tape keeps the blocks, and the
+    A forward product converts the weight to the dtype in a temporary tensor. The tape keeps the blocks, and the
     backward pass converts again.
     May use: quantized_layout.c, >>op. Locks: none. */
 

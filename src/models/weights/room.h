@@ -154,12 +154,12 @@ typedef struct ignis__model_part {
 } ignis__model_part;
 
 /*  The layout of each type on the device: rows of records of 256 elements, `bytes` bytes each. Q6_K has
-    `scale` bytes for each record after them. kernels/blocks.cuh has the layout of a record. */
+    `scale` bytes for each record after them. kernels/models/blocks.cuh has the layout of a record. */
 struct ignis__blocks_types_type {
     int type, bytes, scale;
 };
 
-/*  As in kernels/blocks.cuh. */
+/*  As in kernels/models/blocks.cuh. */
 typedef struct ignis__quantised_weight {
     ignis__address records, scales;
     int64_t k;
