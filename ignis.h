@@ -624,8 +624,7 @@
 
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_ALLOW_FAST_MATH)
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0) || defined(_M_FP_FAST)
-#error \
-    "Ignis does not compile with -ffast-math, -ffinite-math-only or /fp:fast, which drop its checks for NaN: see IGNIS_ALLOW_FAST_MATH"
+#error "Ignis does not compile with -ffast-math and its like, which drop checks for NaN: see IGNIS_ALLOW_FAST_MATH"
 #endif
 #endif
 
@@ -4836,12 +4835,6 @@ struct ignis__loaded {
     uint64_t release; /* the exact version, for cache keys */
 };
 
-#ifdef IGNIS_LINK_CUDA
-#include <cublasLt.h>
-#include <cuda.h>
-#include <nvrtc.h>
-#endif
-
 /*  One search for a library: the places tried, and why each failed. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;
@@ -6642,6 +6635,9 @@ static ignis__mutex ignis__loader_lock = IGNIS__MUTEX_INIT;
 
 #ifdef IGNIS_LINK_CUDA
 
+#include <cublasLt.h>
+#include <cuda.h>
+#include <nvrtc.h>
 #if CUDA_VERSION < 12040
 #error "IGNIS_LINK_CUDA needs the headers of CUDA 12.4 or newer; without it Ignis loads older drivers at run time"
 #endif

@@ -14,8 +14,7 @@
 
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_ALLOW_FAST_MATH)
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0) || defined(_M_FP_FAST)
-#error \
-    "Ignis does not compile with -ffast-math, -ffinite-math-only or /fp:fast, which drop its checks for NaN: see IGNIS_ALLOW_FAST_MATH"
+#error "Ignis does not compile with -ffast-math and its like, which drop checks for NaN: see IGNIS_ALLOW_FAST_MATH"
 #endif
 #endif
 

@@ -67,6 +67,9 @@ static ignis__mutex ignis__loader_lock = IGNIS__MUTEX_INIT;
 
 #ifdef IGNIS_LINK_CUDA
 
+#include <cublasLt.h>
+#include <cuda.h>
+#include <nvrtc.h>
 #if CUDA_VERSION < 12040
 #error "IGNIS_LINK_CUDA needs the headers of CUDA 12.4 or newer; without it Ignis loads older drivers at run time"
 #endif

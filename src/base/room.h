@@ -635,12 +635,6 @@ struct ignis__loaded {
     uint64_t release; /* the exact version, for cache keys */
 };
 
-#ifdef IGNIS_LINK_CUDA
-#include <cublasLt.h>
-#include <cuda.h>
-#include <nvrtc.h>
-#endif
-
 /*  One search for a library: the places tried, and why each failed. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;

@@ -9,7 +9,7 @@
 
 static const ignis__builtin_row ignis__model_kernel_rows[] = {
 #define IGNIS__BUILTIN_ROW(name, source, entry, how) \
-    {&ignis__model_kernel_sources[IGNIS__SOURCE_##source - IGNIS__SOURCE_COUNT], entry, IGNIS__KERNEL_##how},
+    {&ignis__model_kernel_sources[(int)IGNIS__SOURCE_##source - (int)IGNIS__SOURCE_COUNT], entry, IGNIS__KERNEL_##how},
     IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ROW)
 #undef IGNIS__BUILTIN_ROW
 };
