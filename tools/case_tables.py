@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the tables of upper and lower case in ignis.h, between the two marks in >>chat: those of Python, in which jinja2 is written.
+"""Writes the tables of upper and lower case in src/models/chat/case_mapping.c, between its two marks: those of Python, in which jinja2 is written.
 
     tools/case_tables.py [--check]        --check: changes nothing, and fails where the tables would change, if Python has the same Unicode
 """
@@ -59,7 +59,7 @@ def generate():
     return re.sub(r'(\\x[0-9A-F]{2})(?=[0-9A-Fa-f])(?!\\)', r'\1" "', "\n".join(out))
 
 
-path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ignis.h")
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src", "models", "chat", "case_mapping.c")
 with open(path, encoding="utf-8", newline="") as file:
     header = file.read()
 begin = "/*  From here on written by tools/case_tables.py. */\n/* clang-format off */\n"
@@ -70,6 +70,6 @@ if "--check" in sys.argv:
     if "Unicode %s." % unicodedata.unidata_version not in middle:
         print("skipped: this Python has Unicode %s" % unicodedata.unidata_version)
         sys.exit(0)
-    sys.exit("the tables of case in ignis.h are not those of tools/case_tables.py" if middle != generate() + "\n" else 0)
+    sys.exit("the tables of case in src/models/chat/case_mapping.c are not those of tools/case_tables.py" if middle != generate() + "\n" else 0)
 with open(path, "w", encoding="utf-8", newline="") as file:
     file.write(head + begin + generate() + "\n" + end + tail)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the tables of Unicode in ignis.h, between the two marks in >>text.
+"""Writes the tables of Unicode in src/models/tokenizer/unicode_table.c, between its two marks.
 
     tools/unicode_tables.py [--check]        --check: changes nothing, and fails where the tables would change
 
@@ -74,7 +74,7 @@ def runs(value):
 
 
 def table(kind, name, comment, values, form):
-    lines, line = [f"/*  {comment} */", f"static const {kind} {name}[] = {{"], "   "
+    lines, line = [f"/*  {comment} */", f"IGNIS__PRIVATE const {kind} {name}[] = {{"], "   "
     for value in values:
         text = form % value
         if len(line) + len(text) + 2 > 148:
@@ -135,15 +135,15 @@ def generate():
     return out
 
 
-path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ignis.h")
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src", "models", "tokenizer", "unicode_table.c")
 with open(path, encoding="utf-8", newline="") as file:
     header = file.read()
 begin = "/*  From here on written by tools/unicode_tables.py. */\n/* clang-format off */\n"
-end = "/* clang-format on */\n/*  As far as here. */\n"
+end = "/* clang-format on */\n"
 head, rest = header.split(begin)
 _, tail = rest.split(end)
 written = head + begin + "\n".join(generate()) + "\n" + end + tail
 if "--check" in sys.argv:
-    sys.exit("the tables of Unicode in ignis.h are not those of tools/unicode_tables.py" if written != header else 0)
+    sys.exit("the tables of Unicode in src/models/tokenizer/unicode_table.c are not those of tools/unicode_tables.py" if written != header else 0)
 with open(path, "w", encoding="utf-8", newline="") as file:
     file.write(written)
