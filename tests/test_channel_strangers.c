@@ -144,7 +144,7 @@ TEST(who_may_not_be_opened_gets_no_handles)
     ignis__channel_drop(channel);
     before = process_descriptors();
     CHECK_STATUS(ignis_channel_send(both.a, "no", 2, ends, 2), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
-    CHECK_MESSAGE_HAS("lets us put no handles into it");
+    CHECK_MESSAGE_HAS("does not allow handles to be duplicated into it");
     CHECK_INT(process_descriptors(), before);
     CHECK_OK(ignis_channel_close(both.a));
     CHECK_OK(ignis_channel_close(both.b));
