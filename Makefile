@@ -156,6 +156,7 @@ build/%: tools/%.c
 	@mkdir -p build
 	$(CC) -O1 -I. $< -o $@ $(LDLIBS)
 build/nvrtc_check build/kernel_texts: $(HEADERS)
+build/amalgamate build/embed: tools/text.h
 build/ignis_embed: $(HEADERS)
 
 # Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.
@@ -561,7 +562,7 @@ check-words:
 	@sh tools/check_words.sh
 
 FORMATTED := $(filter %.c %.h,$(PARTS)) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* apps/*/*.c apps/*/tests/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu docs/*.c bench/*.[ch] \
-    tools/*.c sim/*.[ch] sim/*/*.[ch] sim/*.cpp sim/*/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch])
+    tools/*.[ch] sim/*.[ch] sim/*/*.[ch] sim/*.cpp sim/*/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch])
 check-format:
 	clang-format --dry-run -Werror $(FORMATTED)
 

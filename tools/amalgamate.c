@@ -24,10 +24,9 @@
     and a part that includes one of a floor above its own.
 */
 #include <dirent.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#define TOOL "amalgamate"
+#include "text.h"
 
 #define MAX_PARTS 1024
 #define MAX_PATH 512
@@ -39,12 +38,6 @@
 #define MAX_PARAMETERS 16
 #define MAX_TAGS 64
 #define MADE_COLUMNS 120 /* of generated lines */
-#define VERSION_FROM "src/base/version.h"
-
-typedef struct text {
-    char *data;
-    size_t size, capacity;
-} text;
 
 static const char *const roots[][2] = {
     {"src/ignis.h", "ignis.h"}, {"src/ignis_models.h", "ignis_models.h"}, {"src/ignis_collective.h", "ignis_collective.h"}};
@@ -54,69 +47,13 @@ static char included[MAX_PARTS][MAX_PATH]; /* by this root, or by one before it 
 static int included_count, first_of_root;
 static size_t contents_at; /* where the contents of the root's manual belong; 0: nowhere */
 static int failures, with_lines;
-static int version[3]; /* major, minor, patch */
-static text handles;   /* " ignis_array ignis_kernel ... ": the types of handles in the roots so far */
-
-static void die(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("amalgamate: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(1);
-}
+static text handles; /* " ignis_array ignis_kernel ... ": the types of handles in the roots so far */
 
 /* Reports what is wrong with a part; the others are read all the same. */
 static void refuse(const char *path, int line, const char *what)
 {
     fprintf(stderr, "%s:%d: %s\n", path, line, what);
     failures++;
-}
-
-static void append(text *t, const char *data, size_t size)
-{
-    if (t->size + size + 1 > t->capacity) {
-        t->capacity = 2 * (t->size + size + 1);
-        t->data = (char *)realloc(t->data, t->capacity);
-        if (!t->data)
-            die("out of memory");
-    }
-    memcpy(t->data + t->size, data, size);
-    t->size += size;
-    t->data[t->size] = 0;
-}
-
-static void print(text *t, const char *format, ...)
-{
-    char line[2 * MAX_SIGNATURE];
-    int length;
-    va_list args;
-    va_start(args, format);
-    length = vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    if (length < 0 || length >= (int)sizeof(line))
-        die("a line of the output is too long");
-    append(t, line, (size_t)length);
-}
-
-/* Reads a file without carriage returns. 0: cannot be opened. */
-static int read_file(const char *path, text *t)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return 0;
-    append(t, "", 0); /* an empty file is an empty string */
-    for (int c; (c = fgetc(file)) != EOF;) {
-        char byte = (char)c;
-        if (byte != '\r')
-            append(t, &byte, 1);
-    }
-    if (ferror(file))
-        die("cannot read %s", path);
-    fclose(file);
-    return 1;
 }
 
 /* >>parts ------------------------------------------------------------------------------------------------------- */
@@ -185,24 +122,6 @@ static void check_line(const char *path, int number, const char *line, size_t le
 }
 
 /* >>declarations ------------------------------------------------------------------------------------------------ */
-
-static void read_version(void)
-{
-    static const char *const names[] = {"MAJOR", "MINOR", "PATCH"};
-    text t = {0};
-    if (!read_file(VERSION_FROM, &t))
-        die("cannot open %s", VERSION_FROM);
-    for (int i = 0; i < 3; i++) {
-        char define[MAX_LINE];
-        const char *found;
-        snprintf(define, sizeof(define), "#define IGNIS_VERSION_%s ", names[i]);
-        found = strstr(t.data, define);
-        if (!found)
-            die("%s does not define IGNIS_VERSION_%s", VERSION_FROM, names[i]);
-        version[i] = atoi(found + strlen(define));
-    }
-    free(t.data);
-}
 
 static int starts(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
 

@@ -17,13 +17,11 @@
 */
 #include <ctype.h>
 #include <dirent.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define VERSION_FROM "src/base/version.h"
+#define TOOL "embed"
+#include "text.h"
+
 #define SOURCE_DIR "kernels"
 #define MODELS_DIR "kernels/models"
 #define OUTPUT "ignis_kernels.h"
@@ -33,11 +31,6 @@
 #define MAX_LINE 2000
 #define MAX_PIECE 4000
 
-typedef struct text {
-    char *data;
-    size_t size, capacity;
-} text;
-
 typedef struct source {
     char name[64];   /* "elementwise.cu" */
     char symbol[64]; /* "elementwise_cu" */
@@ -46,60 +39,6 @@ typedef struct source {
     int is_basic; /* arrays and kernels alone need it */
     uint64_t hash;
 } source;
-
-static void die(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("embed: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(1);
-}
-
-static void append(text *t, const char *data, size_t size)
-{
-    if (t->size + size + 1 > t->capacity) {
-        t->capacity = 2 * (t->size + size + 1);
-        t->data = (char *)realloc(t->data, t->capacity);
-        if (!t->data)
-            die("out of memory");
-    }
-    memcpy(t->data + t->size, data, size);
-    t->size += size;
-    t->data[t->size] = 0;
-}
-
-static void print(text *t, const char *format, ...)
-{
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    if (length < 0 || length >= (int)sizeof(line))
-        die("a line of the output is too long");
-    append(t, line, (size_t)length);
-}
-
-/* Reads a file without carriage returns, so that a checkout with Windows line ends embeds the same. 0: cannot be opened. */
-static int read_file(const char *path, text *t)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return 0;
-    append(t, "", 0); /* an empty file is an empty string */
-    for (int c; (c = fgetc(file)) != EOF;) {
-        char byte = (char)c;
-        if (byte != '\r')
-            append(t, &byte, 1);
-    }
-    if (ferror(file))
-        die("cannot read %s", path);
-    fclose(file);
-    return 1;
-}
 
 static uint64_t fnv1a(const char *data, size_t size)
 {
@@ -392,35 +331,17 @@ static void append_row(text *out, const source *s, const char *pieces)
           pieces, s->symbol);
 }
 
-/* The number behind #define NAME in a text. */
-static int read_number(const text *t, const char *name)
-{
-    const char *line = t->data;
-    size_t length = strlen(name);
-    for (; (line = strstr(line, "\n#define ")) != NULL; line++)
-        if (strncmp(line + 9, name, length) == 0 && line[9 + length] == ' ')
-            return atoi(line + 9 + length);
-    die("%s does not define %s", VERSION_FROM, name);
-    return 0;
-}
-
 static void generate(text *out, const source *sources, int count)
 {
-    text header = {0};
-    int major, minor, patch;
-    if (!read_file(VERSION_FROM, &header))
-        die("cannot open %s", VERSION_FROM);
-    major = read_number(&header, "IGNIS_VERSION_MAJOR");
-    minor = read_number(&header, "IGNIS_VERSION_MINOR");
-    patch = read_number(&header, "IGNIS_VERSION_PATCH");
+    read_version();
     print(out, "/*  ignis_kernels.h - v%d.%d.%d - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file\n\n",
-          major, minor, patch);
+          version[0], version[1], version[2]);
     print(out, "    SPDX-License-Identifier: MIT\n    The licence is at the end of ignis.h.\n\n");
     print(out, "    Generated from the folder %s by tools/embed.c. Change the sources, then: make %s\n\n", SOURCE_DIR, OUTPUT);
     for (int i = 0; i < count; i++)
         print(out, "        %-24s %5d lines %7lu bytes\n", sources[i].name, sources[i].lines, (unsigned long)sources[i].content.size);
     print(out, "*/\n#include <stdint.h>\n\n");
-    print(out, "#define IGNIS_KERNELS_VERSION %d /* as IGNIS_VERSION */\n\n", 10000 * major + 100 * minor + patch);
+    print(out, "#define IGNIS_KERNELS_VERSION %d /* as IGNIS_VERSION */\n\n", 10000 * version[0] + 100 * version[1] + version[2]);
     print(out, "#if (defined(IGNIS_IMPLEMENTATION) || defined(IGNIS__PARTS)) && !defined(IGNIS_KERNELS_IMPLEMENTED)\n"
                "#define IGNIS_KERNELS_IMPLEMENTED\n\n"
                "#ifndef IGNIS__PRIVATE\n#define IGNIS__PRIVATE static\n#endif\n\n");
@@ -452,7 +373,6 @@ static void generate(text *out, const source *sources, int count)
     for (int i = 0; i < count; i++)
         append_row(out, &sources[i], sources[i].is_basic ? "IGNIS__PIECES" : "IGNIS__PIECES_OF_TENSORS");
     print(out, "};\n\n#endif /* IGNIS__PARTS */\n#endif /* IGNIS_IMPLEMENTATION */\n");
-    free(header.data);
 }
 
 /* The part of ignis_models.h. Its numbers follow those of ignis_kernels.h. */
