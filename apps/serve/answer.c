@@ -176,7 +176,8 @@ static bool enlist(connection *c)
     return ok || refuse(c, 429, NULL, "%d requests are running or waiting, which is as many as this server takes", (int)most);
 }
 
-/*  Waits until the job has ended, passes on what there is of a stream, and drops the job if the client leaves. Null, or why it was dropped. */
+/*  Waits until the job has ended. Sends its text as it grows if the client wants a stream, and drops the job if the client leaves.
+    Returns NULL, or why the job was dropped. */
 static const char *follow(connection *c)
 {
     job *j = c->job;

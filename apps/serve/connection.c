@@ -95,7 +95,7 @@ static bool fetch(connection *c)
     return !c->gone;
 }
 
-/*  Sends what there is. A client that does not take it in time has left, too. */
+/*  Sends all of the output. A client that does not take it in time counts as gone. */
 static void flush(connection *c)
 {
     double until = seconds() + (double)settings.request_time;

@@ -9,7 +9,7 @@ static const route routes[] = {
     {"POST", "/v1/chat/completions", false, CHAT, answer_text},
 };
 
-/*  Waits for more. False: there is none, and the connection ends. */
+/*  Waits for more input. False if the connection ends without it. */
 static bool receive(connection *c)
 {
     size_t had;

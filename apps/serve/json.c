@@ -185,7 +185,7 @@ static bool json_read(json_reader *r, text *source)
     return r->at == r->end || json_fail(r, "more than one value");
 }
 
-/*  The value under a key; null, if it is null, not there, or the object is none. */
+/*  Returns the value under a key; NULL if it is null or missing, or if this is not an object. */
 static const json *member(const json *object, const char *key)
 {
     const json *m = object->kind == JSON_OBJECT ? object->first : NULL;
