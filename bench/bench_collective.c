@@ -38,7 +38,17 @@ static void require(bool ok, const char *what)
 
 /* --- variants --------------------------------------------------------------------------------------------- */
 
-typedef enum operation { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, BARRIER, OPERATIONS } operation;
+typedef enum operation {
+    ALL_REDUCE,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    ALL_TO_ALL,
+    BROADCAST,
+    REDUCE,
+    SEND_RECV,
+    BARRIER,
+    OPERATIONS
+} operation;
 
 static const char *const operation_names[OPERATIONS] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
                                                         "broadcast",  "reduce",     "send_recv",      "barrier"};
@@ -147,7 +157,8 @@ static void step(const rank *r, const arrays *a)
     case BROADCAST: REQUIRE(ignis_comm_broadcast(r->comm, a->in, 0)); break;
     case REDUCE: REQUIRE(ignis_comm_reduce(r->comm, a->in, a->out, IGNIS_OP_SUM, 0)); break;
     case SEND_RECV:
-        REQUIRE(ignis_comm_send_recv(r->comm, a->in, (r->rank + 1) % r->size, a->out, (r->rank + r->size - 1) % r->size));
+        REQUIRE(
+            ignis_comm_send_recv(r->comm, a->in, (r->rank + 1) % r->size, a->out, (r->rank + r->size - 1) % r->size));
         break;
     default: REQUIRE(ignis_comm_barrier(r->comm));
     }
@@ -194,8 +205,9 @@ static void check(rank *r, int64_t bytes)
             if (r->op == SEND_RECV)
                 expected = (r->rank + n - 1) % n + 1;
             if (r->op != BARRIER && got[i] != expected) {
-                fprintf(stderr, "bench: %s of %lld bytes on rank %d, %s: element %lld is %g, not %g\n", operation_names[r->op],
-                        (long long)bytes, r->rank, r->how->name, (long long)(first + i), got[i], expected);
+                fprintf(stderr, "bench: %s of %lld bytes on rank %d, %s: element %lld is %g, not %g\n",
+                        operation_names[r->op], (long long)bytes, r->rank, r->how->name, (long long)(first + i), got[i],
+                        expected);
                 exit(1);
             }
         }
@@ -324,12 +336,13 @@ static void run_table(operation op, ignis_dtype dtype, int mode, char *const *me
         memcpy(us[v], ranks[0].us, sizeof us[v]);
         for (s = 0, bytes = wanted.min; s < sizes_count(); s++, bytes *= wanted.factor)
             if (!isnan(us[v][s]))
-                printf("row op=%s ranks=%d dtype=%s bytes=%lld mode=%s variant=%s us=%.2f bus_gbs=%.2f\n", operation_names[op],
-                       wanted.ranks, ignis__dtypes[dtype].name, (long long)bytes, mode_names[mode], how->name, us[v][s],
-                       (double)bytes * bus_factor(op, wanted.ranks) / us[v][s] * 1e-3);
+                printf("row op=%s ranks=%d dtype=%s bytes=%lld mode=%s variant=%s us=%.2f bus_gbs=%.2f\n",
+                       operation_names[op], wanted.ranks, ignis__dtypes[dtype].name, (long long)bytes, mode_names[mode],
+                       how->name, us[v][s], (double)bytes * bus_factor(op, wanted.ranks) / us[v][s] * 1e-3);
         fflush(stdout);
     }
-    printf("\n%s, %s, %d ranks, %s, us\n%12s", operation_names[op], ignis__dtypes[dtype].name, wanted.ranks, mode_names[mode], "bytes");
+    printf("\n%s, %s, %d ranks, %s, us\n%12s", operation_names[op], ignis__dtypes[dtype].name, wanted.ranks,
+           mode_names[mode], "bytes");
     for (v = 0; v < wanted.variant_count; v++)
         printf(" %14s", wanted.variants[v].name);
     printf("%14s\n", "best, GB/s");
@@ -451,7 +464,8 @@ int main(int argc, char **argv)
     for (op = 0; op < OPERATIONS; op++)
         for (dtype = IGNIS_F16; dtype < IGNIS_DTYPE_COUNT; dtype++)
             for (mode = 0; mode < 2; mode++)
-                if (listed(ops, operation_names[op]) && listed(dtypes, ignis__dtypes[dtype].name) && listed(modes, mode_names[mode]))
+                if (listed(ops, operation_names[op]) && listed(dtypes, ignis__dtypes[dtype].name) &&
+                    listed(modes, mode_names[mode]))
                     run_table((operation)op, (ignis_dtype)dtype, mode, memory);
     for (i = 0; i < 2 * wanted.ranks; i++)
         REQUIRE(ignis_array_free(arrays_made[i]));

@@ -84,7 +84,8 @@ static double seconds_of(void (*run)(const work *l), const work *l)
 {
     double times[ROUNDS], start, once;
     int round, i, runs = 1;
-    for (round = -2; round < ROUNDS; round++) { /* the first one compiles, the second one tells how many runs take 10 ms */
+    for (round = -2; round < ROUNDS;
+         round++) { /* the first one compiles, the second one tells how many runs take 10 ms */
         ignis_synchronize();
         start = now();
         for (i = 0; i < runs; i++)
@@ -124,7 +125,8 @@ int main(int argc, char **argv)
             ignis_scope_end(scope);
             continue;
         }
-        l.images = at_most(l.images, 1, small), l.height = at_most(l.height, 8, small), l.width = at_most(l.width, 8, small);
+        l.images = at_most(l.images, 1, small), l.height = at_most(l.height, 8, small),
+        l.width = at_most(l.width, 8, small);
         if (l.groups == 1)
             l.channels = at_most(l.channels, 16, small), l.outs = at_most(l.outs, 16, small);
         memset(&k, 0, sizeof k);
@@ -134,22 +136,25 @@ int main(int argc, char **argv)
         k.desc.padding[0] = k.desc.padding[1] = l.kernel / 2;
         rows = k.is_row ? 1 : (l.height - 1) / l.stride + 1, columns = (l.width - 1) / l.stride + 1;
         desc.requires_grad = k.wants_x = l.channels != 3;
-        k.x = ignis_tensor_randn(
-            k.is_row ? IGNIS_SHAPE(l.images, l.width, l.channels) : IGNIS_SHAPE(l.images, l.height, l.width, l.channels), &desc);
+        k.x = ignis_tensor_randn(k.is_row ? IGNIS_SHAPE(l.images, l.width, l.channels)
+                                          : IGNIS_SHAPE(l.images, l.height, l.width, l.channels),
+                                 &desc);
         desc.requires_grad = true;
-        k.w = ignis_tensor_randn(
-            k.is_row ? IGNIS_SHAPE(l.outs, l.kernel, l.channels) : IGNIS_SHAPE(l.outs, l.kernel, l.kernel, l.channels / l.groups), &desc);
+        k.w = ignis_tensor_randn(k.is_row ? IGNIS_SHAPE(l.outs, l.kernel, l.channels)
+                                          : IGNIS_SHAPE(l.outs, l.kernel, l.kernel, l.channels / l.groups),
+                                 &desc);
         desc.requires_grad = false;
         k.y = convolve(&k);
-        k.g = ignis_tensor_data(
-            ignis_tensor_randn(k.is_row ? IGNIS_SHAPE(l.images, columns, l.outs) : IGNIS_SHAPE(l.images, rows, columns, l.outs), &desc));
-        flops = 2.0 * l.images * rows * columns * l.outs * (l.channels / l.groups) * l.kernel * (k.is_row ? 1 : l.kernel);
+        k.g = ignis_tensor_data(ignis_tensor_randn(
+            k.is_row ? IGNIS_SHAPE(l.images, columns, l.outs) : IGNIS_SHAPE(l.images, rows, columns, l.outs), &desc));
+        flops =
+            2.0 * l.images * rows * columns * l.outs * (l.channels / l.groups) * l.kernel * (k.is_row ? 1 : l.kernel);
         seconds[0] = seconds_of(run_forward, &k);
         seconds[1] = seconds_of(run_backward, &k);
         all[0] += l.times * seconds[0];
         all[1] += l.times * seconds[1];
-        printf("%-26s %9.4f ms %6.1f %9.4f ms %6.1f\n", l.name, 1e3 * seconds[0], 1e-12 * flops / seconds[0], 1e3 * seconds[1],
-               (k.wants_x ? 2e-12 : 1e-12) * flops / seconds[1]);
+        printf("%-26s %9.4f ms %6.1f %9.4f ms %6.1f\n", l.name, 1e3 * seconds[0], 1e-12 * flops / seconds[0],
+               1e3 * seconds[1], (k.wants_x ? 2e-12 : 1e-12) * flops / seconds[1]);
         fflush(stdout);
         ignis_tape_clear();
         ignis_scope_end(scope);

@@ -286,7 +286,8 @@ static void start_driver(void)
     *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
     *(void **)&use = dlsym(library, "cuCtxSetCurrent");
     *(void **)&alloc = dlsym(library, "cuMemAlloc_v2");
-    require(init(0) == 0 && retain(&context, 0) == 0 && use(context) == 0 && alloc(&memory, 4) == 0, "starting the driver");
+    require(init(0) == 0 && retain(&context, 0) == 0 && use(context) == 0 && alloc(&memory, 4) == 0,
+            "starting the driver");
 }
 
 static int start_main(const char *kind)
@@ -315,7 +316,8 @@ static start measure_start(const char *kind, bool cold)
     for (i = first; i < STARTS; i++) {
         FILE *child;
         snprintf(command, sizeof command, "%s rm -rf %s/*; IGNIS_CACHE_DIR=%s '%s' --start %s",
-                 cold ? "CUDA_CACHE_DISABLE=1; export CUDA_CACHE_DISABLE;" : ":", cold ? folder : "/nonexistent", folder, self, kind);
+                 cold ? "CUDA_CACHE_DISABLE=1; export CUDA_CACHE_DISABLE;" : ":", cold ? folder : "/nonexistent",
+                 folder, self, kind);
         child = popen(command, "r");
         require(child && fscanf(child, "%lf %lf", &ms[i < 0 ? 0 : i], &rss[i < 0 ? 0 : i]) == 2, "a fresh process");
         pclose(child);
@@ -356,7 +358,8 @@ int main(int argc, char **argv)
 {
     static const int64_t gpu_sizes[SIZES] = {1 * MIB, 16 * MIB, 256 * MIB, 1024 * MIB};
     static const int64_t simulator_sizes[SIZES] = {1 * KIB, 4 * KIB, 16 * KIB, 64 * KIB};
-    static const char *const transfer_names[4] = {"to device, pageable", "to host, pageable", "to device, pinned", "to host, pinned"};
+    static const char *const transfer_names[4] = {"to device, pageable", "to host, pageable", "to device, pinned",
+                                                  "to host, pinned"};
     static bandwidth table[OPERATIONS][SIZES];
     const int64_t *sizes;
     ignis_device_info device;
@@ -402,7 +405,8 @@ int main(int argc, char **argv)
         w.host = i < 2 ? malloc((size_t)w.bytes) : i == 2 ? ignis_array_pin(w.a) : w.host;
         require(w.host != NULL, "host memory");
         memset(w.host, 1, (size_t)w.bytes);
-        transferred[i] = i % 2 == 0 ? race(to_device, to_device_driver, &w, true) : race(to_host, to_host_driver, &w, true);
+        transferred[i] =
+            i % 2 == 0 ? race(to_device, to_device_driver, &w, true) : race(to_host, to_host_driver, &w, true);
         if (i < 2)
             free(w.host);
     }
@@ -425,8 +429,8 @@ int main(int argc, char **argv)
     row("  more than the peer", "us", (launched.own - launched.peer) * 1e6, 0, NULL);
     row("add of small arrays, not waiting", "us", added.own * 1e6, 0, NULL);
     for (i = 0; i < 4; i++)
-        row(transfer_names[i], "GB/s", (double)w.bytes / transferred[i].own / 1e9, (double)w.bytes / transferred[i].peer / 1e9,
-            "cuMemcpyAsync");
+        row(transfer_names[i], "GB/s", (double)w.bytes / transferred[i].own / 1e9,
+            (double)w.bytes / transferred[i].peer / 1e9, "cuMemcpyAsync");
     row("start with an empty kernel cache", "ms", cold.ms, driver.ms, "opening the bare driver");
     row("start with a filled kernel cache", "ms", warm.ms, driver.ms, "opening the bare driver");
     row("peak host memory of the former", "MiB", cold.rss_mb, driver.rss_mb, "opening the bare driver");

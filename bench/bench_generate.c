@@ -165,20 +165,24 @@ static bool write_folder(const shape *s, const char *folder)
         return false;
     if (s->is_gpt2)
         fprintf(file,
-                "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d, "
+                "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"n_embd\": %d, \"n_layer\": %d, "
+                "\"n_head\": %d, "
                 "\"n_positions\": 1024, \"n_ctx\": 1024, "
-                "\"vocab_size\": %d, \"layer_norm_epsilon\": 1e-5, \"activation_function\": \"gelu_new\", \"dtype\": \"bfloat16\"}\n",
+                "\"vocab_size\": %d, \"layer_norm_epsilon\": 1e-5, \"activation_function\": \"gelu_new\", \"dtype\": "
+                "\"bfloat16\"}\n",
                 s->hidden, s->layers, s->heads, s->vocab);
     else
         fprintf(file,
-                "{\"architectures\": [\"%sForCausalLM\"], \"model_type\": \"%s\", \"hidden_size\": %d, \"num_hidden_layers\": %d, "
+                "{\"architectures\": [\"%sForCausalLM\"], \"model_type\": \"%s\", \"hidden_size\": %d, "
+                "\"num_hidden_layers\": %d, "
                 "\"num_attention_heads\": %d, "
                 "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d, "
                 "\"max_position_embeddings\": 4096, "
-                "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": %s, \"rope_theta\": 500000.0, \"dtype\": "
+                "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": %s, \"rope_theta\": "
+                "500000.0, \"dtype\": "
                 "\"bfloat16\"}\n",
-                s->normed ? "Qwen3" : "Llama", s->normed ? "qwen3" : "llama", s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim,
-                s->inner, s->vocab, s->tied ? "true" : "false");
+                s->normed ? "Qwen3" : "Llama", s->normed ? "qwen3" : "llama", s->hidden, s->layers, s->heads,
+                s->kv_heads, s->head_dim, s->inner, s->vocab, s->tied ? "true" : "false");
     return fclose(file) == 0;
 }
 
@@ -324,8 +328,10 @@ static bool write_tokenizer(const shape *s, const char *folder)
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     if (!(file = fopen(path, "wb")))
         return false;
-    fprintf(file, "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
-                  "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"}, "
+    fprintf(file, "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
+                  "\"add_prefix_space\": false, "
+                  "\"trim_offsets\": true, \"use_regex\": true}, \"post_processor\": null, \"decoder\": {\"type\": "
+                  "\"ByteLevel\"}, "
                   "\"model\": {\"type\": \"BPE\", \"vocab\": {");
     for (i = 0; i < 256; i++) {
         bool itself = (i >= 33 && i <= 126) || (i >= 161 && i <= 172) || i >= 174;
@@ -354,8 +360,10 @@ typedef struct blocks {
     int id, elements, bytes, scales[2]; /* where halves are */
 } blocks;
 
-static const blocks block_types[] = {
-    {"q8_0", 8, 32, 34, {0, 0}}, {"q4_0", 2, 32, 18, {0, 0}}, {"q4_k", 12, 256, 144, {0, 2}}, {"q6_k", 14, 256, 210, {208, 208}}};
+static const blocks block_types[] = {{"q8_0", 8, 32, 34, {0, 0}},
+                                     {"q4_0", 2, 32, 18, {0, 0}},
+                                     {"q4_k", 12, 256, 144, {0, 2}},
+                                     {"q6_k", 14, 256, 210, {208, 208}}};
 
 static void put_number(FILE *file, uint64_t value, int size) { fwrite(&value, (size_t)size, 1, file); }
 
@@ -373,7 +381,8 @@ static void put_key(FILE *file, const char *name, uint32_t value, int type)
 }
 
 /*  Writes the head of a tensor, or its blocks. */
-static void put_blocks(FILE *file, bool header, const blocks *type, int64_t *at, const char *name, int layer, int rows, int columns)
+static void put_blocks(FILE *file, bool header, const blocks *type, int64_t *at, const char *name, int layer, int rows,
+                       int columns)
 {
     static unsigned char some[210 * 4096];
     int64_t size = columns ? (int64_t)rows * columns / type->elements * type->bytes : 4 * (int64_t)rows, left, i;
@@ -397,7 +406,9 @@ static void put_blocks(FILE *file, bool header, const blocks *type, int64_t *at,
         for (i = 0; i < 4096; i++)
             for (k = 0; k < 2; k++) {
                 some[i * type->bytes + type->scales[k]] = (unsigned char)(17 * i);
-                some[i * type->bytes + type->scales[k] + 1] = type->elements == 256 ? 0x01 : type->bytes == 18 ? 0x14 : 0x06;
+                some[i * type->bytes + type->scales[k] + 1] = type->elements == 256 ? 0x01
+                                                              : type->bytes == 18   ? 0x14
+                                                                                    : 0x06;
             }
         for (left = size; left > 0; left -= i) {
             i = left < 4096 * type->bytes ? left : 4096 * type->bytes;
@@ -482,7 +493,8 @@ static bool write_trace(const ignis_sequence *sequences, int count, const char *
 }
 
 /*  A prompt and the first token behind it, likewise. */
-static bool write_prompt_trace(ignis_sequence sequence, const int32_t *ids, int prompt, const char *folder, const char *name)
+static bool write_prompt_trace(ignis_sequence sequence, const int32_t *ids, int prompt, const char *folder,
+                               const char *name)
 {
     char path[400];
     snprintf(path, sizeof path, "%s/%s-prompt.json", folder, name);
@@ -490,8 +502,8 @@ static bool write_prompt_trace(ignis_sequence sequence, const int32_t *ids, int 
                      ignis_profile_end(path, NULL) == IGNIS_OK);
 }
 
-static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces, ignis_dtype dtype,
-                bool tiny)
+static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces,
+                ignis_dtype dtype, bool tiny)
 {
     int prompt = tiny ? 20 : PROMPT, steps = tiny ? 2 : STEPS, rounds = tiny ? 1 : ROUNDS, count = 0, i;
     double weights, token, seconds;
@@ -502,8 +514,10 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     int32_t ids[PROMPT];
     char path[400];
     const char *word;
-    snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, type ? "-" : "", type ? type->name : "", type ? ".gguf" : "");
-    if (ranks.rank == 0 && (type ? !write_gguf(s, type, path) : !write_folder(s, path) || (with_draws && !write_tokenizer(s, path)))) {
+    snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, type ? "-" : "", type ? type->name : "",
+             type ? ".gguf" : "");
+    if (ranks.rank == 0 &&
+        (type ? !write_gguf(s, type, path) : !write_folder(s, path) || (with_draws && !write_tokenizer(s, path)))) {
         fprintf(stderr, "%s cannot be written\n", path);
         return false;
     }
@@ -521,8 +535,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     model = ignis_model_open(&desc);
     if (!ok_or_say(model.id && ignis_model_query(model, &info) == IGNIS_OK))
         return false;
-    weights =
-        (double)info.weight_bytes - (s->tied ? 0 : (double)s->vocab * s->hidden * (double)info.weight_bytes / (double)info.parameters);
+    weights = (double)info.weight_bytes -
+              (s->tied ? 0 : (double)s->vocab * s->hidden * (double)info.weight_bytes / (double)info.parameters);
     token = (double)info.cache_bytes_of_token * (prompt + steps / 2);
     if (type)
         printf("%s: %s, %.2f GB of weights on the device\n", s->name, type->name, (double)info.weight_bytes / 1e9);
@@ -540,8 +554,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         seconds = step_seconds(sequences, batch, prompt, steps, rounds);
         if (!ok_or_say(seconds > 0))
             return false;
-        printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s\n", s->name, batch, batch / seconds, seconds * 1e6,
-               (weights + batch * token) / seconds / 4.25e12);
+        printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s\n", s->name, batch,
+               batch / seconds, seconds * 1e6, (weights + batch * token) / seconds / 4.25e12);
         fflush(stdout);
         if (traces && !write_trace(sequences, batch, traces, type ? type->name : s->name))
             return false;
@@ -549,8 +563,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     seconds = generate_seconds(sequences[0], prompt, steps, rounds, NULL);
     if (!ok_or_say(seconds > 0))
         return false;
-    printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token %6.3f of 4.25 TB/s\n", s->name, 1 / seconds, seconds * 1e6,
-           (weights + token) / seconds / 4.25e12);
+    printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token %6.3f of 4.25 TB/s\n", s->name, 1 / seconds,
+           seconds * 1e6, (weights + token) / seconds / 4.25e12);
     for (i = 0; with_draws && !type && i < WAYS; i++) {
         if (i == WAYS - 1 && !ok_or_say(ignis_sequence_truncate(sequences[0], prompt) == IGNIS_OK &&
                                         ignis_sequence_grammar(sequences[0], grammar) == IGNIS_OK))
@@ -558,7 +572,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         seconds = generate_seconds(sequences[0], prompt, steps, rounds, &ways[i]);
         if (!ok_or_say(seconds > 0))
             return false;
-        printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token, %s\n", s->name, 1 / seconds, seconds * 1e6, ways[i].name);
+        printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token, %s\n", s->name, 1 / seconds, seconds * 1e6,
+               ways[i].name);
     }
     if (with_draws && !type && !ok_or_say(ignis_sequence_grammar(sequences[0], NULL) == IGNIS_OK))
         return false;
@@ -596,7 +611,8 @@ int main(int argc, char **argv)
         return 1;
     if (getenv("IGNIS_WORLD_SIZE")) {
         comm = ignis_comm_init(NULL);
-        if (!ok_or_say(comm.id && ignis_comm_query(comm, &ranks) == IGNIS_OK && ignis_device_use(ranks.device) == IGNIS_OK))
+        if (!ok_or_say(comm.id && ignis_comm_query(comm, &ranks) == IGNIS_OK &&
+                       ignis_device_use(ranks.device) == IGNIS_OK))
             return 1;
         if (ranks.rank > 0 && !freopen("/dev/null", "w", stdout)) /* one rank reports */
             return 1;
@@ -618,7 +634,8 @@ int main(int argc, char **argv)
     }
     if (strstr(info.name, "imulat")) {
         printf("on the simulator these figures mean nothing\n");
-        ok = run(&small, NULL, folder, "1,8", traces, dtype, true) && run(&small, &block_types[0], folder, "1,8", traces, dtype, true);
+        ok = run(&small, NULL, folder, "1,8", traces, dtype, true) &&
+             run(&small, &block_types[0], folder, "1,8", traces, dtype, true);
     } else {
         for (k = 0; ok && k < (int)(sizeof shapes / sizeof shapes[0]); k++) {
             bool wanted = !named && shapes[k].layers < 32; /* 16 GB only when they are asked for */
@@ -626,8 +643,10 @@ int main(int argc, char **argv)
                 wanted = wanted || strcmp(argv[i], shapes[k].name) == 0;
             if (wanted && !*weights)
                 ok = run(&shapes[k], NULL, folder, batches, traces, dtype, false);
-            for (i = 0; ok && wanted && !shapes[k].is_gpt2 && i < (int)(sizeof block_types / sizeof block_types[0]); i++)
-                ok = !strstr(weights, block_types[i].name) || run(&shapes[k], &block_types[i], folder, batches, traces, dtype, false);
+            for (i = 0; ok && wanted && !shapes[k].is_gpt2 && i < (int)(sizeof block_types / sizeof block_types[0]);
+                 i++)
+                ok = !strstr(weights, block_types[i].name) ||
+                     run(&shapes[k], &block_types[i], folder, batches, traces, dtype, false);
         }
     }
     if (comm.id)

@@ -76,11 +76,12 @@ static const struct {
     ignis_tensor (*run)(const data *d);
     int64_t n, size, channels;
     bool reads_x; /* for its gradient */
-} layers[] = {{"max_pool", run_max_pool, 64, 112, 64, false},         {"avg_pool", run_avg_pool, 64, 56, 256, false},
-              {"nearest", run_nearest, 16, 64, 256, false},           {"bilinear", run_bilinear, 16, 64, 256, false},
-              {"batch_norm_64", run_batch_norm, 64, 112, 64, true},   {"batch_norm_256", run_batch_norm, 64, 56, 256, true},
-              {"batch_norm_2048", run_batch_norm, 64, 7, 2048, true}, {"batch_norm_eval", run_batch_norm_eval, 64, 56, 256, true},
-              {"group_norm_256", run_group_norm, 64, 56, 256, true},  {"group_norm_512", run_group_norm, 16, 32, 512, true}};
+} layers[] = {
+    {"max_pool", run_max_pool, 64, 112, 64, false},         {"avg_pool", run_avg_pool, 64, 56, 256, false},
+    {"nearest", run_nearest, 16, 64, 256, false},           {"bilinear", run_bilinear, 16, 64, 256, false},
+    {"batch_norm_64", run_batch_norm, 64, 112, 64, true},   {"batch_norm_256", run_batch_norm, 64, 56, 256, true},
+    {"batch_norm_2048", run_batch_norm, 64, 7, 2048, true}, {"batch_norm_eval", run_batch_norm_eval, 64, 56, 256, true},
+    {"group_norm_256", run_group_norm, 64, 56, 256, true},  {"group_norm_512", run_group_norm, 16, 32, 512, true}};
 
 /*  The median time of a call: forward, and backward if wanted. */
 static double seconds_of(ignis_tensor (*run)(const data *d), const data *d, bool backward, int most)
@@ -140,7 +141,8 @@ static void measure(int i, bool simulator, double copy)
         bytes = 2 * (numel + out) * (pass ? 2 : 1) + (pass && layers[i].reads_x ? 2 * numel : 0);
         seconds = seconds_of(layers[i].run, &d, pass == 1, simulator ? 1 : 50);
         snprintf(name, sizeof name, "%s%s", layers[i].name, pass ? "+" : "");
-        printf("%-18s %10.4f ms %6.2f TB/s %6.2f of a copy\n", name, 1e3 * seconds, 1e-12 * bytes / seconds, bytes / seconds / copy);
+        printf("%-18s %10.4f ms %6.2f TB/s %6.2f of a copy\n", name, 1e3 * seconds, 1e-12 * bytes / seconds,
+               bytes / seconds / copy);
         fflush(stdout);
     }
     ignis_scope_end(scope);

@@ -80,7 +80,8 @@ static double run(int which, const ignis_inputs *inputs, ignis_array grad, bool 
         if (!backward)
             ignis_no_grad_begin();
         if (cases[which].reducer)
-            y = ignis_map_reduce((ignis_reducer)cases[which].reducer, cases[which].formula, *inputs, cases[which].rows ? &rows : NULL);
+            y = ignis_map_reduce((ignis_reducer)cases[which].reducer, cases[which].formula, *inputs,
+                                 cases[which].rows ? &rows : NULL);
         else
             y = ignis_map(cases[which].formula, *inputs);
         if (!backward)
@@ -90,8 +91,8 @@ static double run(int which, const ignis_inputs *inputs, ignis_array grad, bool 
         for (i = 0; i < inputs->count && backward; i++) { /* or the next one would be added to it */
             ignis_tensor_info info;
             memset(&info, 0, sizeof info);
-            if (!ignis__handle_is_value(inputs->tensor[i].id) && ignis_tensor_query(inputs->tensor[i], &info) == IGNIS_OK &&
-                info.requires_grad)
+            if (!ignis__handle_is_value(inputs->tensor[i].id) &&
+                ignis_tensor_query(inputs->tensor[i], &info) == IGNIS_OK && info.requires_grad)
                 ignis_tensor_set_grad(inputs->tensor[i], IGNIS_NO_ARRAY);
         }
         require(y.id != 0 && ignis_status_last() == IGNIS_OK, cases[which].name);
@@ -111,7 +112,8 @@ int main(void)
     if (strstr(device.name, "imulat"))
         rows = cols = 64;
     printf("%s, %lld x %lld\n", device.name, (long long)rows, (long long)cols);
-    printf("%-22s %-5s %9s %9s %6s %9s %9s %6s\n", "formula", "dtype", "first ms", "us", "share", "first ms", "f+b us", "share");
+    printf("%-22s %-5s %9s %9s %6s %9s %9s %6s\n", "formula", "dtype", "first ms", "us", "share", "first ms", "f+b us",
+           "share");
     for (t = 0; t < 2; t++)
         for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
             int size = ignis_dtype_size(dtypes[t]), dense = 0, large = 0;
@@ -121,7 +123,8 @@ int main(void)
             const char *name;
             ignis_inputs inputs;
             ignis_tensor out_grad = tensor(rows, cases[i].rows ? 1 : cols, false, dtypes[t], false);
-            ignis_tensor source = tensor(rows, cols, false, dtypes[t], false), target = tensor(rows, cols, false, dtypes[t], false);
+            ignis_tensor source = tensor(rows, cols, false, dtypes[t], false),
+                         target = tensor(rows, cols, false, dtypes[t], false);
             double times[2][ROUNDS * PLACEMENTS], copies[ROUNDS * PLACEMENTS], first[2] = {0, 0}, copy,
                                                                                elements = (double)rows * (double)cols;
             double bytes[2], middle[2] = {0, 0};
@@ -130,11 +133,12 @@ int main(void)
             snprintf(names, sizeof names, "%s", cases[i].names);
             for (name = strtok(names, ", "); name; name = strtok(NULL, ", ")) {
                 bool is_dense = strcmp(name, "a") == 0 || strcmp(name, "b") == 0;
-                inputs.tensor[inputs.count++] = strcmp(name, "k") == 0     ? ignis_value(1)
-                                                : strcmp(name, "m") == 0   ? tensor(rows, cols, false, IGNIS_U8, false)
-                                                : strcmp(name, "row") == 0 ? tensor(rows, cols, true, dtypes[t], differentiable)
-                                                : strcmp(name, "col") == 0 ? tensor(rows, 1, false, dtypes[t], differentiable)
-                                                                           : tensor(rows, cols, false, dtypes[t], differentiable);
+                inputs.tensor[inputs.count++] =
+                    strcmp(name, "k") == 0     ? ignis_value(1)
+                    : strcmp(name, "m") == 0   ? tensor(rows, cols, false, IGNIS_U8, false)
+                    : strcmp(name, "row") == 0 ? tensor(rows, cols, true, dtypes[t], differentiable)
+                    : strcmp(name, "col") == 0 ? tensor(rows, 1, false, dtypes[t], differentiable)
+                                               : tensor(rows, cols, false, dtypes[t], differentiable);
                 dense += is_dense;
                 large += strcmp(name, "m") == 0;
             }
@@ -158,8 +162,8 @@ int main(void)
             copy = median(copies, n) / (2 * elements * size);
             for (k = 0; k < 1 + differentiable; k++)
                 middle[k] = median(times[k], n);
-            printf("%-22s %-5s %9.1f %9.1f %6.2f", cases[i].name, ignis_dtype_name(dtypes[t]), 1e3 * first[0], 1e6 * middle[0],
-                   bytes[0] * copy / middle[0]);
+            printf("%-22s %-5s %9.1f %9.1f %6.2f", cases[i].name, ignis_dtype_name(dtypes[t]), 1e3 * first[0],
+                   1e6 * middle[0], bytes[0] * copy / middle[0]);
             if (differentiable)
                 printf(" %9.1f %9.1f %6.2f", 1e3 * first[1], 1e6 * middle[1], bytes[1] * copy / middle[1]);
             printf("\n");

@@ -35,12 +35,12 @@ typedef struct shape {
     int64_t batch, m, n, k;
 } shape;
 
-static const shape shapes[] = {{1, 8192, 8192, 8192}, {1, 4096, 4096, 4096}, {1, 65536, 2304, 768},  {1, 65536, 3072, 768},
-                               {1, 65536, 768, 768},  {1, 65536, 768, 3072}, {1, 65536, 50304, 768}, {1, 4000, 5120, 1600},
-                               {64, 512, 512, 512},   {1, 1000, 1003, 1001}, {1, 1000, 1000, 1000},  {1, 128, 128, 8192},
-                               {1, 32, 4096, 4096},   {1, 768, 768, 65536},  {1, 2304, 768, 32768},  {1, 768, 3072, 32768},
-                               {1, 4104, 4104, 4104}, {1, 64, 128, 64},      {1, 64, 128, 128},      {1, 128, 128, 64},
-                               {1, 64, 10, 128},      {1, 256, 256, 256},    {1, 512, 512, 512}};
+static const shape shapes[] = {
+    {1, 8192, 8192, 8192}, {1, 4096, 4096, 4096},  {1, 65536, 2304, 768}, {1, 65536, 3072, 768}, {1, 65536, 768, 768},
+    {1, 65536, 768, 3072}, {1, 65536, 50304, 768}, {1, 4000, 5120, 1600}, {64, 512, 512, 512},   {1, 1000, 1003, 1001},
+    {1, 1000, 1000, 1000}, {1, 128, 128, 8192},    {1, 32, 4096, 4096},   {1, 768, 768, 65536},  {1, 2304, 768, 32768},
+    {1, 768, 3072, 32768}, {1, 4104, 4104, 4104},  {1, 64, 128, 64},      {1, 64, 128, 128},     {1, 128, 128, 64},
+    {1, 64, 10, 128},      {1, 256, 256, 256},     {1, 512, 512, 512}};
 static const int64_t quantized[][2] = {{32768, 768},  {32768, 3072}, {16384, 4096}, {8192, 8192},
                                        {4096, 16384}, {1024, 4096},  {100000, 257}};
 static const shape simulated_shapes[] = {{1, 64, 96, 40}, {3, 32, 32, 32}, {1, 33, 35, 37}};
@@ -80,7 +80,8 @@ static bool is_asked(const char *option, const char *name)
 }
 
 /*  The product as ignis_linear and ignis_mlp ask for it, so that every form can be had. */
-static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_backend by)
+static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors,
+                     ignis_matmul_backend by)
 {
     enum { A, B, OUT, BIAS, PRE, SUMS };
     ignis__product product;
@@ -114,8 +115,8 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
     return ignis__op_leave(&op) == IGNIS_OK;
 }
 
-static double seconds_of(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_backend by,
-                         int runs)
+static double seconds_of(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors,
+                         ignis_matmul_backend by, int runs)
 {
     double start;
     int i;
@@ -155,7 +156,8 @@ static double error_of(const struct form *form, const shape *s, const ignis_tens
     double worst = 0, *a, *b, *out;
     if (form->gelu || form->residual || form->gated || size_a + size_b + size > (int64_t)1 << 26)
         return -1;
-    a = (double *)malloc(sizeof *a * (size_t)(size_a * s->batch)), b = (double *)malloc(sizeof *b * (size_t)(size_b * s->batch));
+    a = (double *)malloc(sizeof *a * (size_t)(size_a * s->batch)),
+    b = (double *)malloc(sizeof *b * (size_t)(size_b * s->batch));
     out = (double *)malloc(sizeof *out * (size_t)(size * s->batch));
     (void)ignis_tensor_to_host(tensors[0], a, IGNIS_F64, size_a * s->batch);
     (void)ignis_tensor_to_host(tensors[1], b, IGNIS_F64, size_b * s->batch);
@@ -188,7 +190,8 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     int round, way, runs = 1, i;
     snprintf(name, sizeof name, "%lld x %lld x %lld", (long long)s->m, (long long)s->n, (long long)s->k);
     if (batch > 1)
-        snprintf(name, sizeof name, "%lld of %lld x %lld x %lld", (long long)batch, (long long)s->m, (long long)s->n, (long long)s->k);
+        snprintf(name, sizeof name, "%lld of %lld x %lld x %lld", (long long)batch, (long long)s->m, (long long)s->n,
+                 (long long)s->k);
     if (!is_asked("only=", name) || !is_asked("form=", form->name))
         return;
     scope = ignis_scope_begin();
@@ -214,14 +217,16 @@ static void bench(const shape *s, const struct form *form, ignis_dtype dtype, in
     }
     for (round = 0; round < rounds; round++)
         for (way = 0; way < (has_cublaslt ? 2 : 1); way++)
-            seconds[way][round] = in_graphs ? graph_seconds_of(form, s, dtype, tensors, ways[way], (runs < 400 ? runs : 400) / IN_GRAPH + 1)
+            seconds[way][round] = in_graphs ? graph_seconds_of(form, s, dtype, tensors, ways[way],
+                                                               (runs < 400 ? runs : 400) / IN_GRAPH + 1)
                                             : seconds_of(form, s, dtype, tensors, ways[way], runs > 1000 ? 1000 : runs);
     for (way = 0; way < (has_cublaslt ? 2 : 1); way++)
         middle[way] = median(seconds[way], rounds);
     for (way = 0; way < 2; way++)
         figure[way] = in_graphs ? middle[way] * 1e6 : middle[way] > 0 ? flop / middle[way] * 1e-12 : 0;
     printf("%-26s %-18s %9.1f %9.1f %6.2f   %.2g %.2g%s\n", name, form->name, figure[0], figure[1],
-           middle[0] > 0 ? middle[1] / middle[0] : 0, error[0], error[1], ignis_status_last() == IGNIS_OK ? "" : "  FAILED");
+           middle[0] > 0 ? middle[1] / middle[0] : 0, error[0], error[1],
+           ignis_status_last() == IGNIS_OK ? "" : "  FAILED");
     if (ignis_status_last() != IGNIS_OK) {
         printf("    %s\n", ignis_status_message());
         ignis_status_clear();
@@ -263,8 +268,8 @@ static void bench_quantize(int64_t rows, int64_t n, int rounds)
         middle[per_row] = median(seconds, rounds);
         ignis_graph_free(graph);
     }
-    printf("%6lld x %-17lld quantize           %9.1f %9.1f us: rows, all%s\n", (long long)rows, (long long)n, 1e6 * middle[1],
-           1e6 * middle[0], ignis_status_last() == IGNIS_OK ? "" : "  FAILED");
+    printf("%6lld x %-17lld quantize           %9.1f %9.1f us: rows, all%s\n", (long long)rows, (long long)n,
+           1e6 * middle[1], 1e6 * middle[0], ignis_status_last() == IGNIS_OK ? "" : "  FAILED");
     ignis_scope_end(scope);
 }
 
@@ -292,7 +297,8 @@ int main(int argc, char **argv)
         if (asked_count < COUNT_OF(asked)) {
             long long m, n, k;
             if (sscanf(argv[i], "%lldx%lldx%lld", &m, &n, &k) == 3) {
-                asked[asked_count].batch = 1, asked[asked_count].m = m, asked[asked_count].n = n, asked[asked_count].k = k;
+                asked[asked_count].batch = 1, asked[asked_count].m = m, asked[asked_count].n = n,
+                asked[asked_count].k = k;
                 asked_count++;
                 continue;
             }
@@ -318,12 +324,13 @@ int main(int argc, char **argv)
     has_cublaslt = !eights && ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &library) == IGNIS_OK;
     ignis_status_clear();
     printf("%s, %s%s; %s\n%-26s %-18s %9s %9s %6s   %s\n", device.name, ignis_dtype_name(eights ? eights : dtype),
-           desc.allow_tf32 ? " by tf32" : "", in_graphs ? "microseconds" : "TFLOP/s", "m x n x k", "", "own", "cuBLASLt", "ratio",
-           "errors, as parts of the root of the sum of squares");
+           desc.allow_tf32 ? " by tf32" : "", in_graphs ? "microseconds" : "TFLOP/s", "m x n x k", "", "own",
+           "cuBLASLt", "ratio", "errors, as parts of the root of the sum of squares");
     for (i = 0; i < count; i++)
         for (f = 0; f < COUNT_OF(forms); f++)
             if (eights ? strcmp(forms[f].name, "a b^T") == 0 && table[i].batch == 1
-                       : (!forms[f].gelu && !forms[f].residual && !forms[f].sums && !forms[f].gated) || table[i].batch == 1)
+                       : (!forms[f].gelu && !forms[f].residual && !forms[f].sums && !forms[f].gated) ||
+                             table[i].batch == 1)
                 bench(&table[i], &forms[f], dtype, rounds, has_cublaslt);
     for (i = 0; i < (eights && !asked_count ? COUNT_OF(quantized) : 0); i++)
         bench_quantize(simulated ? 8 : quantized[i][0], simulated ? quantized[i][1] / 64 : quantized[i][1], rounds);

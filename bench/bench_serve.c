@@ -61,14 +61,17 @@ static int ask(client *c, int fd, int number)
     int i, status = 0;
     double start, last;
     char *at;
-    size += (size_t)snprintf(body, sizeof body,
-                             "{\"stream\":true,\"stream_options\":{\"include_usage\":true},\"max_tokens\":%d,\"seed\":%d,\"prompt\":[",
-                             tokens, number);
+    size += (size_t)snprintf(
+        body, sizeof body,
+        "{\"stream\":true,\"stream_options\":{\"include_usage\":true},\"max_tokens\":%d,\"seed\":%d,\"prompt\":[",
+        tokens, number);
     for (i = 0; i < prompt; i++)
         size += (size_t)snprintf(body + size, sizeof body - size, "%s%d", i ? "," : "", (number * 131 + i * 7) % 250);
     size += (size_t)snprintf(body + size, sizeof body - size, "]}");
     i = snprintf(head, sizeof head,
-                 "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", size);
+                 "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                 "application/json\r\nContent-Length: %zu\r\n\r\n",
+                 size);
     start = last = now();
     if (send(fd, head, (size_t)i, MSG_MORE) != i || send(fd, body, size, 0) != (ssize_t)size)
         return -1;
@@ -122,7 +125,10 @@ static void *run_client(void *data)
     return NULL;
 }
 
-static double share_of(double *values, int count, double share) { return count ? values[(int)(share * (count - 1))] : 0; }
+static double share_of(double *values, int count, double share)
+{
+    return count ? values[(int)(share * (count - 1))] : 0;
+}
 
 static bool run_clients(int count)
 {
@@ -154,8 +160,9 @@ static bool run_clients(int count)
     }
     qsort(first, (size_t)firsts, sizeof *first, compare);
     qsort(pauses, (size_t)pause_count, sizeof *pauses, compare);
-    printf("%7d %9.0f %9.1f %9.1f %9.2f %9.2f %9.1f %8d%s\n", count, (double)drawn / taken, 1e3 * share_of(first, firsts, 0.5),
-           1e3 * share_of(first, firsts, 0.99), 1e3 * share_of(pauses, pause_count, 0.5), 1e3 * share_of(pauses, pause_count, 0.99),
+    printf("%7d %9.0f %9.1f %9.1f %9.2f %9.2f %9.1f %8d%s\n", count, (double)drawn / taken,
+           1e3 * share_of(first, firsts, 0.5), 1e3 * share_of(first, firsts, 0.99),
+           1e3 * share_of(pauses, pause_count, 0.5), 1e3 * share_of(pauses, pause_count, 0.99),
            1e3 * share_of(pauses, pause_count, 1), refused, failed ? "  FAILED" : "");
     fflush(stdout);
     free(first);
@@ -199,7 +206,8 @@ int main(int argc, char **argv)
     bool ok = true;
     pid_t child;
     if (argc < 3) {
-        fprintf(stderr, "bench_serve SERVER MODEL [clients=1,8,16,64] [tokens=128] [prompt=64] [requests=4] [-- OPTION ...]\n");
+        fprintf(stderr,
+                "bench_serve SERVER MODEL [clients=1,8,16,64] [tokens=128] [prompt=64] [requests=4] [-- OPTION ...]\n");
         return 2;
     }
     words[count++] = argv[1];
@@ -209,7 +217,8 @@ int main(int argc, char **argv)
     for (i = 3; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strncmp(argv[i], "clients=", 8) == 0)
             clients = argv[i] + 8;
-        else if (sscanf(argv[i], "tokens=%d", &tokens) + sscanf(argv[i], "prompt=%d", &prompt) + sscanf(argv[i], "requests=%d", &requests) <
+        else if (sscanf(argv[i], "tokens=%d", &tokens) + sscanf(argv[i], "prompt=%d", &prompt) +
+                     sscanf(argv[i], "requests=%d", &requests) <
                  1)
             return fprintf(stderr, "bench_serve: what is %s?\n", argv[i]), 2;
     for (i++; i < argc && count < 62; i++)
@@ -221,9 +230,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_serve: the server does not start\n");
         return 1;
     }
-    printf("%s: listens after %.1f s; %d tokens behind %d, %d requests of each client\n", argv[2], seconds, tokens, prompt, requests);
-    printf("%7s %9s %9s %9s %9s %9s %9s %8s\n", "clients", "tokens/s", "first p50", "p99, ms", "pause p50", "p99, ms", "most, ms",
-           "refused");
+    printf("%s: listens after %.1f s; %d tokens behind %d, %d requests of each client\n", argv[2], seconds, tokens,
+           prompt, requests);
+    printf("%7s %9s %9s %9s %9s %9s %9s %8s\n", "clients", "tokens/s", "first p50", "p99, ms", "pause p50", "p99, ms",
+           "most, ms", "refused");
     for (rest = (char *)clients; *rest; rest += *rest == ',')
         ok = run_clients((int)strtol(rest, &rest, 10)) && ok;
     kill(child, SIGTERM);

@@ -259,13 +259,14 @@ static void bench_mlp(void)
     }
     for (i = 0; i < 2; i++) {
         m.at_once = i == 1;
-        row(i ? "MLP train step, ignis_mlp_layers" : "MLP 64-128-128-10 train step", seconds(mlp_step, &m, true) * 1e6, "us", 0);
+        row(i ? "MLP train step, ignis_mlp_layers" : "MLP 64-128-128-10 train step", seconds(mlp_step, &m, true) * 1e6,
+            "us", 0);
         REQUIRE(ignis_graph_begin());
         mlp_step(&m);
         m.graph = ignis_graph_end();
         require(m.graph.id != 0, "the capture");
-        row(i ? "MLP train step, ignis_mlp_layers, CUDA graph" : "MLP train step, CUDA graph", seconds(mlp_replay, &m, true) * 1e6, "us",
-            0);
+        row(i ? "MLP train step, ignis_mlp_layers, CUDA graph" : "MLP train step, CUDA graph",
+            seconds(mlp_replay, &m, true) * 1e6, "us", 0);
         REQUIRE(ignis_graph_free(m.graph));
     }
     REQUIRE(ignis_optimizer_free(m.optimizer));
@@ -283,7 +284,10 @@ static ignis_tensor run_layer_norm(const operation *op, const ignis_tensor *in)
 {
     return (void)op, ignis_layer_norm(in[0], in[1], in[2], 1e-5);
 }
-static ignis_tensor run_rms_norm(const operation *op, const ignis_tensor *in) { return (void)op, ignis_rms_norm(in[0], in[1], 1e-5); }
+static ignis_tensor run_rms_norm(const operation *op, const ignis_tensor *in)
+{
+    return (void)op, ignis_rms_norm(in[0], in[1], 1e-5);
+}
 /*  x + y, which the caller of a network would use again, and its norm. */
 static ignis_tensor run_add_layer_norm(const operation *op, const ignis_tensor *in)
 {
@@ -292,9 +296,15 @@ static ignis_tensor run_add_layer_norm(const operation *op, const ignis_tensor *
     return (void)op, h;
 }
 static ignis_tensor run_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_softmax(in[0]); }
-static ignis_tensor run_log_softmax(const operation *op, const ignis_tensor *in) { return (void)op, ignis_log_softmax(in[0]); }
+static ignis_tensor run_log_softmax(const operation *op, const ignis_tensor *in)
+{
+    return (void)op, ignis_log_softmax(in[0]);
+}
 static ignis_tensor run_gelu(const operation *op, const ignis_tensor *in) { return (void)op, ignis_gelu(in[0]); }
-static ignis_tensor run_cross_entropy(const operation *op, const ignis_tensor *in) { return ignis_cross_entropy(in[0], op->in[1], NULL); }
+static ignis_tensor run_cross_entropy(const operation *op, const ignis_tensor *in)
+{
+    return ignis_cross_entropy(in[0], op->in[1], NULL);
+}
 static ignis_tensor run_head(const operation *op, const ignis_tensor *in)
 {
     ignis_tensor logits = ignis_matmul_t(in[0], in[1]), loss = ignis_cross_entropy(logits, op->in[2], NULL);
@@ -340,8 +350,9 @@ static void bench_rows(int64_t count, int64_t n)
         const char *name;
         ignis_tensor (*run)(const operation *op, const ignis_tensor *in);
         int inputs, passes; /* of the forward; the backward has 3 */
-    } table[] = {{"layer_norm", run_layer_norm, 3, 2}, {"rms_norm", run_rms_norm, 2, 2},       {"add_layer_norm", run_add_layer_norm, 4, 4},
-                 {"softmax", run_softmax, 1, 2},       {"log_softmax", run_log_softmax, 1, 2}, {"gelu", run_gelu, 1, 2}};
+    } table[] = {{"layer_norm", run_layer_norm, 3, 2},         {"rms_norm", run_rms_norm, 2, 2},
+                 {"add_layer_norm", run_add_layer_norm, 4, 4}, {"softmax", run_softmax, 1, 2},
+                 {"log_softmax", run_log_softmax, 1, 2},       {"gelu", run_gelu, 1, 2}};
     int64_t bytes = 2 * count * n, rows_now = simulated ? 8 : count, n_now = simulated ? 64 : n;
     double copy, forward, both;
     ignis_tensor gradient;
@@ -367,7 +378,8 @@ static void bench_rows(int64_t count, int64_t n)
         forward = seconds(step_forward, &op, true);
         both = seconds(step_both, &op, true);
         snprintf(name, sizeof name, "%s %lldx%lld forward", table[i].name, (long long)count, (long long)n);
-        row(name, table[i].passes * (double)bytes / forward / 1e12, "TB/s", table[i].passes * (double)bytes / forward / copy);
+        row(name, table[i].passes * (double)bytes / forward / 1e12, "TB/s",
+            table[i].passes * (double)bytes / forward / copy);
         snprintf(name, sizeof name, "%s %lldx%lld backward", table[i].name, (long long)count, (long long)n);
         row(name, 3 * (double)bytes / (both - forward) / 1e12, "TB/s", 3 * (double)bytes / (both - forward) / copy);
         release(&op);
@@ -415,8 +427,8 @@ static void bench_head(int64_t rows_named, int64_t width, int64_t n_named)
     op.in[2] = random_ids(IGNIS_SHAPE(count), n);
     for (i = 0; i < 2; i++) {
         op.run = i ? run_chunked_head : run_head;
-        snprintf(name, sizeof name, "head %lldx%lldx%lld%s", (long long)rows_named, (long long)width, (long long)n_named,
-                 i ? ", in chunks" : "");
+        snprintf(name, sizeof name, "head %lldx%lldx%lld%s", (long long)rows_named, (long long)width,
+                 (long long)n_named, i ? ", in chunks" : "");
         row(name, seconds(step_both, &op, true) * 1e3, "ms", 0);
     }
     for (i = 0; i < 3; i++)
@@ -470,7 +482,10 @@ static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in)
     return ignis_sdpa(in[0], in[1], in[2], &desc);
 }
 
-static ignis_tensor run_sdpa_packed(const operation *op, const ignis_tensor *in) { return ignis_sdpa_packed(in[0], &op->attention, NULL); }
+static ignis_tensor run_sdpa_packed(const operation *op, const ignis_tensor *in)
+{
+    return ignis_sdpa_packed(in[0], &op->attention, NULL);
+}
 
 /*  16384 tokens of a width of about 2048, but where it says otherwise. peer_training.py has the same shapes. */
 typedef struct attention_shape {
@@ -506,9 +521,11 @@ static double seen_pairs(const attention_shape *shape, int64_t batch, int64_t sq
 static void bench_attention_shape(const attention_shape *shape)
 {
     int64_t batch = simulated ? 1 : shape->batch, sq = simulated ? 64 : shape->sq, sk = simulated ? 64 : shape->sk;
-    int heads = simulated ? shape->heads / shape->kv_heads : shape->heads, kv_heads = simulated ? 1 : shape->kv_heads, i;
-    double flops = 4.0 * (double)(sq * sk) * shape->d * (double)(heads * batch) * (shape->mask == IGNIS_MASK_CAUSAL ? 0.5 : 1), forward,
-           both;
+    int heads = simulated ? shape->heads / shape->kv_heads : shape->heads, kv_heads = simulated ? 1 : shape->kv_heads,
+        i;
+    double flops = 4.0 * (double)(sq * sk) * shape->d * (double)(heads * batch) *
+                   (shape->mask == IGNIS_MASK_CAUSAL ? 0.5 : 1),
+           forward, both;
     int32_t lengths[64];
     ignis_tensor gradient = parameter(IGNIS_SHAPE(batch, sq, heads * shape->d), shape->dtype, 1, false);
     operation op;
@@ -520,7 +537,8 @@ static void bench_attention_shape(const attention_shape *shape)
     op.attention.num_heads = heads;
     op.attention.num_kv_heads = kv_heads;
     op.attention.mask = shape->mask;
-    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, (shape->packed ? heads + 2 * kv_heads : heads) * shape->d), shape->dtype, 1, false);
+    op.in[0] = parameter(IGNIS_SHAPE(batch, sq, (shape->packed ? heads + 2 * kv_heads : heads) * shape->d),
+                         shape->dtype, 1, false);
     for (i = 1; i < op.count; i++)
         op.in[i] = parameter(IGNIS_SHAPE(batch, sk, kv_heads * shape->d), shape->dtype, 1, false);
     if (shape->window || shape->lengths)
@@ -536,7 +554,8 @@ static void bench_attention_shape(const attention_shape *shape)
         op.attention.lengths = ignis_tensor_from_host(lengths, IGNIS_SHAPE(batch), &desc);
     }
     if (shape->bias)
-        op.in[op.count++] = parameter(IGNIS_SHAPE(heads, simulated && shape->bias > 1 ? sq : shape->bias, sk), shape->dtype, 1, false);
+        op.in[op.count++] =
+            parameter(IGNIS_SHAPE(heads, simulated && shape->bias > 1 ? sq : shape->bias, sk), shape->dtype, 1, false);
     forward = seconds(step_forward, &op, true);
     both = seconds(step_both, &op, true);
     snprintf(name, sizeof name, "sdpa %s forward", shape->name);
@@ -572,15 +591,19 @@ static void bench_attention(void)
         {"D64 causal S1024 packed", 64, 12, 12, 32, 1024, 1024, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
         {"D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, true},
         {"D64 causal S16384 window 1024", 64, 32, 32, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 1024},
-        {"D128 causal S16384 window 4096 heads 32/8", 128, 32, 8, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 4096},
+        {"D128 causal S16384 window 4096 heads 32/8", 128, 32, 8, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false,
+         4096},
         {"D128 causal S16384 window 512", 128, 16, 16, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 512},
         {"D128 full S4096 lengths", 128, 16, 16, 4, 4096, 4096, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, true},
         {"D128 full S4000 lengths", 128, 16, 16, 4, 4000, 4000, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, true},
         {"D64 causal S1000 lengths", 64, 32, 32, 16, 1000, 1000, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0, true},
-        {"D256 causal S4096 softcap heads 16/8", 256, 16, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 50},
-        {"D256 causal S8192 window 4096 softcap heads 16/8", 256, 16, 8, 2, 8192, 8192, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 4096, 50},
+        {"D256 causal S4096 softcap heads 16/8", 256, 16, 8, 4, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0,
+         50},
+        {"D256 causal S8192 window 4096 softcap heads 16/8", 256, 16, 8, 2, 8192, 8192, IGNIS_MASK_CAUSAL, IGNIS_BF16,
+         false, 4096, 50},
         {"D64 full S512 bias", 64, 12, 12, 32, 512, 512, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, false, 512},
-        {"D64 causal S2048 bias of keys", 64, 16, 16, 8, 2048, 2048, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0, false, 1},
+        {"D64 causal S2048 bias of keys", 64, 16, 16, 8, 2048, 2048, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0, false,
+         1},
     };
     static const int lengths[] = {1024, 4096, 16384};
     int d, causal, s;
@@ -618,8 +641,8 @@ static void memory_rows(const ignis_memory_info *memory)
     int count = ignis_memory_rows(0, used, COUNT_OF(used)), i;
     char text[80];
     for (i = 0; i < count && i < COUNT_OF(used) && used[i].peak_bytes >= memory->live_peak / 100; i++) {
-        snprintf(text, sizeof text, "  %s%s%s", used[i].tag[0] ? used[i].tag : used[i].call, used[i].inside[0] ? " in " : "",
-                 used[i].inside);
+        snprintf(text, sizeof text, "  %s%s%s", used[i].tag[0] ? used[i].tag : used[i].call,
+                 used[i].inside[0] ? " in " : "", used[i].inside);
         row(text, (double)used[i].peak_bytes / (1 << 30), "GiB", 0);
     }
 }
@@ -656,7 +679,8 @@ static void bench_gpt(void)
         gpt_step(&g);
         g.graph = ignis_graph_end();
         require(g.graph.id != 0, "the capture");
-        row("GPT-2 124M train step, CUDA graph", (double)(g.sequences * g.context) / seconds(gpt_replay, &g, true) / 1e3, "ktokens/s", 0);
+        row("GPT-2 124M train step, CUDA graph",
+            (double)(g.sequences * g.context) / seconds(gpt_replay, &g, true) / 1e3, "ktokens/s", 0);
         REQUIRE(ignis_graph_free(g.graph));
     }
     gpt_close(&g);
@@ -687,8 +711,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } sections[] = {{"host", bench_host}, {"mlp", bench_mlp},     {"memory", bench_memory}, {"attention", bench_attention},
-                    {"gpt", bench_gpt},   {"llama", bench_llama}, {"gpt-xl", bench_gpt_xl}};
+    } sections[] = {{"host", bench_host},           {"mlp", bench_mlp}, {"memory", bench_memory},
+                    {"attention", bench_attention}, {"gpt", bench_gpt}, {"llama", bench_llama},
+                    {"gpt-xl", bench_gpt_xl}};
     ignis_device_info device;
     ignis_desc desc;
     int i, k, words = 1; /* that are no section */

@@ -112,24 +112,27 @@ static double copy_plain(int dst, void *to, void *from, int64_t bytes, int copie
     double start = now();
     int i, error = 0;
     for (i = 0; i < copies; i++)
-        error |= dst ? ignis__cuda.cuMemcpyPeerAsync((ignis__address)(uintptr_t)to, target->context, (ignis__address)(uintptr_t)from,
-                                                     source->context, (size_t)bytes, target->stream)
-                     : ignis__cuda.cuMemcpyDtoDAsync_v2((ignis__address)(uintptr_t)to, (ignis__address)(uintptr_t)from, (size_t)bytes,
-                                                        target->stream);
+        error |= dst ? ignis__cuda.cuMemcpyPeerAsync((ignis__address)(uintptr_t)to, target->context,
+                                                     (ignis__address)(uintptr_t)from, source->context, (size_t)bytes,
+                                                     target->stream)
+                     : ignis__cuda.cuMemcpyDtoDAsync_v2((ignis__address)(uintptr_t)to, (ignis__address)(uintptr_t)from,
+                                                        (size_t)bytes, target->stream);
     REQUIRE(error == 0 && ignis_synchronize() == IGNIS_OK);
     return now() - start;
 }
 
 static void measure_copies(const order *todo, ignis_array seen, result *out)
 {
-    ignis_array to = make_array(IGNIS_TRANSPORT_PEER, todo->dst, todo->bytes), own = make_array(IGNIS_TRANSPORT_PEER, 0, todo->bytes);
+    ignis_array to = make_array(IGNIS_TRANSPORT_PEER, todo->dst, todo->bytes),
+                own = make_array(IGNIS_TRANSPORT_PEER, 0, todo->bytes);
     double shared[REPEATS], plain[REPEATS], total = (double)todo->bytes * todo->copies * 1e-9;
     void *target = ignis_array_device_ptr(to), *source = ignis_array_device_ptr(own);
     ignis_transport peer = {0};
     int i;
     if (ignis_transport_available(IGNIS_TRANSPORT_PEER, 0, todo->dst, NULL, 0))
         peer = make_transport(IGNIS_TRANSPORT_PEER, todo->dst); /* lets the plain copy take the direct way */
-    REQUIRE(ignis_device_use(0) == IGNIS_OK && ignis_synchronize() == IGNIS_OK && ignis_device_use(todo->dst) == IGNIS_OK);
+    REQUIRE(ignis_device_use(0) == IGNIS_OK && ignis_synchronize() == IGNIS_OK &&
+            ignis_device_use(todo->dst) == IGNIS_OK);
     for (i = 0; i < REPEATS; i++) {
         shared[i] = copy_out(to, seen.id ? seen : own, todo->copies);
         plain[i] = copy_plain(todo->dst, target, source, todo->bytes, todo->copies);
@@ -181,7 +184,8 @@ static int child_main(void)
 /* --- the parent -------------------------------------------------------------------------------------------------------- */
 
 typedef struct figures {
-    double export_us, exchange_us; /* exchange: from the end of the export to the child's answer, its import not counted */
+    double export_us,
+        exchange_us; /* exchange: from the end of the export to the child's answer, its import not counted */
     result child;
 } figures;
 
@@ -229,7 +233,8 @@ static figures run(int socket, ignis_transport_kind kind, int dst, int64_t bytes
 
 int main(int argc, char **argv)
 {
-    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER,
+                                                 IGNIS_TRANSPORT_HOST};
     ignis_device_info device;
     process child;
     order end;
@@ -245,22 +250,24 @@ int main(int argc, char **argv)
     copies = simulated ? 2 : 20;
     printf("%s, %d of them; copies of %lld MiB%s\n", device.name, ignis_device_count(), (long long)(bytes >> 20),
            simulated ? "; simulated: the figures mean nothing" : "");
-    printf("%-14s %10s %10s %7s %12s %12s %12s\n", "", "GB/s", "plain", "ratio", "export us", "exchange us", "import us");
+    printf("%-14s %10s %10s %7s %12s %12s %12s\n", "", "GB/s", "plain", "ratio", "export us", "exchange us",
+           "import us");
     for (dst = 0; dst < ignis_device_count() && dst < 2; dst++)
         for (k = 0; k < 4; k++) {
             char reason[256];
             figures small, large;
             if (!ignis_transport_available(kinds[k], 0, dst, reason, sizeof reason)) {
-                printf("%-4s[0->%d]      not available: %s\n", kinds[k] == IGNIS_TRANSPORT_VMM ? "VMM" : "", dst, reason);
+                printf("%-4s[0->%d]      not available: %s\n", kinds[k] == IGNIS_TRANSPORT_VMM ? "VMM" : "", dst,
+                       reason);
                 continue;
             }
             small = run(child.socket, kinds[k], dst, 4096, 0);
             large = run(child.socket, kinds[k], dst, bytes, copies);
             if (kinds[k] == IGNIS_TRANSPORT_HOST)
                 large.child.gbs = (double)bytes * 1e-3 / (large.export_us + large.child.import_us);
-            printf("%-4s[0->%d] %3s %10.1f %10.1f %7.2f %12.1f %12.1f %12.1f\n", ignis__transport_kinds[kinds[k]].name, dst, "",
-                   large.child.gbs, large.child.plain_gbs, large.child.gbs / large.child.plain_gbs, small.export_us, small.exchange_us,
-                   small.child.import_us);
+            printf("%-4s[0->%d] %3s %10.1f %10.1f %7.2f %12.1f %12.1f %12.1f\n", ignis__transport_kinds[kinds[k]].name,
+                   dst, "", large.child.gbs, large.child.plain_gbs, large.child.gbs / large.child.plain_gbs,
+                   small.export_us, small.exchange_us, small.child.import_us);
         }
     memset(&end, 0, sizeof end);
     REQUIRE(process_send(child.socket, &end, sizeof end, -1));

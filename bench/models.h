@@ -276,7 +276,8 @@ static void llama_step(const llama *l)
         h = ignis_scope_return(inside, ignis_linear(h, l->layer[i].out_weight, none));
         h = ignis_add_rms_norm(x, h, l->layer[i].norm2_weight, 1e-5, &x);
         inside = ignis_scope_begin();
-        h = ignis_scope_return(inside, ignis_mlp_gated(h, l->layer[i].gate_weight, l->layer[i].up_weight, l->layer[i].down_weight));
+        h = ignis_scope_return(
+            inside, ignis_mlp_gated(h, l->layer[i].gate_weight, l->layer[i].up_weight, l->layer[i].down_weight));
         h = ignis_add_rms_norm(x, h, i + 1 < l->layers ? l->layer[i + 1].norm1_weight : l->norm_weight, 1e-5, &x);
     }
     x = ignis_linear_cross_entropy(h, l->table, l->targets, NULL);

@@ -189,7 +189,8 @@ static void ops_conv(void)
 {
     ignis_conv_desc desc = {.stride = {2, 2}, .padding = {1, 1}};
     ignis_tensor images = ignis_tensor_randn(IGNIS_SHAPE(2, 16, 16, 8), NULL); // images, rows, columns, channels
-    ignis_tensor w = ignis_tensor_randn(IGNIS_SHAPE(12, 3, 3, 8), NULL), bias = ignis_tensor_zeros(IGNIS_SHAPE(12), NULL);
+    ignis_tensor w = ignis_tensor_randn(IGNIS_SHAPE(12, 3, 3, 8), NULL),
+                 bias = ignis_tensor_zeros(IGNIS_SHAPE(12), NULL);
     ignis_conv2d(images, w, bias, &desc); // [2, 8, 8, 12]
 }
 
@@ -304,7 +305,8 @@ static void ops_attention(void)
 {
     ignis_sdpa_desc desc = {.num_heads = 8, .num_kv_heads = 2};            // causal; four heads share keys
     ignis_tensor q = ignis_tensor_randn(IGNIS_SHAPE(2, 10, 8 * 16), NULL); // batch, tokens, heads * head_dim
-    ignis_tensor k = ignis_tensor_randn(IGNIS_SHAPE(2, 10, 2 * 16), NULL), v = ignis_tensor_randn(IGNIS_SHAPE(2, 10, 2 * 16), NULL);
+    ignis_tensor k = ignis_tensor_randn(IGNIS_SHAPE(2, 10, 2 * 16), NULL),
+                 v = ignis_tensor_randn(IGNIS_SHAPE(2, 10, 2 * 16), NULL);
     ignis_sdpa(q, k, v, &desc); // [2, 10, 8 * 16]
 }
 
@@ -354,7 +356,8 @@ static void text(void)
 {
     int32_t ids[100];
     char out[400];
-    ignis_tokenizer tokenizer = ignis_tokenizer_open("SmolLM2-135M-Instruct"); // a folder, tokenizer.json, or a .gguf file
+    ignis_tokenizer tokenizer =
+        ignis_tokenizer_open("SmolLM2-135M-Instruct"); // a folder, tokenizer.json, or a .gguf file
     int count = ignis_tokenizer_encode(tokenizer, "Once upon a time", 16, NULL, ids, 100);
     ignis_tokenizer_decode(tokenizer, ids, count, NULL, out, sizeof out);
     ignis_tokenizer_free(tokenizer);
@@ -559,13 +562,15 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),        RUN(setup),        RUN(device),   RUN(stream),    RUN(memory),        RUN(array),      RUN(elementwise),
-        RUN(formula),       RUN(contract),     RUN(kernel),   RUN(tensor),    RUN(tape),          RUN(ops_matmul), RUN(ops_conv),
-        RUN(ops_pointwise), RUN(ops_formula),  RUN(ops_sum),  RUN(ops_shape), RUN(ops_norm),      RUN(ops_image),  RUN(ops_rope),
-        RUN(ops_embedding), RUN(ops_index),    RUN(ops_sort), RUN(ops_loss),  RUN(ops_attention), RUN(optim),      RUN(graph),
-        RUN(file),          COMPILE(text),     COMPILE(chat), RUN(grammar),   COMPILE(model),     COMPILE(lora),   COMPILE(generate),
-        RUN(dlpack),        COMPILE(graphics), RUN(profile),  RUN(vmm),       COMPILE(channel),   RUN(transport),  COMPILE(share),
-        RUN(comm),          RUN(parallel),
+        RUN(status),        RUN(setup),         RUN(device),     RUN(stream),   RUN(memory),
+        RUN(array),         RUN(elementwise),   RUN(formula),    RUN(contract), RUN(kernel),
+        RUN(tensor),        RUN(tape),          RUN(ops_matmul), RUN(ops_conv), RUN(ops_pointwise),
+        RUN(ops_formula),   RUN(ops_sum),       RUN(ops_shape),  RUN(ops_norm), RUN(ops_image),
+        RUN(ops_rope),      RUN(ops_embedding), RUN(ops_index),  RUN(ops_sort), RUN(ops_loss),
+        RUN(ops_attention), RUN(optim),         RUN(graph),      RUN(file),     COMPILE(text),
+        COMPILE(chat),      RUN(grammar),       COMPILE(model),  COMPILE(lora), COMPILE(generate),
+        RUN(dlpack),        COMPILE(graphics),  RUN(profile),    RUN(vmm),      COMPILE(channel),
+        RUN(transport),     COMPILE(share),     RUN(comm),       RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

@@ -28,8 +28,8 @@ int main(void)
     ignis_array_to_host(sum, numbers, IGNIS_F32, 4);
 
     if (ignis_comm_synchronize(comm) == IGNIS_OK && ignis_status_last() == IGNIS_OK)
-        printf("rank %d of %d, on device %d, has %g %g %g %g (%s)\n", info.rank, info.size, info.device, numbers[0], numbers[1], numbers[2],
-               numbers[3], info.reason);
+        printf("rank %d of %d, on device %d, has %g %g %g %g (%s)\n", info.rank, info.size, info.device, numbers[0],
+               numbers[1], numbers[2], numbers[3], info.reason);
     ignis_array_free(mine);
     ignis_array_free(sum);
     ignis_comm_destroy(comm);

@@ -24,9 +24,9 @@
 
 /*  A p, for the rows between the first and the last one; index(1) finds the edges at the ends of a row. */
 #define STENCIL "index(1) == 0 || index(1) == n - 1 ? 0 : 4*p - left - right - up - down"
-#define POINTS(p)                                                                                                                         \
-    IGNIS_ARRAYS(IGNIS_NAMED(p, p[0]), IGNIS_NAMED(left, p[1]), IGNIS_NAMED(right, p[2]), IGNIS_NAMED(up, p[3]), IGNIS_NAMED(down, p[4]), \
-                 IGNIS_ARRAY_VALUE(n, N))
+#define POINTS(p)                                                                                                \
+    IGNIS_ARRAYS(IGNIS_NAMED(p, p[0]), IGNIS_NAMED(left, p[1]), IGNIS_NAMED(right, p[2]), IGNIS_NAMED(up, p[3]), \
+                 IGNIS_NAMED(down, p[4]), IGNIS_ARRAY_VALUE(n, N))
 
 /*  Zeros on all points, and the views of them: the rows between the edges, and these from the left, right, upper and lower neighbours on. */
 static ignis_array points(ignis_array *views)
@@ -48,7 +48,8 @@ int main(int argc, char **argv)
     static double values[N * N];
     static unsigned char picture[2 * N * N * 3];
     const char *path = argc > 1 ? argv[1] : "cg.png";
-    ignis_array_desc rows = {.shape = IGNIS_SHAPE(N - 2, N), .dtype = IGNIS_F64}, one = {.shape = IGNIS_SHAPE(1), .dtype = IGNIS_F64};
+    ignis_array_desc rows = {.shape = IGNIS_SHAPE(N - 2, N), .dtype = IGNIS_F64},
+                     one = {.shape = IGNIS_SHAPE(1), .dtype = IGNIS_F64};
     ignis_array p[5], u[5], direction, solution, r, q, old, now, pq, swapped;
     double start = 0, residual = 1, error = 1, digits[ROUNDS / EVERY + 1];
     int i, k, round = 0, looks = 0;
@@ -80,7 +81,8 @@ int main(int argc, char **argv)
         ignis_array_map(p[0], "r + now/old*p", IGNIS_ARRAYS(r, now, old, IGNIS_NAMED(p, p[0])));
         swapped = old, old = now, now = swapped;
     }
-    ignis_array_reduce(now, IGNIS_REDUCE_MAX, "x = index(1)*h; y = (index(0) + 1)*h; abs(u - x*(1 - x)*y*(1 - y)*exp(x))",
+    ignis_array_reduce(now, IGNIS_REDUCE_MAX,
+                       "x = index(1)*h; y = (index(0) + 1)*h; abs(u - x*(1 - x)*y*(1 - y)*exp(x))",
                        IGNIS_ARRAYS(IGNIS_NAMED(u, u[0]), IGNIS_ARRAY_VALUE(h, 1.0 / (N - 1))));
     ignis_array_to_host(now, &error, IGNIS_F64, 1);
     ignis_array_to_host(solution, values, IGNIS_F64, N * N);
@@ -89,8 +91,8 @@ int main(int argc, char **argv)
         picture_colour(pixel, values[i] / 0.11);
         picture_colour(pixel + 3 * N, i % N < digits[i / N * looks / N] / 16 * N ? 0.4 : 0);
     }
-    printf("%d points, %d rounds: the residual has fallen to %.1e, the largest error is %.1e; see %s\n", (N - 2) * (N - 2), round,
-           sqrt(residual / start), error, path);
+    printf("%d points, %d rounds: the residual has fallen to %.1e, the largest error is %.1e; see %s\n",
+           (N - 2) * (N - 2), round, sqrt(residual / start), error, path);
     for (k = 0; k < 5; k++)
         ignis_array_free(p[k]), ignis_array_free(u[k]);
     ignis_array_free(direction), ignis_array_free(solution), ignis_array_free(r), ignis_array_free(q);

@@ -141,8 +141,8 @@ int main(int argc, char **argv)
         if (ignis_sequence_chat(sequence, talk, count) != IGNIS_OK || ignis_generate(sequence, &how) != IGNIS_OK)
             break;
         signal(SIGINT, SIG_DFL);
-        printf("\n[%d tokens, %.1f a second, the first after %.2f s%s]\n", info.tokens, info.tokens / info.seconds, info.first,
-               info.ending == IGNIS_ENDING_CONTEXT ? "; the context is full" : "");
+        printf("\n[%d tokens, %.1f a second, the first after %.2f s%s]\n", info.tokens, info.tokens / info.seconds,
+               info.first, info.ending == IGNIS_ENDING_CONTEXT ? "; the context is full" : "");
         add("assistant", answer);
         if (count >= TURNS)
             forget(first, 2);

@@ -29,17 +29,22 @@ static const char strokes[] = "20405155462615112020202020202020" /* 0, 1 */ "213
 /*  Draws a digit into each image of a batch [BATCH, SIZE, SIZE, 1]: a pixel is as dark as the nearest line is near. */
 static ignis_tensor draw(ignis_tensor points, ignis_tensor digits)
 {
-    ignis_tensor frame = ignis_map("(index(1) == index(2) ? 1.7 : 0) + chance - 0.5", IGNIS_INPUTS(IGNIS_NAMED(chance, CHANCE(2, 2))));
-    ignis_tensor path = ignis_map("point - 51.25 + 0.5*rand()", IGNIS_INPUTS(IGNIS_NAMED(point, ignis_index_select(points, 0, digits))));
-    path = ignis_map("path + 4*shift + 5.5", IGNIS_INPUTS(IGNIS_NAMED(path, ignis_matmul(path, frame)), IGNIS_NAMED(shift, CHANCE(1, 2))));
-    ignis_tensor pixels = ignis_map_reduce(
-        IGNIS_REDUCE_MAX,
-        "x = index(2) % 16 - x0; y = floor(index(2) / 16) - y0; dx = x1 - x0; dy = y1 - y0;"
-        "along = clamp((x*dx + y*dy) / (dx*dx + dy*dy + 1e-6), 0, 1); away = sqrt(square(x - along*dx) + square(y - along*dy));"
-        "clamp(0.8 + 0.7*pen - away, 0, 1) + 0.6*noise - 0.3",
-        IGNIS_INPUTS(IGNIS_NAMED(x0, LINE_END(0, 0)), IGNIS_NAMED(y0, LINE_END(0, 1)), IGNIS_NAMED(x1, LINE_END(1, 0)),
-                     IGNIS_NAMED(y1, LINE_END(1, 1)), IGNIS_NAMED(pen, CHANCE(1, 1)), IGNIS_NAMED(noise, CHANCE(1, SIZE * SIZE))),
-        &(ignis_reduce_desc){.dims = {1}, .dim_count = 1});
+    ignis_tensor frame =
+        ignis_map("(index(1) == index(2) ? 1.7 : 0) + chance - 0.5", IGNIS_INPUTS(IGNIS_NAMED(chance, CHANCE(2, 2))));
+    ignis_tensor path = ignis_map("point - 51.25 + 0.5*rand()",
+                                  IGNIS_INPUTS(IGNIS_NAMED(point, ignis_index_select(points, 0, digits))));
+    path = ignis_map("path + 4*shift + 5.5",
+                     IGNIS_INPUTS(IGNIS_NAMED(path, ignis_matmul(path, frame)), IGNIS_NAMED(shift, CHANCE(1, 2))));
+    ignis_tensor pixels =
+        ignis_map_reduce(IGNIS_REDUCE_MAX,
+                         "x = index(2) % 16 - x0; y = floor(index(2) / 16) - y0; dx = x1 - x0; dy = y1 - y0;"
+                         "along = clamp((x*dx + y*dy) / (dx*dx + dy*dy + 1e-6), 0, 1); away = sqrt(square(x - "
+                         "along*dx) + square(y - along*dy));"
+                         "clamp(0.8 + 0.7*pen - away, 0, 1) + 0.6*noise - 0.3",
+                         IGNIS_INPUTS(IGNIS_NAMED(x0, LINE_END(0, 0)), IGNIS_NAMED(y0, LINE_END(0, 1)),
+                                      IGNIS_NAMED(x1, LINE_END(1, 0)), IGNIS_NAMED(y1, LINE_END(1, 1)),
+                                      IGNIS_NAMED(pen, CHANCE(1, 1)), IGNIS_NAMED(noise, CHANCE(1, SIZE * SIZE))),
+                         &(ignis_reduce_desc){.dims = {1}, .dim_count = 1});
     return ignis_reshape(pixels, IGNIS_SHAPE(BATCH, SIZE, SIZE, 1));
 }
 
@@ -62,13 +67,16 @@ int main(void)
         return 1; /* Ignis has written the reason to stderr */
     int small = strncmp(device.name, "Ignis Simulator", 15) == 0, channels = small ? 8 : 32, steps = small ? 120 : 1500;
     ignis_schedule_desc schedule = {.kind = IGNIS_SCHEDULE_COSINE, .warmup = 10, .total = steps, .floor = 0.02};
-    ignis_optimizer optimizer = ignis_adamw(&(ignis_adamw_desc){.lr = small ? 0.045 : 0.005, .schedule = schedule, .drop_grad = true});
+    ignis_optimizer optimizer =
+        ignis_adamw(&(ignis_adamw_desc){.lr = small ? 0.045 : 0.005, .schedule = schedule, .drop_grad = true});
     ignis_scope everything = ignis_scope_begin();
     ignis_tensor points = ignis_tensor_from_host(strokes, IGNIS_SHAPE(DIGITS, POINTS, 2), &bytes);
-    ignis_tensor digits = ignis_map("i % 10", IGNIS_INPUTS(IGNIS_NAMED(i, ignis_tensor_arange(0, BATCH, 1, &integers))));
-    ignis_tensor weight[] = {ignis_tensor_randn(IGNIS_SHAPE(channels, 3, 3, 1), &trained), /* of any size, as a norm follows */
-                             ignis_tensor_randn(IGNIS_SHAPE(2 * channels, 3, 3, channels), &trained),
-                             ignis_tensor_zeros(IGNIS_SHAPE(DIGITS, 2 * channels * SIZE / 4 * SIZE / 4), &trained)};
+    ignis_tensor digits =
+        ignis_map("i % 10", IGNIS_INPUTS(IGNIS_NAMED(i, ignis_tensor_arange(0, BATCH, 1, &integers))));
+    ignis_tensor weight[] = {
+        ignis_tensor_randn(IGNIS_SHAPE(channels, 3, 3, 1), &trained), /* of any size, as a norm follows */
+        ignis_tensor_randn(IGNIS_SHAPE(2 * channels, 3, 3, channels), &trained),
+        ignis_tensor_zeros(IGNIS_SHAPE(DIGITS, 2 * channels * SIZE / 4 * SIZE / 4), &trained)};
     for (int i = 0; i < 3; i++)
         ignis_optimizer_add(optimizer, weight[i], false);
     for (int step = 1; step <= steps; step++) {
@@ -90,7 +98,8 @@ int main(void)
     }
     for (int i = 0; i < DIGITS; i++)
         right += table[i][i];
-    printf("\n%.1f %% of %d digits are read right. What was drawn, and how often it was taken for what:\n", 100.0 * right / TESTS, TESTS);
+    printf("\n%.1f %% of %d digits are read right. What was drawn, and how often it was taken for what:\n",
+           100.0 * right / TESTS, TESTS);
     for (int i = 0; i < DIGITS * DIGITS; i++)
         printf(i % DIGITS ? "%5d" : "\n%5d", table[i / DIGITS][i % DIGITS]);
     printf("\n");

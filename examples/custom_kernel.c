@@ -22,25 +22,27 @@ typedef struct range {
     float low, high;
 } range;
 
-static const char clamp_source[] = "struct range { float low, high; };\n" /* as in the C program */
-                                   "\n"
-                                   "template <typename T> __global__ void clamp(T *x, long long n, double scale, range limit)\n"
-                                   "{\n"
-                                   "    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
-                                   "    if (i >= n) return;\n"
-                                   "    float value = x[i] * scale;\n"
-                                   "    x[i] = min(max(value, limit.low), limit.high);\n"
-                                   "}\n";
+static const char clamp_source[] =
+    "struct range { float low, high; };\n" /* as in the C program */
+    "\n"
+    "template <typename T> __global__ void clamp(T *x, long long n, double scale, range limit)\n"
+    "{\n"
+    "    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "    if (i >= n) return;\n"
+    "    float value = x[i] * scale;\n"
+    "    x[i] = min(max(value, limit.low), limit.high);\n"
+    "}\n";
 
 /* Each block turns one row around, by way of shared memory. */
-static const char reverse_source[] = "extern \"C\" __global__ void reverse_rows(float *x, int columns)\n"
-                                     "{\n"
-                                     "    extern __shared__ float row[];\n"
-                                     "    float *mine = x + blockIdx.x * (long long)columns;\n"
-                                     "    for (int i = threadIdx.x; i < columns; i += blockDim.x) row[columns - 1 - i] = mine[i];\n"
-                                     "    __syncthreads();\n"
-                                     "    for (int i = threadIdx.x; i < columns; i += blockDim.x) mine[i] = row[i];\n"
-                                     "}\n";
+static const char reverse_source[] =
+    "extern \"C\" __global__ void reverse_rows(float *x, int columns)\n"
+    "{\n"
+    "    extern __shared__ float row[];\n"
+    "    float *mine = x + blockIdx.x * (long long)columns;\n"
+    "    for (int i = threadIdx.x; i < columns; i += blockDim.x) row[columns - 1 - i] = mine[i];\n"
+    "    __syncthreads();\n"
+    "    for (int i = threadIdx.x; i < columns; i += blockDim.x) mine[i] = row[i];\n"
+    "}\n";
 
 static const char wrong_source[] = "__global__ void forgetful(float *x)\n"
                                    "{\n"
@@ -85,7 +87,8 @@ int main(void)
 
     ignis_kernel clamp = compile(clamp_source, "clamp.cu", "clamp<float>");
     ignis_launch all = {.grid = {(ROWS * COLUMNS + 255) / 256}, .block = {256}};
-    ignis_arg clamp_args[] = {ignis_arg_array(x), ignis_arg_i64(ROWS * COLUMNS), ignis_arg_f64(0.5), ignis_arg_bytes(&limit, sizeof limit)};
+    ignis_arg clamp_args[] = {ignis_arg_array(x), ignis_arg_i64(ROWS * COLUMNS), ignis_arg_f64(0.5),
+                              ignis_arg_bytes(&limit, sizeof limit)};
     require(ignis_kernel_launch(clamp, &all, clamp_args, 4));
     show("halved and clamped", x);
 

@@ -55,14 +55,16 @@ static const char draw_source[] =
     "}\n"
     "\n"
     "// One block of 128 threads sums, over all pixels, what each says about one disc; always in the same order.\n"
-    "template <typename T> __global__ void draw_backward(T *grad_discs, const T *grad_picture, const T *discs, int width, int height)\n"
+    "template <typename T> __global__ void draw_backward(T *grad_discs, const T *grad_picture, const T *discs, int "
+    "width, int height)\n"
     "{\n"
     "    __shared__ T part[4][128];\n"
     "    const T *disc = discs + 4 * blockIdx.x;\n"
     "    T sum[4] = {0, 0, 0, 0};\n"
     "    for (int pixel = threadIdx.x; pixel < width * height; pixel += 128) {\n"
     "        coverage<T> c = cover(disc, pixel, width, height);\n"
-    "        T edge = grad_picture[pixel] * disc[3] * c.s * (1 - c.s) / T(SOFTNESS);  // d s / d radius = s (1 - s) / SOFTNESS\n"
+    "        T edge = grad_picture[pixel] * disc[3] * c.s * (1 - c.s) / T(SOFTNESS);  // d s / d radius = s (1 - s) / "
+    "SOFTNESS\n"
     "        sum[0] += edge * c.dx / c.distance;\n"
     "        sum[1] += edge * c.dy / c.distance;\n"
     "        sum[2] += edge;\n"
@@ -101,8 +103,8 @@ static ignis_status draw_backward(const ignis_backward_args *args)
     ignis_array_query(discs, &info);
     ignis_array_desc like_discs = {.shape = info.shape, .dtype = info.dtype, .tag = "gradient of discs"};
     ignis_array gradient = ignis_array_create(&like_discs);
-    ignis_arg arguments[] = {ignis_arg_array(gradient), ignis_arg_array(args->grad_output), ignis_arg_array(discs), ignis_arg_i32(WIDTH),
-                             ignis_arg_i32(HEIGHT)};
+    ignis_arg arguments[] = {ignis_arg_array(gradient), ignis_arg_array(args->grad_output), ignis_arg_array(discs),
+                             ignis_arg_i32(WIDTH), ignis_arg_i32(HEIGHT)};
     ignis_launch launch = {.grid = {info.shape.dim[0]}, .block = {128}};
     args->grad_inputs[0] = gradient;
     return ignis_kernel_launch(kernels->backward, &launch, arguments, 5);
@@ -118,12 +120,13 @@ static ignis_tensor draw(ignis_tensor discs)
 
     ignis_tensor_desc like_discs = {.dtype = info.dtype};
     ignis_tensor picture = ignis_tensor_zeros(IGNIS_SHAPE(HEIGHT, WIDTH), &like_discs);
-    ignis_arg arguments[] = {ignis_arg_array(ignis_tensor_data(picture)), ignis_arg_array(info.data), ignis_arg_i32((int)info.shape.dim[0]),
-                             ignis_arg_i32(WIDTH), ignis_arg_i32(HEIGHT)};
+    ignis_arg arguments[] = {ignis_arg_array(ignis_tensor_data(picture)), ignis_arg_array(info.data),
+                             ignis_arg_i32((int)info.shape.dim[0]), ignis_arg_i32(WIDTH), ignis_arg_i32(HEIGHT)};
     ignis_launch launch = {.grid = {(WIDTH * HEIGHT + 127) / 128}, .block = {128}};
     ignis_kernel_launch(kernels->forward, &launch, arguments, 5);
 
-    ignis_rule rule = {.name = "draw", .backward_fn = draw_backward, .saved = &info.data, .saved_count = 1, .user_data = kernels};
+    ignis_rule rule = {
+        .name = "draw", .backward_fn = draw_backward, .saved = &info.data, .saved_count = 1, .user_data = kernels};
     ignis_tape_record(picture, &discs, 1, &rule);
     return picture;
 }
@@ -164,7 +167,8 @@ static void show(const char *title, ignis_tensor picture)
 
 int main(void)
 {
-    static const float wanted[DISCS][4] = {{0.45f, 0.35f, 0.22f, 0.9f}, {1.55f, 0.3f, 0.15f, 0.6f}, {1.2f, 0.7f, 0.25f, 0.75f}};
+    static const float wanted[DISCS][4] = {
+        {0.45f, 0.35f, 0.22f, 0.9f}, {1.55f, 0.3f, 0.15f, 0.6f}, {1.2f, 0.7f, 0.25f, 0.75f}};
     static const float start[DISCS][4] = {{0.7f, 0.7f, 0.3f, 0.5f}, {1.4f, 0.5f, 0.3f, 0.5f}, {1.0f, 0.9f, 0.3f, 0.5f}};
     float found[DISCS][4];
     char title[64];

@@ -66,14 +66,19 @@ int main(void)
     }
     const int64_t size = strstr(device.name, "Simulator") ? 128 : 8192;
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor noise = ignis_tensor_randn(IGNIS_SHAPE(2, size / 2, size), &f32), w = ignis_tensor_randn(IGNIS_SHAPE(size, size), &bf16);
-    ignis_tensor sizes = ignis_tensor_from_host((const float[]){1.0f, 1e-5f}, IGNIS_SHAPE(2, 1, 1), NULL), scale_w, scale_x, y;
-    ignis_tensor x = ignis_cast(ignis_reshape(ignis_map("noise * sizes", IGNIS_INPUTS(noise, sizes)), IGNIS_SHAPE(size, size)), IGNIS_BF16);
+    ignis_tensor noise = ignis_tensor_randn(IGNIS_SHAPE(2, size / 2, size), &f32),
+                 w = ignis_tensor_randn(IGNIS_SHAPE(size, size), &bf16);
+    ignis_tensor sizes = ignis_tensor_from_host((const float[]){1.0f, 1e-5f}, IGNIS_SHAPE(2, 1, 1), NULL), scale_w,
+                 scale_x, y;
+    ignis_tensor x = ignis_cast(
+        ignis_reshape(ignis_map("noise * sizes", IGNIS_INPUTS(noise, sizes)), IGNIS_SHAPE(size, size)), IGNIS_BF16);
     ignis_tensor exact = ignis_matmul_t(ignis_cast(x, IGNIS_F32), ignis_cast(w, IGNIS_F32));
-    ignis_tensor eighths = ignis_quantize_f8(w, IGNIS_F8_E4M3, true, &scale_w); /* of weights once, when they are loaded */
+    ignis_tensor eighths =
+        ignis_quantize_f8(w, IGNIS_F8_E4M3, true, &scale_w); /* of weights once, when they are loaded */
 
     printf("%lld x %lld x %lld on %s\n", (long long)size, (long long)size, (long long)size, device.name);
-    printf("bf16                      error %.4f, %.3f ms\n", error_of(ignis_matmul_t(x, w), exact), time_of(x, w, none, none));
+    printf("bf16                      error %.4f, %.3f ms\n", error_of(ignis_matmul_t(x, w), exact),
+           time_of(x, w, none, none));
     for (int per_row = 0; per_row < 2; per_row++) {
         ignis_tensor q = ignis_quantize_f8(x, IGNIS_F8_E4M3, per_row, &scale_x);
         y = ignis_matmul_f8(q, eighths, scale_x, scale_w, none, IGNIS_BF16);

@@ -17,7 +17,8 @@ int main(void)
     ignis_setup(NULL);
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor x = ignis_tensor_linspace(0, 3, 1000000, NULL), w = ignis_tensor_ones(IGNIS_SHAPE(1), &learned);
-    ignis_tensor loss = ignis_map_mean("d = sin(w*x) - sin(2*x); abs(d) < 0.1 ? 0.5*d*d : 0.1*abs(d) - 0.005", IGNIS_INPUTS(w, x));
+    ignis_tensor loss =
+        ignis_map_mean("d = sin(w*x) - sin(2*x); abs(d) < 0.1 ? 0.5*d*d : 0.1*abs(d) - 0.005", IGNIS_INPUTS(w, x));
     ignis_backward(loss, IGNIS_NO_ARRAY);
     ignis_tensor gradient = ignis_tensor_from_array(ignis_tensor_grad(w), false);
     printf("loss %.4f, gradient %.4f\n", ignis_item(loss), ignis_item(gradient));

@@ -77,7 +77,8 @@ static network network_make(int inputs, int width, int outputs)
         int from = i == 0 ? inputs : width, to = i == LAYERS - 1 ? outputs : width;
         net.weight[i] = ignis_tensor_randn(IGNIS_SHAPE(to, from), &trained);
         net.bias[i] = ignis_tensor_zeros(IGNIS_SHAPE(to), &trained);
-        ignis_array_scale(ignis_tensor_data(net.weight[i]), ignis_tensor_data(net.weight[i]), sqrt((i == LAYERS - 1 ? 0.02 : 2.0) / from));
+        ignis_array_scale(ignis_tensor_data(net.weight[i]), ignis_tensor_data(net.weight[i]),
+                          sqrt((i == LAYERS - 1 ? 0.02 : 2.0) / from));
     }
     return net;
 }
@@ -97,7 +98,8 @@ static ignis_tensor network_apply(const network *net, ignis_tensor waves)
 
 /* --- learning ---------------------------------------------------------------------------------------------------- */
 
-static float random_normal(void) /* the sum of twelve numbers between 0 and 1 is close to normal, with a variance of 1 */
+static float random_normal(
+    void) /* the sum of twelve numbers between 0 and 1 is close to normal, with a variance of 1 */
 {
     float sum = -6;
     int i;
@@ -114,7 +116,9 @@ static void panel_set(unsigned char *strip, int panel, const float *colours)
         for (x = 0; x < SIZE; x++) {
             for (k = 0; k < 3; k++) {
                 float value = colours[3 * (y * SIZE + x) + k] * 255 + 0.5f;
-                strip[3 * (y * SIZE * PANELS + panel * SIZE + x) + k] = (unsigned char)(value < 0 ? 0 : value > 255 ? 255 : value);
+                strip[3 * (y * SIZE * PANELS + panel * SIZE + x) + k] = (unsigned char)(value < 0     ? 0
+                                                                                        : value > 255 ? 255
+                                                                                                      : value);
             }
         }
     }
@@ -133,7 +137,8 @@ int main(int argc, char **argv)
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &device) != IGNIS_OK)
         return 1; /* Ignis has written the reason to stderr */
     int is_small = strncmp(device.name, simulator, sizeof simulator - 1) == 0;
-    int waves = is_small ? 48 : 128, width = is_small ? 64 : 256, batch = is_small ? 1024 : 8192, steps = is_small ? 810 : 4050;
+    int waves = is_small ? 48 : 128, width = is_small ? 64 : 256, batch = is_small ? 1024 : 8192,
+        steps = is_small ? 810 : 4050;
 
     /* All pixels: the colour of each, and its place as waves. The longer ones give the shapes, the shorter ones the edges. */
     float *frequencies = (float *)malloc(2 * (size_t)waves * sizeof *frequencies);
@@ -186,7 +191,8 @@ int main(int argc, char **argv)
                 fprintf(stderr, "%s cannot be written\n", path);
                 return 1;
             }
-            printf("step %4d: mean squared error %.5f, %.1f dB; %s has %d panels now\n", step, error, -10 * log10(error), path, panel + 1);
+            printf("step %4d: mean squared error %.5f, %.1f dB; %s has %d panels now\n", step, error,
+                   -10 * log10(error), path, panel + 1);
             fflush(stdout);
         }
 

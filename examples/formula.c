@@ -62,7 +62,8 @@ static const char huber_source[] =
     "        loss[i] = fabsf(d) < k ? 0.5f * d * d : k * (fabsf(d) - 0.5f * k);\n"
     "    }\n"
     "}\n"
-    "extern \"C\" __global__ void huber_backward(float *dp, const float *g, const float *p, const float *y, float k, int n)\n"
+    "extern \"C\" __global__ void huber_backward(float *dp, const float *g, const float *p, const float *y, float k, "
+    "int n)\n"
     "{\n"
     "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
     "    if (i < n)\n"
@@ -94,8 +95,8 @@ static ignis_tensor huber_by_hand(ignis_tensor p, ignis_tensor y)
 {
     const ignis_tensor loss = ignis_tensor_zeros(IGNIS_SHAPE(COUNT), NULL);
     const ignis_array saved[] = {ignis_tensor_data(p), ignis_tensor_data(y)};
-    const ignis_arg arguments[] = {ignis_arg_array(ignis_tensor_data(loss)), ignis_arg_array(saved[0]), ignis_arg_array(saved[1]),
-                                   ignis_arg_f32(K), ignis_arg_i32(COUNT)};
+    const ignis_arg arguments[] = {ignis_arg_array(ignis_tensor_data(loss)), ignis_arg_array(saved[0]),
+                                   ignis_arg_array(saved[1]), ignis_arg_f32(K), ignis_arg_i32(COUNT)};
     const ignis_launch launch = {.grid = {(COUNT + 127) / 128}, .block = {128}};
     const ignis_rule rule = {.name = "huber", .backward_fn = huber_backward, .saved = saved, .saved_count = 2};
     ignis_kernel_launch(huber, &launch, arguments, 5);
@@ -117,7 +118,8 @@ static bool compare(ignis_tensor y)
     for (int i = 0; i < 2; i++) {
         ignis_tensor p = ignis_tensor_zeros(IGNIS_SHAPE(COUNT), &wanted), mean;
         if (i == 0)
-            mean = ignis_map_mean("d = p - y; abs(d) < k ? 0.5*d*d : k*(abs(d) - 0.5*k)", IGNIS_INPUTS(p, y, IGNIS_VALUE(k, K)));
+            mean = ignis_map_mean("d = p - y; abs(d) < k ? 0.5*d*d : k*(abs(d) - 0.5*k)",
+                                  IGNIS_INPUTS(p, y, IGNIS_VALUE(k, K)));
         else
             mean = ignis_mean(huber_by_hand(p, y));
         ignis_backward(mean, IGNIS_NO_ARRAY);
@@ -126,7 +128,8 @@ static bool compare(ignis_tensor y)
     }
     for (int i = 0; i < COUNT; i++)
         furthest = fmaxf(furthest, fabsf(gradient[0][i] - gradient[1][i]));
-    printf("one line: loss %.6f; by hand, in fifty: loss %.6f; gradients differ by %.1e at most\n", loss[0], loss[1], furthest);
+    printf("one line: loss %.6f; by hand, in fifty: loss %.6f; gradients differ by %.1e at most\n", loss[0], loss[1],
+           furthest);
     ignis_kernel_free(huber);
     ignis_kernel_free(huber_gradient);
     ignis_scope_end(scope);

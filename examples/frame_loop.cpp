@@ -31,7 +31,8 @@ static void *engine_alloc(size_t size, void *) { return blocks++, malloc(size); 
 static void engine_free(void *memory, void *) { blocks--, free(memory); }
 static void engine_log(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *)
 {
-    printf("engine log: %s %s: %s\n", level == IGNIS_LOG_ERROR ? "error" : "note", ignis_diagnostic_name(diagnostic), message);
+    printf("engine log: %s %s: %s\n", level == IGNIS_LOG_ERROR ? "error" : "note", ignis_diagnostic_name(diagnostic),
+           message);
 }
 
 static void require(bool ok, const char *what)
@@ -76,7 +77,10 @@ static struct Engine {
     double in_ignis; /* ms of the present frame: the longest of its threads */
 } engine;
 
-static double ms_since(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
+static double ms_since(Clock::time_point begin)
+{
+    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
 
 static void count_batch(void *) { engine.stepped++; } /* on a thread of the driver: no Ignis, no waiting */
 
@@ -100,7 +104,8 @@ static void worker(int index)
         memory = (float *)ignis_host_alloc(2 * PARTICLES * sizeof(float));
     require(ignis_status_last() == IGNIS_OK, "particles");
 
-    ignis_arg args[] = {ignis_arg_array(position), ignis_arg_array(velocity), ignis_arg_i32(PARTICLES), ignis_arg_f32(1 / 60.0f)};
+    ignis_arg args[] = {ignis_arg_array(position), ignis_arg_array(velocity), ignis_arg_i32(PARTICLES),
+                        ignis_arg_f32(1 / 60.0f)};
     ignis_launch launch = {{(PARTICLES + 255) / 256, 0, 0}, {256, 0, 0}, 0, false, false};
     for (int frame = 0;; frame++) {
         std::unique_lock<std::mutex> guard(engine.lock);
@@ -144,7 +149,8 @@ static void worker(int index)
 
 int main()
 {
-    static const char *const none = "-DGRAVITY=0.0f", *const mistake = "-DGRAVITY=oops", *const earth = "-DGRAVITY=9.81f";
+    static const char *const none = "-DGRAVITY=0.0f", *const mistake = "-DGRAVITY=oops",
+                             *const earth = "-DGRAVITY=9.81f";
     const char *wanted = getenv("IGNIS_FRAMES");
     int frames = std::max(wanted ? atoi(wanted) : 120, 2 * WARM_UP), reloads = 0;
     std::vector<double> times, in_ignis;
@@ -195,10 +201,10 @@ int main()
         ignis_ticket_wait(reload);
     require(ignis_kernel_free(engine.step) == IGNIS_OK && ignis_shutdown() == IGNIS_OK, "shutdown");
     std::sort(times.begin(), times.end());
-    printf("%d batches, %d readbacks used, %d too late, mean height %.3f, %ld blocks left\n", engine.stepped.load(), engine.seen.load(),
-           engine.late.load(), engine.height[0], blocks.load());
+    printf("%d batches, %d readbacks used, %d too late, mean height %.3f, %ld blocks left\n", engine.stepped.load(),
+           engine.seen.load(), engine.late.load(), engine.height[0], blocks.load());
     std::sort(in_ignis.begin(), in_ignis.end());
-    printf("%d frames: median %.3f ms, worst %.3f ms; of these in Ignis: median %.3f ms, worst %.3f ms\n", frames, times[times.size() / 2],
-           times.back(), in_ignis[in_ignis.size() / 2], in_ignis.back());
+    printf("%d frames: median %.3f ms, worst %.3f ms; of these in Ignis: median %.3f ms, worst %.3f ms\n", frames,
+           times[times.size() / 2], times.back(), in_ignis[in_ignis.size() / 2], in_ignis.back());
     return blocks != 0;
 }

@@ -28,7 +28,8 @@ int main(int argc, char **argv)
 {
     ignis_model_desc from = {.path = argc > 1 ? argv[1] : NULL};
     ignis_message talk[] = {{"user", argc > 2 ? argv[2] : "Why is the sky blue?"}};
-    ignis_generate_desc how = {.max_tokens = 200, .sampling = {.temperature = 0.7, .top_p = 0.9, .seed = 1}, .text_fn = show};
+    ignis_generate_desc how = {
+        .max_tokens = 200, .sampling = {.temperature = 0.7, .top_p = 0.9, .seed = 1}, .text_fn = show};
     ignis_tokenizer_info info = {0};
     ignis_comm_info ranks = {0};
     ignis_comm comm = {0};
@@ -36,7 +37,8 @@ int main(int argc, char **argv)
 
     how.user_data = &ranks;
     if (!from.path) {
-        printf("give a folder with a model, and a question: %s SmolLM2-135M-Instruct \"Why is the sky blue?\"\n", argv[0]);
+        printf("give a folder with a model, and a question: %s SmolLM2-135M-Instruct \"Why is the sky blue?\"\n",
+               argv[0]);
         return 2;
     }
     ignis_setup(NULL);

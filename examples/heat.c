@@ -22,12 +22,15 @@
 #define PANELS 6
 
 /*  The temperature at a time t, at any point. */
-#define SOLUTION "x = index(1)*h; y = index(0)*h; it = exp(-2*pi*pi*t)*sin(pi*x)*sin(pi*y) - 0.7*exp(-25*pi*pi*t)*sin(4*pi*x)*sin(3*pi*y);"
+#define SOLUTION                                                                  \
+    "x = index(1)*h; y = index(0)*h; it = exp(-2*pi*pi*t)*sin(pi*x)*sin(pi*y) - " \
+    "0.7*exp(-25*pi*pi*t)*sin(4*pi*x)*sin(3*pi*y);"
 
 /*  The rows between the first and the last one, from so many elements further on. */
 static ignis_array neighbours(ignis_array plate, int64_t offset)
 {
-    ignis_array flat = ignis_array_reshape(plate, IGNIS_SHAPE(N * N)), part = ignis_array_slice(flat, 0, N + offset, (N - 2) * N),
+    ignis_array flat = ignis_array_reshape(plate, IGNIS_SHAPE(N * N)),
+                part = ignis_array_slice(flat, 0, N + offset, (N - 2) * N),
                 rows = ignis_array_reshape(part, IGNIS_SHAPE(N - 2, N));
     ignis_array_free(flat);
     ignis_array_free(part);
@@ -40,7 +43,8 @@ int main(int argc, char **argv)
     static unsigned char picture[N * N * PANELS * 3];
     const char *path = argc > 1 ? argv[1] : "heat.png";
     const double h = 1.0 / (N - 1), dt = 0.2 * h * h; /* stable up to 0.25 h^2 */
-    ignis_array_desc desc = {.shape = IGNIS_SHAPE(N, N), .dtype = IGNIS_F64}, one = {.shape = IGNIS_SHAPE(1), .dtype = IGNIS_F64};
+    ignis_array_desc desc = {.shape = IGNIS_SHAPE(N, N), .dtype = IGNIS_F64},
+                     one = {.shape = IGNIS_SHAPE(1), .dtype = IGNIS_F64};
     ignis_array plate[2], view[2][5], error;
     double largest = 1;
     int i, k, step, panel = 0;
@@ -66,14 +70,17 @@ int main(int argc, char **argv)
         }
         if (step < STEPS)
             ignis_array_map(to[0], "c = index(1); c == 0 || c == n - 1 ? 0 : u + r*(left + right + up + down - 4*u)",
-                            IGNIS_ARRAYS(IGNIS_NAMED(u, from[0]), IGNIS_NAMED(left, from[1]), IGNIS_NAMED(right, from[2]),
-                                         IGNIS_NAMED(up, from[3]), IGNIS_NAMED(down, from[4]), IGNIS_ARRAY_VALUE(r, dt / (h * h)),
+                            IGNIS_ARRAYS(IGNIS_NAMED(u, from[0]), IGNIS_NAMED(left, from[1]),
+                                         IGNIS_NAMED(right, from[2]), IGNIS_NAMED(up, from[3]),
+                                         IGNIS_NAMED(down, from[4]), IGNIS_ARRAY_VALUE(r, dt / (h * h)),
                                          IGNIS_ARRAY_VALUE(n, N)));
     }
-    ignis_array_reduce(error, IGNIS_REDUCE_MAX, SOLUTION "abs(u - it)",
-                       IGNIS_ARRAYS(IGNIS_NAMED(u, plate[STEPS % 2]), IGNIS_ARRAY_VALUE(h, h), IGNIS_ARRAY_VALUE(t, STEPS * dt)));
+    ignis_array_reduce(
+        error, IGNIS_REDUCE_MAX, SOLUTION "abs(u - it)",
+        IGNIS_ARRAYS(IGNIS_NAMED(u, plate[STEPS % 2]), IGNIS_ARRAY_VALUE(h, h), IGNIS_ARRAY_VALUE(t, STEPS * dt)));
     ignis_array_to_host(error, &largest, IGNIS_F64, 1);
-    printf("after %d steps of %.2e s the largest error is %.2e; %s shows how the plate cools\n", STEPS, dt, largest, path);
+    printf("after %d steps of %.2e s the largest error is %.2e; %s shows how the plate cools\n", STEPS, dt, largest,
+           path);
     for (i = 0; i < 2; i++) {
         for (k = 0; k < 5; k++)
             ignis_array_free(view[i][k]);

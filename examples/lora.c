@@ -48,7 +48,8 @@ static int32_t *tokens_read(ignis_model model, const char *path, int least, int 
 /*  How the model goes on with the beginning of the text. */
 static void sample(ignis_model model, const int32_t *ids, const char *when)
 {
-    ignis_generate_desc how = {.max_tokens = SHOWN / 2, .sampling = {.temperature = 0.7, .top_p = 0.9, .seed = 1}, .text_fn = show};
+    ignis_generate_desc how = {
+        .max_tokens = SHOWN / 2, .sampling = {.temperature = 0.7, .top_p = 0.9, .seed = 1}, .text_fn = show};
     ignis_sequence sequence = ignis_sequence_begin(model);
     printf("--- %s: ", when);
     ignis_sequence_feed(sequence, ids, SHOWN / 4);
@@ -94,7 +95,8 @@ static double loss_now(ignis_model model, const int32_t *ids, int count, int seq
 static void train(ignis_model model, ignis_lora lora, const int32_t *ids, int count, int seq, int steps)
 {
     static ignis_tensor weights[MOST_WEIGHTS];
-    ignis_adamw_desc adamw = {.lr = 1e-3, .drop_grad = true, .schedule = {IGNIS_SCHEDULE_COSINE, steps / 10, steps, 0.1}};
+    ignis_adamw_desc adamw = {
+        .lr = 1e-3, .drop_grad = true, .schedule = {IGNIS_SCHEDULE_COSINE, steps / 10, steps, 0.1}};
     ignis_optimizer optimizer = ignis_adamw(&adamw);
     int weight_count = ignis_lora_weights(lora, weights, MOST_WEIGHTS);
     ignis_model_info info = {0};
@@ -122,7 +124,8 @@ static void train(ignis_model model, ignis_lora lora, const int32_t *ids, int co
 int main(int argc, char **argv)
 {
     ignis_model_desc from = {.path = argc > 1 ? argv[1] : NULL};
-    ignis_lora_desc desc = {.rank = 8, .alpha = 16, .targets = (const char *[]){"all-linear"}, .target_count = 1, .seed = 1};
+    ignis_lora_desc desc = {
+        .rank = 8, .alpha = 16, .targets = (const char *[]){"all-linear"}, .target_count = 1, .seed = 1};
     const char *folder = argc > 3 ? argv[3] : "adapter";
     ignis_model_info info = {0};
     ignis_lora_info numbers = {0};
@@ -140,7 +143,8 @@ int main(int argc, char **argv)
         return 1;
     ignis_lora lora = ignis_lora_create(model, &desc);
     ignis_lora_query(lora, &numbers);
-    printf("%lld numbers learn beside %lld, from %d tokens\n", (long long)numbers.parameters, (long long)info.parameters, count);
+    printf("%lld numbers learn beside %lld, from %d tokens\n", (long long)numbers.parameters,
+           (long long)info.parameters, count);
     if (info.quantised)
         printf("%lld of the weights are quantised: the adapters stay beside them, and text is not drawn with them\n",
                (long long)info.quantised);

@@ -32,7 +32,8 @@ static void show(const char *what)
         printf("  was not refused!\n");
         unexpected++;
     } else {
-        printf("  %s, %s\n    %s\n", ignis_status_name(info.status), ignis_diagnostic_name(info.diagnostic), info.message);
+        printf("  %s, %s\n    %s\n", ignis_status_name(info.status), ignis_diagnostic_name(info.diagnostic),
+               info.message);
     }
     ignis_status_clear();
 }
@@ -101,10 +102,12 @@ int main(void)
     ignis_array_fill(a, 0);
     ignis_contract_track(a);
     ignis_contract_entry entries[8];
-    int count = ignis_contract_audit(entries, 8, -1), i; /* -1: whatever their age; usually one asks for those above 5 seconds */
+    int count = ignis_contract_audit(entries, 8, -1),
+        i; /* -1: whatever their age; usually one asks for those above 5 seconds */
     for (i = 0; i < count; i++)
-        printf("  array #%llu '%s', %lld bytes, %s, tracked for %lld ms\n", (unsigned long long)entries[i].array_id, entries[i].tag,
-               (long long)entries[i].bytes, entries[i].freed ? "freed" : "live", (long long)entries[i].age_ms);
+        printf("  array #%llu '%s', %lld bytes, %s, tracked for %lld ms\n", (unsigned long long)entries[i].array_id,
+               entries[i].tag, (long long)entries[i].bytes, entries[i].freed ? "freed" : "live",
+               (long long)entries[i].age_ms);
     printf("And at shutdown:\n");
     if (ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK) {
         printf("%s\n", ignis_status_message());

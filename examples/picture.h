@@ -44,7 +44,8 @@ static void png_chunk_end(png *out) { png_number(out, out->crc ^ 0xFFFFFFFFu); }
 /*  Red, green and blue of each pixel, one byte each. */
 static int png_write(const char *path, const unsigned char *pixels, int width, int height)
 {
-    static const unsigned char signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'}, format[5] = {8, 2, 0, 0, 0};
+    static const unsigned char signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'},
+                               format[5] = {8, 2, 0, 0, 0};
     static const unsigned char zlib[2] = {0x78, 0x01}, no_filter[1] = {0};
     size_t row = 3 * (size_t)width + 1, i; /* a row starts with the number of its filter */
     unsigned a = 1, b = 0;                 /* Adler-32 */

@@ -26,13 +26,14 @@ typedef struct notice {
     int32_t frame, slot; /* frame -1: the end */
 } notice;
 
-static const char *source = "extern \"C\" __global__ void draw(unsigned char *image, int width, int height, int frame)\n"
-                            "{\n"
-                            "    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;\n"
-                            "    int ball_x = 20 + 3 * frame, ball_y = 60 + frame, dx = x - ball_x, dy = y - ball_y;\n"
-                            "    if (x < width)\n"
-                            "        image[y * width + x] = dx * dx + dy * dy < 100 ? 255 : (x ^ y) & 63;\n"
-                            "}\n";
+static const char *source =
+    "extern \"C\" __global__ void draw(unsigned char *image, int width, int height, int frame)\n"
+    "{\n"
+    "    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;\n"
+    "    int ball_x = 20 + 3 * frame, ball_y = 60 + frame, dx = x - ball_x, dy = y - ball_y;\n"
+    "    if (x < width)\n"
+    "        image[y * width + x] = dx * dx + dy * dy < 100 ? 255 : (x ^ y) & 63;\n"
+    "}\n";
 
 static void log_line(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
 {
@@ -69,7 +70,8 @@ int main(void)
                 continue;
             }
             notice filled = {frame, frame % SLOTS}; /* slots return in order, so this one is free */
-            ignis_arg args[] = {ignis_arg_array(slots[filled.slot]), ignis_arg_i32(WIDTH), ignis_arg_i32(HEIGHT), ignis_arg_i32(frame)};
+            ignis_arg args[] = {ignis_arg_array(slots[filled.slot]), ignis_arg_i32(WIDTH), ignis_arg_i32(HEIGHT),
+                                ignis_arg_i32(frame)};
             ignis_kernel_launch(draw, &launch, args, 4);
             ignis_synchronize(); /* the frame is complete before the consumer is told */
             ignis_channel_send(consumer, &filled, sizeof filled, NULL, 0);

@@ -34,8 +34,9 @@ int main(int argc, char **argv)
         x[i] = 3.14159265f * (2 * i / (POINTS - 1.0f) - 1), y[i] = sinf(x[i]);
     ignis_tensor input = ignis_tensor_from_host(x, IGNIS_SHAPE(POINTS, 1), NULL),
                  target = ignis_tensor_from_host(y, IGNIS_SHAPE(POINTS, 1), NULL);
-    ignis_tensor net[PARTS] = {ignis_tensor_randn(IGNIS_SHAPE(HIDDEN, 1), &trained), ignis_tensor_randn(IGNIS_SHAPE(HIDDEN), &trained),
-                               ignis_tensor_zeros(IGNIS_SHAPE(1, HIDDEN), &trained), ignis_tensor_zeros(IGNIS_SHAPE(1), &trained)};
+    ignis_tensor net[PARTS] = {
+        ignis_tensor_randn(IGNIS_SHAPE(HIDDEN, 1), &trained), ignis_tensor_randn(IGNIS_SHAPE(HIDDEN), &trained),
+        ignis_tensor_zeros(IGNIS_SHAPE(1, HIDDEN), &trained), ignis_tensor_zeros(IGNIS_SHAPE(1), &trained)};
     ignis_optimizer optimizer = ignis_adamw(&adamw);
     for (int i = 0; i < PARTS; i++)
         ignis_optimizer_add(optimizer, net[i], false);

@@ -33,7 +33,7 @@ int main(void)
         return 1; /* Ignis has written the reason to stderr */
 
     printf("a: b says \"%.3s\", and x = %g %g %g %g\n", word, data[0], data[1], data[2], data[3]); /* x = 10 20 30 40 */
-    ignis_channel_receive(b, word, sizeof word, NULL, NULL, 0, NULL);                              /* b has freed its array */
+    ignis_channel_receive(b, word, sizeof word, NULL, NULL, 0, NULL); /* b has freed its array */
     ignis_array_free(x);
     return ignis_shutdown(); /* it closes the channels, too */
 }

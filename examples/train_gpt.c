@@ -104,21 +104,24 @@ typedef struct settings {
     const char *prompt; /* null: the beginning of the held-out text */
 } settings;
 
-static const char help[] = "train_gpt [text file] [--option value ...]\n"
-                           "  --steps n       how long to train             --lr x          the highest learning rate\n"
-                           "  --layers n      blocks                        --seed n        another seed, another run\n"
-                           "  --width n       numbers per place             --save file     the model (gpt.safetensors)\n"
-                           "  --heads n       of attention                  --resume file   go on from there\n"
-                           "  --context n     bytes that are looked at      --out file      the picture (loss.svg)\n"
-                           "  --batch n       stretches of text per step    --sample n      bytes that are shown (0: none)\n"
-                           "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n"
-                           "  --gpus n        that share the work           --prompt text   what samples go on from\n"
-                           "  --export folder the model for others, too\n";
+static const char help[] =
+    "train_gpt [text file] [--option value ...]\n"
+    "  --steps n       how long to train             --lr x          the highest learning rate\n"
+    "  --layers n      blocks                        --seed n        another seed, another run\n"
+    "  --width n       numbers per place             --save file     the model (gpt.safetensors)\n"
+    "  --heads n       of attention                  --resume file   go on from there\n"
+    "  --context n     bytes that are looked at      --out file      the picture (loss.svg)\n"
+    "  --batch n       stretches of text per step    --sample n      bytes that are shown (0: none)\n"
+    "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n"
+    "  --gpus n        that share the work           --prompt text   what samples go on from\n"
+    "  --export folder the model for others, too\n";
 
 static settings settings_default(int is_simulator)
 {
-    settings small = {.steps = 400, .layers = 2, .width = 64, .heads = 4, .context = 64, .batch = 4, .lr = 6e-3, .sample = 120};
-    settings large = {.steps = 1000, .layers = 6, .width = 384, .heads = 6, .context = 256, .batch = 64, .lr = 1e-3, .sample = 400};
+    settings small = {
+        .steps = 400, .layers = 2, .width = 64, .heads = 4, .context = 64, .batch = 4, .lr = 6e-3, .sample = 120};
+    settings large = {
+        .steps = 1000, .layers = 6, .width = 384, .heads = 6, .context = 256, .batch = 64, .lr = 1e-3, .sample = 400};
     settings s = is_simulator ? small : large;
     s.bf16 = s.graph = !is_simulator;
     s.seed = 1;
@@ -159,9 +162,10 @@ static void settings_read(settings *s, int argc, char **argv)
             const char *name;
             int64_t *number;
             int64_t least;
-        } numbers[] = {{"--steps", &s->steps, 1},     {"--layers", &s->layers, 1}, {"--width", &s->width, 1}, {"--heads", &s->heads, 1},
-                       {"--context", &s->context, 2}, {"--batch", &s->batch, 1},   {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},
-                       {"--sample", &s->sample, 0},   {"--gpus", &s->gpus, 1}};
+        } numbers[] = {{"--steps", &s->steps, 1}, {"--layers", &s->layers, 1},   {"--width", &s->width, 1},
+                       {"--heads", &s->heads, 1}, {"--context", &s->context, 2}, {"--batch", &s->batch, 1},
+                       {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},     {"--sample", &s->sample, 0},
+                       {"--gpus", &s->gpus, 1}};
         size_t k, count = sizeof numbers / sizeof *numbers;
         if (strncmp(name, "--", 2) != 0) {
             s->text = name;
@@ -214,7 +218,8 @@ static const char *text_find(const char *program)
     FILE *here = fopen("ignis.h", "rb");
     if (here)
         fclose(here);
-    else if (slash && snprintf(beside, sizeof beside, "%.*s/ignis.h", (int)(slash - program), program) < (int)sizeof beside)
+    else if (slash &&
+             snprintf(beside, sizeof beside, "%.*s/ignis.h", (int)(slash - program), program) < (int)sizeof beside)
         return beside;
     return "ignis.h";
 }
@@ -271,7 +276,8 @@ typedef struct model {
 /*  Makes a parameter: normal values times deviation, or ones, or zeros. A block's number becomes part of the name; -1: none. */
 enum { ZEROS = 0, ONES = -1 };
 
-static ignis_tensor parameter(model *m, const settings *s, int in_block, const char *name, ignis_shape shape, double deviation)
+static ignis_tensor parameter(model *m, const settings *s, int in_block, const char *name, ignis_shape shape,
+                              double deviation)
 {
     ignis_tensor_desc desc = {.dtype = s->bf16 ? IGNIS_BF16 : IGNIS_F32, .requires_grad = true, .tag = name};
     ignis_tensor tensor = deviation > 0       ? ignis_tensor_randn(shape, &desc)
@@ -354,7 +360,10 @@ static ignis_tensor model_apply(const model *m, ignis_tensor tokens)
 }
 
 /*  Scores of the byte after each place [batch, context, 256], and the loss, which needs no more of them at a time than a part. */
-static ignis_tensor model_scores(const model *m, ignis_tensor tokens) { return ignis_matmul_t(model_apply(m, tokens), m->bytes); }
+static ignis_tensor model_scores(const model *m, ignis_tensor tokens)
+{
+    return ignis_matmul_t(model_apply(m, tokens), m->bytes);
+}
 
 static ignis_tensor model_loss(const model *m, ignis_tensor tokens, ignis_tensor targets)
 {
@@ -371,8 +380,9 @@ typedef struct run {
     model *model;
     ignis_parallel parallel; /* makes backward average the gradients over the ranks */
     ignis_optimizer optimizer;
-    int64_t part;                 /* = batch / ranks: stretches of text for each rank */
-    ignis_tensor tokens, targets; /* [part, context], filled anew for each step, always the same memory: a graph reads from there */
+    int64_t part; /* = batch / ranks: stretches of text for each rank */
+    ignis_tensor tokens,
+        targets; /* [part, context], filled anew for each step, always the same memory: a graph reads from there */
     int32_t *host_tokens, *host_targets;
     size_t *starts;        /* [part]: where in the text they come from */
     ignis_tensor loss;     /* [1]: of the step that ran last */
@@ -462,7 +472,8 @@ static float validate(run *r)
     for (k = 0; k < batches; k++) {
         ignis_scope scope = ignis_scope_begin();
         for (i = 0; i < r->part; i++)
-            r->starts[i] = r->text.training + room * (size_t)(k * r->set.batch + first + i) / (size_t)(batches * r->set.batch);
+            r->starts[i] =
+                r->text.training + room * (size_t)(k * r->set.batch + first + i) / (size_t)(batches * r->set.batch);
         batch_set(r);
         ignis_tensor loss = batch_loss(r);
         average(r, ignis_tensor_data(loss));
@@ -507,7 +518,8 @@ static int64_t words_at(const unsigned char *from, const unsigned char *end)
     int64_t count = 0;
     if (isalpha(from[-1]))
         return 0;
-    while (from + count < end && (isalpha(from[count]) || (count > 0 && from[count] == ' ' && isalpha(from[count - 1]))))
+    while (from + count < end &&
+           (isalpha(from[count]) || (count > 0 && from[count] == ' ' && isalpha(from[count - 1]))))
         count++;
     return count;
 }
@@ -593,8 +605,9 @@ static void progress_print(const run *r, float validation, int64_t shown)
     for (i = 0; i < 30; i++)
         bar[i] = i < full ? '#' : '.';
     bar[30] = 0;
-    printf("%s[%s] %lld/%lld  loss %.3f  held-out %.3f  %.0f tokens/s  %d:%02d left %s", is_terminal ? "\r" : "", bar, (long long)step,
-           (long long)steps, mean_loss(r, step - 20, step), validation, tokens, left / 60, left % 60, is_terminal ? "" : "\n");
+    printf("%s[%s] %lld/%lld  loss %.3f  held-out %.3f  %.0f tokens/s  %d:%02d left %s", is_terminal ? "\r" : "", bar,
+           (long long)step, (long long)steps, mean_loss(r, step - 20, step), validation, tokens, left / 60, left % 60,
+           is_terminal ? "" : "\n");
     fflush(stdout);
 }
 
@@ -628,22 +641,26 @@ static void picture_write(const run *r)
     unit = unit_of(highest - lowest + 0.1), mark = fmax(1, unit_of((double)steps));
     axes a = {(double)steps, unit * floor(lowest / unit), unit * ceil(highest / unit)};
 
-    fprintf(file, "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 900 490' font-family='sans-serif' font-size='13'>\n"
-                  "<rect width='900' height='490' fill='white'/>\n"
-                  "<text x='60' y='24'>loss in nats per byte: <tspan fill='#0b5394'>training</tspan>, <tspan fill='#cc4125'>held-out "
-                  "text</tspan></text>\n"
-                  "<text x='880' y='482' text-anchor='end'>step</text>\n");
+    fprintf(file,
+            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 900 490' font-family='sans-serif' font-size='13'>\n"
+            "<rect width='900' height='490' fill='white'/>\n"
+            "<text x='60' y='24'>loss in nats per byte: <tspan fill='#0b5394'>training</tspan>, <tspan "
+            "fill='#cc4125'>held-out "
+            "text</tspan></text>\n"
+            "<text x='880' y='482' text-anchor='end'>step</text>\n");
     for (at = a.lowest; at < a.highest + unit / 2; at += unit)
-        fprintf(file, "<path d='M60 %.1fH880' stroke='#dddddd'/><text x='52' y='%.1f' text-anchor='end'>%.1f</text>\n", y_of(&a, at),
-                y_of(&a, at) + 4, at);
+        fprintf(file, "<path d='M60 %.1fH880' stroke='#dddddd'/><text x='52' y='%.1f' text-anchor='end'>%.1f</text>\n",
+                y_of(&a, at), y_of(&a, at) + 4, at);
     for (at = 0; at <= a.steps; at += mark)
-        fprintf(file, "<path d='M%.1f 440v6' stroke='black'/><text x='%.1f' y='462' text-anchor='middle'>%.0f</text>\n", x_of(&a, at),
-                x_of(&a, at), at);
-    fprintf(file, "<path d='M60 40V440H880' fill='none' stroke='black'/>\n<polyline fill='none' stroke='#9fc5e8' points='");
+        fprintf(file, "<path d='M%.1f 440v6' stroke='black'/><text x='%.1f' y='462' text-anchor='middle'>%.0f</text>\n",
+                x_of(&a, at), x_of(&a, at), at);
+    fprintf(file,
+            "<path d='M60 40V440H880' fill='none' stroke='black'/>\n<polyline fill='none' stroke='#9fc5e8' points='");
     for (i = 0; i < steps; i++)
         fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, r->host_losses[i]));
     fprintf(file, "'/>\n<polyline fill='none' stroke='#0b5394' stroke-width='2' points='");
-    for (i = 0; i < steps; i++) { /* the mean of as many steps on either side, so that the curve begins and ends where the loss did */
+    for (i = 0; i < steps;
+         i++) { /* the mean of as many steps on either side, so that the curve begins and ends where the loss did */
         int64_t side = i < 10 ? i : steps - 1 - i < 10 ? steps - 1 - i : 10;
         fprintf(file, "%.1f,%.1f ", x_of(&a, (double)i), y_of(&a, mean_loss(r, i - side, i + side + 1)));
     }
@@ -679,7 +696,8 @@ static contents *contents_of_run(run *r)
     static const char *const parts[] = {"", "adamw.first.", "adamw.second.", "adamw.master.", "adamw.missed."};
     contents *c = (contents *)allocate(1, sizeof *c);
     int i, part;
-    contents_add(c, "", "adamw", ignis_tensor_from_array(ignis_optimizer_state(r->optimizer, 0, IGNIS_OPTIMIZER_SELF), false));
+    contents_add(c, "", "adamw",
+                 ignis_tensor_from_array(ignis_optimizer_state(r->optimizer, 0, IGNIS_OPTIMIZER_SELF), false));
     for (i = 0; i < r->model->count; i++) {
         contents_add(c, "", r->model->names[i], r->model->parameters[i]);
         for (part = IGNIS_OPTIMIZER_FIRST; part <= IGNIS_OPTIMIZER_MISSED; part++) {
@@ -733,22 +751,30 @@ static void export_tokenizer(const run *r)
 {
     FILE *file = export_begin(r->set.folder, "tokenizer.json");
     int byte, others = 0;
-    fprintf(file,
-            "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,\n"
-            " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false},\n"
-            " \"post_processor\": null,\n"
-            " \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false},\n"
-            " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,\n"
-            "  \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {");
+    fprintf(
+        file,
+        "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,\n"
+        " \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
+        "\"use_regex\": false},\n"
+        " \"post_processor\": null,\n"
+        " \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": "
+        "false},\n"
+        " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,\n"
+        "  \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, \"vocab\": {");
     for (byte = 0; byte < BYTES; byte++) {
         bool visible = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
-        fprintf(file, "%s\"\\u%04x\": %d", byte == 0 ? "" : byte % 8 ? ", " : ",\n   ", (unsigned)(visible ? byte : 256 + others++), byte);
+        fprintf(file, "%s\"\\u%04x\": %d",
+                byte == 0  ? ""
+                : byte % 8 ? ", "
+                           : ",\n   ",
+                (unsigned)(visible ? byte : 256 + others++), byte);
     }
     fprintf(file, "},\n  \"merges\": []}}\n");
     export_end(file, "tokenizer.json");
     file = export_begin(r->set.folder, "tokenizer_config.json");
     fprintf(file,
-            "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"model_max_length\": %lld, \"clean_up_tokenization_spaces\": false}\n",
+            "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"model_max_length\": %lld, "
+            "\"clean_up_tokenization_spaces\": false}\n",
             (long long)r->model->context);
     export_end(file, "tokenizer_config.json");
 }
@@ -756,10 +782,11 @@ static void export_tokenizer(const run *r)
 /*  Writes the model as Hugging Face has GPT-2: other names, and matrices the other way round, [in, out]. */
 static void run_export(run *r)
 {
-    static const char *const names[][2] = {{"bytes", "wte.weight"},    {"positions", "wpe.weight"}, {"norm.weight", "ln_f.weight"},
-                                           {"norm.bias", "ln_f.bias"}, {"norm1", "ln_1"},           {"qkv", "attn.c_attn"},
-                                           {"out", "attn.c_proj"},     {"norm2", "ln_2"},           {"up", "mlp.c_fc"},
-                                           {"down", "mlp.c_proj"}};
+    static const char *const names[][2] = {
+        {"bytes", "wte.weight"},    {"positions", "wpe.weight"}, {"norm.weight", "ln_f.weight"},
+        {"norm.bias", "ln_f.bias"}, {"norm1", "ln_1"},           {"qkv", "attn.c_attn"},
+        {"out", "attn.c_proj"},     {"norm2", "ln_2"},           {"up", "mlp.c_fc"},
+        {"down", "mlp.c_proj"}};
     const model *m = r->model;
     ignis_scope scope = ignis_scope_begin();
     contents *c = (contents *)allocate(1, sizeof *c);
@@ -781,13 +808,16 @@ static void run_export(run *r)
     free(c);
     check();
     file = export_begin(r->set.folder, "config.json");
-    fprintf(file,
-            "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": %lld, \"n_embd\": "
-            "%lld,\n"
-            " \"n_layer\": %d, \"n_head\": %lld, \"n_inner\": %lld, \"activation_function\": \"gelu_new\", \"layer_norm_epsilon\": 1e-5,\n"
-            " \"torch_dtype\": \"%s\", \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}\n",
-            BYTES, (long long)m->context, (long long)m->width, m->layers, (long long)m->heads, (long long)(4 * m->width),
-            r->set.bf16 ? "bfloat16" : "float32");
+    fprintf(
+        file,
+        "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"vocab_size\": %d, \"n_positions\": "
+        "%lld, \"n_embd\": "
+        "%lld,\n"
+        " \"n_layer\": %d, \"n_head\": %lld, \"n_inner\": %lld, \"activation_function\": \"gelu_new\", "
+        "\"layer_norm_epsilon\": 1e-5,\n"
+        " \"torch_dtype\": \"%s\", \"tie_word_embeddings\": true, \"bos_token_id\": null, \"eos_token_id\": null}\n",
+        BYTES, (long long)m->context, (long long)m->width, m->layers, (long long)m->heads, (long long)(4 * m->width),
+        r->set.bf16 ? "bfloat16" : "float32");
     export_end(file, "config.json");
     export_tokenizer(r);
 }
@@ -889,7 +919,8 @@ static void run_begin(run *r)
 {
     const settings *s = &r->set;
     ignis_tensor_desc ids = {.dtype = IGNIS_I32};
-    ignis_schedule_desc schedule = {.kind = IGNIS_SCHEDULE_COSINE, .warmup = s->steps / 20, .total = s->steps, .floor = 0.1};
+    ignis_schedule_desc schedule = {
+        .kind = IGNIS_SCHEDULE_COSINE, .warmup = s->steps / 20, .total = s->steps, .floor = 0.1};
     ignis_adamw_desc adamw = {.lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1, .schedule = schedule, .drop_grad = true};
     size_t numbers;
     int i;
@@ -941,7 +972,8 @@ static void run_end(run *r)
 /*  look_every: so many steps go by before the program waits for the device to see what the loss is. */
 static void train(run *r, int64_t look_every)
 {
-    int64_t steps = r->set.steps, validate_every = steps < 20 ? 1 : steps / 20, sample_every = steps < 4 ? 1 : steps / 4;
+    int64_t steps = r->set.steps, validate_every = steps < 20 ? 1 : steps / 20,
+            sample_every = steps < 4 ? 1 : steps / 4;
     int64_t steps_before = 0, looked_at = r->step;
     float validation = 0;
     double since = seconds(), pace;
@@ -949,7 +981,8 @@ static void train(run *r, int64_t look_every)
         bool is_last = r->stopped || r->step >= steps, is_first_rank = r->rank == 0;
         if (r->step % validate_every == 0 || is_last || steps_before == 0)
             r->validation[r->step] = validation = validate(r);
-        if (is_first_rank && r->set.sample > 0 && !r->stopped && (r->step % sample_every == 0 || is_last || steps_before == 0))
+        if (is_first_rank && r->set.sample > 0 && !r->stopped &&
+            (r->step % sample_every == 0 || is_last || steps_before == 0))
             sample_print(r);
         if (is_last)
             break;
@@ -1006,8 +1039,8 @@ int main(int argc, char **argv)
     for (i = 0; i < r.model->count; i++)
         parameters += ignis_array_numel(ignis_tensor_data(r.model->parameters[i]));
     if (r.rank == 0)
-        printf("%d x %s: %zu bytes of text, %lld parameters, %lld x %lld bytes a step\n", r.ranks, device.name, r.text.count,
-               (long long)parameters, (long long)r.set.batch, (long long)r.set.context);
+        printf("%d x %s: %zu bytes of text, %lld parameters, %lld x %lld bytes a step\n", r.ranks, device.name,
+               r.text.count, (long long)parameters, (long long)r.set.batch, (long long)r.set.context);
     signal(SIGINT, on_interrupt);
 
     train(&r, is_simulator ? 1 : 10);
@@ -1021,11 +1054,14 @@ int main(int argc, char **argv)
         run_export(&r);
     printf("\n");
     if (r.stopped)
-        printf("Interrupted after step %lld; this goes on: train_gpt %s --resume %s\n", (long long)r.step, r.set.text, r.set.save);
+        printf("Interrupted after step %lld; this goes on: train_gpt %s --resume %s\n", (long long)r.step, r.set.text,
+               r.set.save);
     if (r.step > 0) {
         picture_write(&r);
-        printf("The loss fell from %.3f to %.3f, on held-out text from %.3f to %.3f. The picture is %s, the model is %s.\n",
-               r.host_losses[0], mean_loss(&r, r.step - 20, r.step), r.validation[0], r.validation[r.step], r.set.out, r.set.save);
+        printf("The loss fell from %.3f to %.3f, on held-out text from %.3f to %.3f. The picture is %s, the model is "
+               "%s.\n",
+               r.host_losses[0], mean_loss(&r, r.step - 20, r.step), r.validation[0], r.validation[r.step], r.set.out,
+               r.set.save);
     }
     run_end(&r);
     return ignis_shutdown() != IGNIS_OK;

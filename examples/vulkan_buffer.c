@@ -32,17 +32,22 @@ static void check(VkResult result, const char *what)
 /* A buffer in memory of its own, to be exported or to be seen by the host. */
 static VkBuffer make_buffer(bool exported, VkDeviceMemory *memory, VkDeviceSize *size)
 {
-    VkExternalMemoryBufferCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, .handleTypes = FD};
-    VkBufferCreateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .pNext = exported ? &external : NULL, .size = COUNT * sizeof(float)};
+    VkExternalMemoryBufferCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+                                                 .handleTypes = FD};
+    VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                               .pNext = exported ? &external : NULL,
+                               .size = COUNT * sizeof(float)};
     VkExportMemoryAllocateInfo exports = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, .handleTypes = FD};
-    VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = exported ? &exports : NULL};
-    VkMemoryPropertyFlags wanted =
-        exported ? VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT : VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                     .pNext = exported ? &exports : NULL};
+    VkMemoryPropertyFlags wanted = exported
+                                       ? VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+                                       : VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     VkPhysicalDeviceMemoryProperties types;
     VkMemoryRequirements needs;
     VkBuffer buffer;
-    info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT; /* a renderer's: VERTEX_BUFFER, STORAGE_BUFFER */
+    info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT; /* a renderer's: VERTEX_BUFFER, STORAGE_BUFFER */
     check(vkCreateBuffer(device, &info, NULL, &buffer), "vkCreateBuffer");
     vkGetBufferMemoryRequirements(device, buffer, &needs);
     vkGetPhysicalDeviceMemoryProperties(physical, &types);
@@ -63,14 +68,17 @@ static void open_device(VkInstance instance)
                                                           .timelineSemaphore = VK_TRUE};
     VkDeviceQueueCreateInfo queues = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &(float){1}};
-    VkDeviceCreateInfo info = {
-        .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &features, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queues};
+    VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                               .pNext = &features,
+                               .queueCreateInfoCount = 1,
+                               .pQueueCreateInfos = &queues};
     VkPhysicalDevice found[16];
     uint32_t count = 16;
     vkEnumeratePhysicalDevices(instance, &count, found);
     for (uint32_t i = 0; i < count && !physical; i++) {
         VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
-        VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &id};
+        VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                                  .pNext = &id};
         vkGetPhysicalDeviceProperties2(found[i], &properties);
         for (int k = 0; k < ignis_device_count(); k++) {
             ignis_device_info cuda;
@@ -92,9 +100,11 @@ int main(void)
 {
     VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_2};
     VkInstanceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
-    VkExportSemaphoreCreateInfo exports = {.sType = VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO, .handleTypes = SEMAPHORE_FD};
-    VkSemaphoreTypeCreateInfo timeline = {
-        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO, .pNext = &exports, .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+    VkExportSemaphoreCreateInfo exports = {.sType = VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO,
+                                           .handleTypes = SEMAPHORE_FD};
+    VkSemaphoreTypeCreateInfo timeline = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                          .pNext = &exports,
+                                          .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
     VkSemaphoreCreateInfo semaphores = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &timeline};
     VkDeviceMemory memory, host_memory;
     VkDeviceSize size, host_size;
@@ -114,12 +124,16 @@ int main(void)
     /* Both as descriptors, which are the driver's afterwards. */
     PFN_vkGetMemoryFdKHR get_memory = (PFN_vkGetMemoryFdKHR)vkGetDeviceProcAddr(device, "vkGetMemoryFdKHR");
     PFN_vkGetSemaphoreFdKHR get_semaphore = (PFN_vkGetSemaphoreFdKHR)vkGetDeviceProcAddr(device, "vkGetSemaphoreFdKHR");
-    ignis_external_desc shared = {.type = IGNIS_EXTERNAL_FD, .size = (int64_t)size, .shape = IGNIS_SHAPE(COUNT), .tag = "heights"};
+    ignis_external_desc shared = {
+        .type = IGNIS_EXTERNAL_FD, .size = (int64_t)size, .shape = IGNIS_SHAPE(COUNT), .tag = "heights"};
     ignis_external_fence_desc fences = {.type = IGNIS_FENCE_TIMELINE_FD};
-    check(get_memory(device, &(VkMemoryGetFdInfoKHR){VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR, NULL, memory, FD}, &shared.fd),
+    check(get_memory(device, &(VkMemoryGetFdInfoKHR){VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR, NULL, memory, FD},
+                     &shared.fd),
           "vkGetMemoryFdKHR");
-    check(get_semaphore(device, &(VkSemaphoreGetFdInfoKHR){VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR, NULL, semaphore, SEMAPHORE_FD},
-                        &fences.fd),
+    check(get_semaphore(
+              device,
+              &(VkSemaphoreGetFdInfoKHR){VK_STRUCTURE_TYPE_SEMAPHORE_GET_FD_INFO_KHR, NULL, semaphore, SEMAPHORE_FD},
+              &fences.fd),
           "vkGetSemaphoreFdKHR");
     ignis_array array = ignis_external_array(&shared);
     ignis_fence fence = ignis_external_fence(&fences);
@@ -127,22 +141,27 @@ int main(void)
     /* Vulkan's part: behind value 1, then value 2. */
     VkCommandPool pool;
     VkCommandBuffer commands;
-    check(vkCreateCommandPool(device, &(VkCommandPoolCreateInfo){.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO}, NULL, &pool),
+    check(vkCreateCommandPool(device, &(VkCommandPoolCreateInfo){.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO},
+                              NULL, &pool),
           "vkCreateCommandPool");
     VkCommandBufferAllocateInfo allocate = {
         .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = pool, .commandBufferCount = 1};
     check(vkAllocateCommandBuffers(device, &allocate, &commands), "vkAllocateCommandBuffers");
-    check(vkBeginCommandBuffer(commands, &(VkCommandBufferBeginInfo){.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO}),
+    check(vkBeginCommandBuffer(commands,
+                               &(VkCommandBufferBeginInfo){.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO}),
           "vkBeginCommandBuffer");
     VkBufferMemoryBarrier comes = {.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER,
                                    .dstAccessMask = VK_ACCESS_TRANSFER_READ_BIT,
                                    .srcQueueFamilyIndex = VK_QUEUE_FAMILY_EXTERNAL,
                                    .buffer = buffer,
                                    .size = VK_WHOLE_SIZE};
-    VkMemoryBarrier seen = {VK_STRUCTURE_TYPE_MEMORY_BARRIER, NULL, VK_ACCESS_TRANSFER_WRITE_BIT, VK_ACCESS_HOST_READ_BIT};
-    vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 0, NULL, 1, &comes, 0, NULL);
+    VkMemoryBarrier seen = {VK_STRUCTURE_TYPE_MEMORY_BARRIER, NULL, VK_ACCESS_TRANSFER_WRITE_BIT,
+                            VK_ACCESS_HOST_READ_BIT};
+    vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 0, NULL, 1,
+                         &comes, 0, NULL);
     vkCmdCopyBuffer(commands, buffer, host, 1, &(VkBufferCopy){.size = COUNT * sizeof(float)});
-    vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &seen, 0, NULL, 0, NULL);
+    vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &seen, 0, NULL, 0,
+                         NULL);
     check(vkEndCommandBuffer(commands), "vkEndCommandBuffer");
     VkTimelineSemaphoreSubmitInfo values = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
                                             .waitSemaphoreValueCount = 1,
@@ -167,7 +186,8 @@ int main(void)
     ignis_array_zero(array); /* Vulkan has what it needs */
     ignis_synchronize();
     if (ignis_status_last() == IGNIS_OK)
-        printf("Vulkan saw %.3f %.3f %.3f %.3f\n", heights[0], heights[COUNT / 8], heights[COUNT / 4], heights[COUNT / 2 + COUNT / 4]);
+        printf("Vulkan saw %.3f %.3f %.3f %.3f\n", heights[0], heights[COUNT / 8], heights[COUNT / 4],
+               heights[COUNT / 2 + COUNT / 4]);
 
     ignis_fence_free(fence);
     ignis_array_free(array); /* before Vulkan frees its memory */

@@ -169,7 +169,8 @@ static const sim_attribute *find_attribute(const sim_attribute *table, int numbe
 
 static int is(const void *object, int magic) { return object && *(const int *)object == magic; }
 
-static int set_attribute(void *object, int magic, const sim_attribute *table, int number, const void *value, size_t size)
+static int set_attribute(void *object, int magic, const sim_attribute *table, int number, const void *value,
+                         size_t size)
 {
     const sim_attribute *attribute = find_attribute(table, number);
     if (!is(object, magic) || !attribute || !value || size != attribute->size)
@@ -178,7 +179,8 @@ static int set_attribute(void *object, int magic, const sim_attribute *table, in
     return SUCCESS;
 }
 
-static int get_attribute(void *object, int magic, const sim_attribute *table, int number, void *value, size_t size, size_t *written)
+static int get_attribute(void *object, int magic, const sim_attribute *table, int number, void *value, size_t size,
+                         size_t *written)
 {
     const sim_attribute *attribute = find_attribute(table, number);
     if (!is(object, magic) || !attribute || (!size && !written) || (size && (!value || size != attribute->size)))
@@ -286,7 +288,8 @@ static void store(void *data, int type, size_t index, double value)
 
 static size_t type_size(int type) { return type == R_64F ? 8 : type == R_32F ? 4 : 2; }
 
-static const double gelu_scale = 0.7978845608028654, gelu_cube = 0.044715; /* sqrt(2/pi), and the constant of the tanh form */
+static const double gelu_scale = 0.7978845608028654,
+                    gelu_cube = 0.044715; /* sqrt(2/pi), and the constant of the tanh form */
 
 static double gelu(double x) { return 0.5 * x * (1 + tanh(gelu_scale * (x + gelu_cube * x * x * x))); }
 
@@ -426,7 +429,8 @@ static void sum_rows(const sim_job *job, const sim_operand *matrix, size_t rows,
 
 static void bias_gradient(const sim_job *job)
 {
-    sim_operand b_by_column = {.data = job->b.data, .type = job->b.type, .row = job->b.col, .col = job->b.row, .batch = job->b.batch};
+    sim_operand b_by_column = {
+        .data = job->b.data, .type = job->b.type, .row = job->b.col, .col = job->b.row, .batch = job->b.batch};
     if (job->epilogue & EPILOGUE_BGRAD)
         sum_rows(job, &job->d, job->m, job->n);
     if (job->epilogue & EPILOGUE_BGRADA)
@@ -561,7 +565,8 @@ static sim_operand operand_of(const void *data, const sim_layout *layout, int tr
 }
 
 /* Fills in the sizes and types of a product, everything but the addresses. */
-static int describe(const sim_desc *desc, const sim_layout *a, const sim_layout *b, const sim_layout *c, const sim_layout *d, sim_job *job)
+static int describe(const sim_desc *desc, const sim_layout *a, const sim_layout *b, const sim_layout *c,
+                    const sim_layout *d, sim_job *job)
 {
     const sim_layout *layouts[] = {a, b, c, d};
     if (!is(desc, MAGIC_DESC))
@@ -588,7 +593,8 @@ static int describe(const sim_desc *desc, const sim_layout *a, const sim_layout 
 }
 
 /* Checks that a matrix is inside one block of device memory. On a GPU it would be a fault, or wrong results. */
-static int check_memory(const char *name, const sim_operand *operand, size_t rows, size_t cols, size_t batches, size_t bits)
+static int check_memory(const char *name, const sim_operand *operand, size_t rows, size_t cols, size_t batches,
+                        size_t bits)
 {
     unsigned long long base = 0, address = (uintptr_t)operand->data;
     size_t size = 0, last = (batches - 1) * operand->batch + (rows - 1) * operand->row + (cols - 1) * operand->col;
@@ -597,8 +603,9 @@ static int check_memory(const char *name, const sim_operand *operand, size_t row
         return SUCCESS;
     if (!cuMemGetAddressRange_v2(&base, &size, address) && address - base + bytes <= size)
         return SUCCESS;
-    fprintf(stderr, "ignis simulator: cublasLtMatmul: %s, %zu bytes at %#llx, is not inside one block of device memory\n", name, bytes,
-            address);
+    fprintf(stderr,
+            "ignis simulator: cublasLtMatmul: %s, %zu bytes at %#llx, is not inside one block of device memory\n", name,
+            bytes, address);
     return INVALID_VALUE;
 }
 
@@ -610,16 +617,19 @@ static int check_job_memory(const sim_job *job)
         const char *name;
         const sim_operand *operand;
         size_t rows, cols, bits;
-    } used[] = {{"A", &job->a, m, k, 8 * type_size(job->a.type)},
-                {"B", &job->b, k, n, 8 * type_size(job->b.type)},
-                {"D", &job->d, m, n, 8 * type_size(job->d.type)},
-                {"C", job->pointer_mode == POINTERS_HOST && job->beta != 0 ? &job->c : NULL, m, n, 8 * type_size(job->c.type)},
-                {"the bias", job->bias.data ? &job->bias : NULL, job->epilogue & EPILOGUE_BGRADB ? n : m, 1, 8 * type_size(job->bias.type)},
-                {"the auxiliary matrix", job->aux.data ? &job->aux : NULL, m, n, mask ? 1 : 8 * type_size(job->aux.type)}};
+    } used[] = {
+        {"A", &job->a, m, k, 8 * type_size(job->a.type)},
+        {"B", &job->b, k, n, 8 * type_size(job->b.type)},
+        {"D", &job->d, m, n, 8 * type_size(job->d.type)},
+        {"C", job->pointer_mode == POINTERS_HOST && job->beta != 0 ? &job->c : NULL, m, n, 8 * type_size(job->c.type)},
+        {"the bias", job->bias.data ? &job->bias : NULL, job->epilogue & EPILOGUE_BGRADB ? n : m, 1,
+         8 * type_size(job->bias.type)},
+        {"the auxiliary matrix", job->aux.data ? &job->aux : NULL, m, n, mask ? 1 : 8 * type_size(job->aux.type)}};
     for (size_t i = 0; i < sizeof used / sizeof *used; i++) {
         if (!used[i].operand)
             continue;
-        int status = check_memory(used[i].name, used[i].operand, used[i].rows, used[i].cols, job->batches, used[i].bits);
+        int status =
+            check_memory(used[i].name, used[i].operand, used[i].rows, used[i].cols, job->batches, used[i].bits);
         if (status)
             return status;
     }
@@ -665,42 +675,57 @@ SIM_API const char *cublasLtGetStatusString(cublasStatus_t status)
     }
 }
 
-SIM_API cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
+SIM_API cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                                cudaDataType_t scale)
 {
-    sim_desc desc = {
-        .magic = MAGIC_DESC, .compute = (int32_t)compute, .scale = (int32_t)scale, .epilogue = 1, .bias_type = -1, .aux_type = -1};
+    sim_desc desc = {.magic = MAGIC_DESC,
+                     .compute = (int32_t)compute,
+                     .scale = (int32_t)scale,
+                     .epilogue = 1,
+                     .bias_type = -1,
+                     .aux_type = -1};
     return (cublasStatus_t)create(out, &desc, sizeof desc);
 }
 
-SIM_API cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return (cublasStatus_t)destroy(desc, MAGIC_DESC); }
+SIM_API cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    return (cublasStatus_t)destroy(desc, MAGIC_DESC);
+}
 
-SIM_API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t number, const void *value,
-                                                      size_t size)
+SIM_API cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t number,
+                                                      const void *value, size_t size)
 {
     return (cublasStatus_t)set_attribute(desc, MAGIC_DESC, desc_attributes, (int)number, value, size);
 }
 
-SIM_API cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t number, void *value,
-                                                      size_t size, size_t *written)
+SIM_API cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t number,
+                                                      void *value, size_t size, size_t *written)
 {
     return (cublasStatus_t)get_attribute(desc, MAGIC_DESC, desc_attributes, (int)number, value, size, written);
 }
 
-SIM_API cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+SIM_API cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows,
+                                                  uint64_t cols, int64_t ld)
 {
-    sim_layout layout = {.magic = MAGIC_LAYOUT, .type = (uint32_t)type, .batch = 1, .rows = rows, .cols = cols, .ld = ld};
+    sim_layout layout = {
+        .magic = MAGIC_LAYOUT, .type = (uint32_t)type, .batch = 1, .rows = rows, .cols = cols, .ld = ld};
     return (cublasStatus_t)create(out, &layout, sizeof layout);
 }
 
-SIM_API cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return (cublasStatus_t)destroy(layout, MAGIC_LAYOUT); }
+SIM_API cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    return (cublasStatus_t)destroy(layout, MAGIC_LAYOUT);
+}
 
-SIM_API cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t number,
-                                                        const void *value, size_t size)
+SIM_API cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                        cublasLtMatrixLayoutAttribute_t number, const void *value,
+                                                        size_t size)
 {
     return (cublasStatus_t)set_attribute(layout, MAGIC_LAYOUT, layout_attributes, (int)number, value, size);
 }
 
-SIM_API cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t number, void *value,
+SIM_API cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t layout,
+                                                        cublasLtMatrixLayoutAttribute_t number, void *value,
                                                         size_t size, size_t *written)
 {
     return (cublasStatus_t)get_attribute(layout, MAGIC_LAYOUT, layout_attributes, (int)number, value, size, written);
@@ -717,7 +742,8 @@ SIM_API cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_
 }
 
 SIM_API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                            cublasLtMatmulPreferenceAttributes_t number, const void *value, size_t size)
+                                                            cublasLtMatmulPreferenceAttributes_t number,
+                                                            const void *value, size_t size)
 {
     return (cublasStatus_t)set_attribute(preference, MAGIC_PREFERENCE, preference_attributes, (int)number, value, size);
 }
@@ -725,8 +751,9 @@ SIM_API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefer
 static const size_t big_workspace = (size_t)1 << 20;
 
 /* Returns two algorithms: one with a workspace, if the preference allows it, and one without. */
-SIM_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+SIM_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                                      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                                       cublasLtMatmulPreference_t preference, int requested,
                                                       cublasLtMatmulHeuristicResult_t results[], int *count)
 {
@@ -770,8 +797,10 @@ static void set_epilogue(sim_job *job, const sim_desc *desc, const sim_layout *d
     sim_layout aux = *d;
     job->epilogue = desc->epilogue;
     if (desc->epilogue & (EPILOGUE_BIAS | EPILOGUE_BGRAD | EPILOGUE_BGRADA | EPILOGUE_BGRADB))
-        job->bias = (sim_operand){
-            .data = desc->bias, .type = desc->bias_type < 0 ? (int)d->type : desc->bias_type, .row = 1, .batch = (size_t)desc->bias_stride};
+        job->bias = (sim_operand){.data = desc->bias,
+                                  .type = desc->bias_type < 0 ? (int)d->type : desc->bias_type,
+                                  .row = 1,
+                                  .batch = (size_t)desc->bias_stride};
     if (!(desc->epilogue & (EPILOGUE_AUX | EPILOGUE_DRELU | EPILOGUE_DGELU)))
         return;
     aux.ld = desc->aux_ld;
@@ -802,10 +831,12 @@ static int submit(sim_job *job, cudaStream_t stream)
     return EXECUTION_FAILED;
 }
 
-SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc_handle, const void *alpha, const void *a,
-                                      cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
-                                      const void *c, cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
-                                      const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_size, cudaStream_t stream)
+SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc_handle, const void *alpha,
+                                      const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                                      cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                                      cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
+                                      const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_size,
+                                      cudaStream_t stream)
 {
     const sim_desc *desc = (sim_desc *)desc_handle;
     if (!is(handle, MAGIC_HANDLE))
@@ -815,7 +846,8 @@ SIM_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDes
     sim_job *job = calloc(1, sizeof *job);
     if (!job)
         return (cublasStatus_t)ALLOC_FAILED;
-    int status = describe(desc, (sim_layout *)a_layout, (sim_layout *)b_layout, (sim_layout *)c_layout, (sim_layout *)d_layout, job);
+    int status = describe(desc, (sim_layout *)a_layout, (sim_layout *)b_layout, (sim_layout *)c_layout,
+                          (sim_layout *)d_layout, job);
     if (!status && desc->pointer_mode != POINTERS_HOST && desc->pointer_mode != POINTERS_DEVICE)
         status = NOT_SUPPORTED;
     if (!status)

@@ -76,7 +76,8 @@ static void NAME(pack)(REAL *to, size_t width, size_t rows, size_t k, const sim_
 }
 
 /* Computes sum[rows][NB] = A * B for the block at (row, col), with `space` for the packed slices. */
-static void NAME(block)(const sim_job *job, const sim_operand *a, const sim_operand *b, size_t row, size_t col, REAL *sum, REAL *space)
+static void NAME(block)(const sim_job *job, const sim_operand *a, const sim_operand *b, size_t row, size_t col,
+                        REAL *sum, REAL *space)
 {
     size_t rows = job->m - row < MB ? job->m - row : MB, cols = job->n - col < NB ? job->n - col : NB;
     size_t width = 2 * job->vector_bytes / sizeof(REAL);

@@ -38,7 +38,16 @@
 
 #define SIM_API __attribute__((visibility("default")))
 
-enum { SUCCESS, UNHANDLED_CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
+enum {
+    SUCCESS,
+    UNHANDLED_CUDA_ERROR,
+    SYSTEM_ERROR,
+    INTERNAL_ERROR,
+    INVALID_ARGUMENT,
+    INVALID_USAGE,
+    REMOTE_ERROR,
+    IN_PROGRESS
+};
 enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, DTYPES };
 enum { SUM, PROD, MAX, MIN, AVG, OPS };
 enum { RANKS = 16, PIECE = 1 << 18, BOX = 1 << 16, VERSION = 22809 };
@@ -438,11 +447,13 @@ static int refuse(int code, const char *text)
 
 /* >>operations */
 
-static int collective(comm *c, int kind, const void *in, void *out, size_t count, int dtype, int op, int root, void *stream)
+static int collective(comm *c, int kind, const void *in, void *out, size_t count, int dtype, int op, int root,
+                      void *stream)
 {
     job *j;
     if (!c || dtype < 0 || dtype >= DTYPES || op < 0 || op >= OPS)
-        return refuse(INVALID_ARGUMENT, !c ? "the communicator is null" : "an element type or operation is out of its range");
+        return refuse(INVALID_ARGUMENT,
+                      !c ? "the communicator is null" : "an element type or operation is out of its range");
     if (root < 0 || root >= c->size)
         return refuse(INVALID_ARGUMENT, "the root is no rank");
     if (count && ((!in && (kind != BROADCAST || c->rank == root)) || (!out && (kind != REDUCE_TO || c->rank == root))))
@@ -488,7 +499,8 @@ static int send_or_receive(comm *c, int sends, char *data, size_t count, int dty
     job *j = group_jobs;
     message *m;
     if (!c || dtype < 0 || dtype >= DTYPES || peer < 0 || peer >= c->size || (count && !data))
-        return refuse(INVALID_ARGUMENT, !c ? "the communicator is null" : "a message's buffer, element type or peer is wrong");
+        return refuse(INVALID_ARGUMENT,
+                      !c ? "the communicator is null" : "a message's buffer, element type or peer is wrong");
     while (j && !(j->comm == c && j->stream == stream && j->kind == MESSAGES && j->message_count < 4 * RANKS))
         j = j->next;
     if (!j) {
@@ -527,8 +539,8 @@ SIM_API int ncclGetUniqueId(unique_id *id)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     memset(id, 0, sizeof *id);
-    snprintf(id->text, sizeof id->text, "/ignis-sim-nccl-%ld-%lld-%u", (long)getpid(), (long long)now.tv_sec * 1000000000 + now.tv_nsec,
-             atomic_fetch_add(&serial, 1));
+    snprintf(id->text, sizeof id->text, "/ignis-sim-nccl-%ld-%lld-%u", (long)getpid(),
+             (long long)now.tv_sec * 1000000000 + now.tv_nsec, atomic_fetch_add(&serial, 1));
     return SUCCESS;
 }
 
@@ -551,8 +563,8 @@ static int comm_open(comm *c, const unique_id *id)
     if ((!atomic_compare_exchange_strong(&c->shared->size, &expected, c->size) && expected != c->size) ||
         atomic_exchange(&c->shared->taken[c->rank], 1)) {
         munmap(c->shared, sizeof *c->shared);
-        return fail(INVALID_USAGE,
-                    expected && expected != c->size ? "ranks disagree about their number" : "two ranks have the same number");
+        return fail(INVALID_USAGE, expected && expected != c->size ? "ranks disagree about their number"
+                                                                   : "two ranks have the same number");
     }
     atomic_store(&c->shared->process[c->rank], (long)getpid());
     if (atomic_fetch_add(&c->shared->joined, 1) + 1 == c->size)
@@ -593,7 +605,10 @@ SIM_API int ncclCommInitRankConfig(comm **out, int size, unique_id id, int rank,
     return SUCCESS;
 }
 
-SIM_API int ncclCommInitRank(comm **out, int size, unique_id id, int rank) { return ncclCommInitRankConfig(out, size, id, rank, NULL); }
+SIM_API int ncclCommInitRank(comm **out, int size, unique_id id, int rank)
+{
+    return ncclCommInitRankConfig(out, size, id, rank, NULL);
+}
 
 SIM_API int ncclCommGetAsyncError(comm *c, int *error)
 {
@@ -641,7 +656,8 @@ SIM_API int ncclCommDestroy(comm *c)
     leave(c);
     for (int i = 0; i < c->size; i++) {
         long process;
-        while ((process = atomic_load(&c->shared->process[i])) != 0 && process != (long)getpid() && kill((pid_t)process, 0) == 0)
+        while ((process = atomic_load(&c->shared->process[i])) != 0 && process != (long)getpid() &&
+               kill((pid_t)process, 0) == 0)
             pause_briefly(&tries);
     }
     end(c);

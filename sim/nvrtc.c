@@ -145,7 +145,8 @@ static char **compiler_environment(void)
     if (!copy)
         abort();
     for (int i = 0; i < count; i++)
-        if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0 && strncmp(environ[i], "LC_", 3) != 0 && strncmp(environ[i], "LANG", 4) != 0)
+        if (strncmp(environ[i], "LD_PRELOAD=", 11) != 0 && strncmp(environ[i], "LC_", 3) != 0 &&
+            strncmp(environ[i], "LANG", 4) != 0)
             copy[kept++] = environ[i];
     copy[kept++] = "LC_ALL=C";
     copy[kept] = NULL;
@@ -243,7 +244,8 @@ static void choose_machine(void)
         list_add(&toolchain.flags, "-mtls-dialect=gnu2"); /* shared memory is thread-local: twice as fast */
 #else
     if (!toolchain.is_clang)
-        list_add(&toolchain.flags, "-mno-outline-atomics"); /* otherwise kernels need functions of a C library that they do not have */
+        list_add(&toolchain.flags,
+                 "-mno-outline-atomics"); /* otherwise kernels need functions of a C library that they do not have */
 #endif
 }
 
@@ -254,7 +256,8 @@ static void choose_flags(void)
     list *f = &toolchain.flags;
     const char *lane = environment("IGNIS_SIM_SANITIZE", "");
     list_add_words(
-        f, "-w -Wno-psabi -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti -fno-threadsafe-statics "
+        f, "-w -Wno-psabi -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti "
+           "-fno-threadsafe-statics "
            "-fno-math-errno -fno-trapping-math -fstack-clash-protection -Wl,-Bsymbolic -fdiagnostics-color=never");
     if (!toolchain.is_clang)
         list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");
@@ -277,12 +280,14 @@ static void choose_flags(void)
     else if (*lane)
         list_add_words(f, strcmp(lane, "address") == 0 ? "-nostdlib -Wl,--no-as-needed,-lubsan" : "-nostdlib");
     /* Calls before each store, and nothing else of a sanitizer: see shim_hopper.h. */
-    toolchain.tracking = *lane ? ""
-                         : toolchain.is_clang
-                             ? "-DSIM_TRACKS_STORES -fsanitize=kernel-address -mllvm -asan-instrumentation-with-call-threshold=0 -mllvm "
-                               "-asan-stack=0 -mllvm -asan-globals=0 -mllvm -asan-instrument-reads=0"
-                             : "-DSIM_TRACKS_STORES -fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0 --param "
-                               "asan-stack=0 --param asan-globals=0 --param asan-instrument-reads=0";
+    toolchain.tracking =
+        *lane ? ""
+        : toolchain.is_clang
+            ? "-DSIM_TRACKS_STORES -fsanitize=kernel-address -mllvm -asan-instrumentation-with-call-threshold=0 -mllvm "
+              "-asan-stack=0 -mllvm -asan-globals=0 -mllvm -asan-instrument-reads=0"
+            : "-DSIM_TRACKS_STORES -fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0 "
+              "--param "
+              "asan-stack=0 --param asan-globals=0 --param asan-instrument-reads=0";
     list_add_words(f, environment("IGNIS_SIM_CXXFLAGS", ""));
 }
 
@@ -389,7 +394,9 @@ static const char *option_value(const char *option, const char *name, const char
 
 static int set_architecture(options *o, const char *value)
 {
-    const char *digits = strncmp(value, "sm_", 3) == 0 ? value + 3 : strncmp(value, "compute_", 8) == 0 ? value + 8 : "";
+    const char *digits = strncmp(value, "sm_", 3) == 0        ? value + 3
+                         : strncmp(value, "compute_", 8) == 0 ? value + 8
+                                                              : "";
     int number = atoi(digits);
     snprintf(o->architecture, sizeof o->architecture, "%s", digits);
     return number >= 50 && number < 200;
@@ -418,26 +425,31 @@ static int read_option(options *o, const char *const *all, int count, int *i)
     if (option[0] != '-')
         return 0;
     option += option[1] == '-' ? 2 : 1;
-    if ((value = option_value(option, "gpu-architecture", all, count, i)) || (value = option_value(option, "arch", all, count, i)))
+    if ((value = option_value(option, "gpu-architecture", all, count, i)) ||
+        (value = option_value(option, "arch", all, count, i)))
         return set_architecture(o, value);
     if ((value = option_value(option, "std", all, count, i))) {
         snprintf(o->standard, sizeof o->standard, "-std=gnu++%s", strncmp(value, "c++", 3) == 0 ? value + 3 : "?");
-        return strcmp(value, "c++17") == 0 || strcmp(value, "c++20") == 0 || strcmp(value, "c++14") == 0 || strcmp(value, "c++11") == 0 ||
-               strcmp(value, "c++03") == 0;
+        return strcmp(value, "c++17") == 0 || strcmp(value, "c++20") == 0 || strcmp(value, "c++14") == 0 ||
+               strcmp(value, "c++11") == 0 || strcmp(value, "c++03") == 0;
     }
     if ((value = option_value(option, "fmad", all, count, i))) {
         o->fmad = strcmp(value, "true") == 0;
         return o->fmad || strcmp(value, "false") == 0;
     }
-    if ((value = option_value(option, "define-macro", all, count, i)) || (value = option_value(option, "D", all, count, i)))
+    if ((value = option_value(option, "define-macro", all, count, i)) ||
+        (value = option_value(option, "D", all, count, i)))
         add_macro(o, "-D", value);
-    else if ((value = option_value(option, "undefine-macro", all, count, i)) || (value = option_value(option, "U", all, count, i)))
+    else if ((value = option_value(option, "undefine-macro", all, count, i)) ||
+             (value = option_value(option, "U", all, count, i)))
         add_macro(o, "-U", value);
     else if ((option[0] == 'D' || option[0] == 'U') && option[1])
         add_macro(o, option[0] == 'D' ? "-D" : "-U", option + 1);
-    else if ((value = option_value(option, "pre-include", all, count, i)) || (value = option_value(option, "include", all, count, i)))
+    else if ((value = option_value(option, "pre-include", all, count, i)) ||
+             (value = option_value(option, "include", all, count, i)))
         snprintf(o->preinclude, sizeof o->preinclude, "%s", value);
-    else if ((value = option_value(option, "include-path", all, count, i)) || (value = option_value(option, "I", all, count, i)))
+    else if ((value = option_value(option, "include-path", all, count, i)) ||
+             (value = option_value(option, "I", all, count, i)))
         add_folder(o, value);
     else if (option[0] == 'I' && option[1])
         add_folder(o, option + 1 + strspn(option + 1, " "));
@@ -504,8 +516,9 @@ typedef struct diagnosis {
     sim_buffer *log;
     const char *asm_names;
     int errors;
-    char last[512];      /* the last name expression, or "kernel table", with a printed error: one is enough */
-    char signature[300]; /* "file:line" of a function with a parameter of an unknown type: g++ calls the function a variable then */
+    char last[512]; /* the last name expression, or "kernel table", with a printed error: one is enough */
+    char signature
+        [300]; /* "file:line" of a function with a parameter of an unknown type: g++ calls the function a variable then */
     int signature_told;
 } diagnosis;
 
@@ -598,7 +611,8 @@ static void print_diagnostics(program *p, char *text, const char *asm_names)
         sim_print(&p->log, "%s\n", all);
         d.errors = 1;
     }
-    sim_print(&p->log, "\n%d error%s detected in the compilation of \"%s\".\n", d.errors, d.errors == 1 ? "" : "s", p->name);
+    sim_print(&p->log, "\n%d error%s detected in the compilation of \"%s\".\n", d.errors, d.errors == 1 ? "" : "s",
+              p->name);
     free(all);
 }
 
@@ -654,7 +668,8 @@ static void write_first_input(const program *p, const options *o, sim_buffer *b)
 static void add_search_path(list *command, const program *p, const options *o)
 {
     const char *slash = strrchr(p->name, '/');
-    char *named = strndup(p->name, slash ? (size_t)(slash + 1 - p->name) : 0), *source_folder = realpath(*named ? named : ".", NULL);
+    char *named = strndup(p->name, slash ? (size_t)(slash + 1 - p->name) : 0),
+         *source_folder = realpath(*named ? named : ".", NULL);
     list_add_words(command, "-iquote h -I h");
     if (source_folder) {
         list_add(command, "-iquote");
@@ -740,8 +755,8 @@ static int precompiled_folder(const options *o, int is_async, char *path, size_t
     char *library = realpath(self.dli_fname, NULL), *slash = library ? strrchr(library, '/') : NULL;
     if (slash)
         *slash = 0;
-    int fits = slash && snprintf(path, size, "%s/shim-%08x-%s-%d%d", library, (unsigned)toolchain.version, o->standard + 5, o->fmad,
-                                 is_async) < (int)size;
+    int fits = slash && snprintf(path, size, "%s/shim-%08x-%s-%d%d", library, (unsigned)toolchain.version,
+                                 o->standard + 5, o->fmad, is_async) < (int)size;
     free(library);
     if (fits && access(path, R_OK | X_OK) != 0)
         precompile(o, is_async, path);
@@ -787,8 +802,8 @@ static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_nam
     strip_header_folder(source);
     sim_print(&out, "#include \"shim.h\"\n");
     p->lowered = calloc((size_t)p->expressions.count + 1, sizeof *p->lowered);
-    int rewritten = sim_rewrite(source, (const char *const *)p->expressions.items, p->expressions.count, p->lowered, &out, asm_names,
-                                &errors, is_async);
+    int rewritten = sim_rewrite(source, (const char *const *)p->expressions.items, p->expressions.count, p->lowered,
+                                &out, asm_names, &errors, is_async);
     int written = write_file(folder, "kernel.cpp", out.text, out.length);
     if (!rewritten)
         sim_append(&p->log, errors.text, errors.length);
@@ -813,7 +828,8 @@ static int compile_in_folder(program *p, const options *o, const char *folder)
     if (status == 0)
         p->image = read_file(folder, "image.so", &p->image_size);
     else if (status == -1 || !messages)
-        sim_print(&p->log, "error: the simulator cannot run the C++ compiler \"%s\" (IGNIS_SIM_CXX)\n", toolchain.compiler);
+        sim_print(&p->log, "error: the simulator cannot run the C++ compiler \"%s\" (IGNIS_SIM_CXX)\n",
+                  toolchain.compiler);
     else
         print_diagnostics(p, messages, asm_names.text);
     free(messages);
@@ -869,8 +885,8 @@ EXPORT int nvrtcGetSupportedArchs(int *out)
     return NVRTC_SUCCESS;
 }
 
-EXPORT int nvrtcCreateProgram(program **out, const char *source, const char *name, int header_count, const char *const *headers,
-                              const char *const *header_names)
+EXPORT int nvrtcCreateProgram(program **out, const char *source, const char *name, int header_count,
+                              const char *const *headers, const char *const *header_names)
 {
     if (!out || !source || header_count < 0 || (header_count && (!headers || !header_names)))
         return NVRTC_INVALID_INPUT;

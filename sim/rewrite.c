@@ -116,7 +116,10 @@ static int is(const rewriter *r, int i, const char *text)
     return strlen(text) == t->length && memcmp(t->at, text, t->length) == 0;
 }
 
-static int same(const token *a, const token *b) { return a->length == b->length && memcmp(a->at, b->at, a->length) == 0; }
+static int same(const token *a, const token *b)
+{
+    return a->length == b->length && memcmp(a->at, b->at, a->length) == 0;
+}
 
 static const char *skip_quoted(const char *p)
 {
@@ -171,7 +174,8 @@ static void tokenize(rewriter *r)
                 p++;
             add_token(r, start, p, T_IDENTIFIER);
         } else if (isdigit((unsigned char)*p) || (*p == '.' && isdigit((unsigned char)p[1]))) {
-            while (isalnum((unsigned char)*p) || *p == '.' || *p == '\'' || ((*p == '+' || *p == '-') && strchr("eEpP", p[-1])))
+            while (isalnum((unsigned char)*p) || *p == '.' || *p == '\'' ||
+                   ((*p == '+' || *p == '-') && strchr("eEpP", p[-1])))
                 p++;
             add_token(r, start, p, T_NUMBER);
         } else if (*p == '"' || *p == '\'')
@@ -417,13 +421,14 @@ static int starts_with(const char *text, const char *prefix) { return strncmp(te
 /* Tells whether a token is a name by which a thread may wait, or spin, for another. */
 static int token_waits(const rewriter *r, int i)
 {
-    static const char *const prefixes[] = {"__sync",    "__shfl",       "__ballot",  "__any_sync", "__all_sync", "__match_",
-                                           "__reduce_", "__activemask", "atomicCAS", "atomicExch", "__nanosleep"};
+    static const char *const prefixes[] = {"__sync",     "__shfl",     "__ballot",   "__any_sync",
+                                           "__all_sync", "__match_",   "__reduce_",  "__activemask",
+                                           "atomicCAS",  "atomicExch", "__nanosleep"};
     const token *t = &r->tokens[i];
     if (t->kind == T_STRING) { /* PTX: every instruction that waits has one of these */
-        static const char *const instructions[] = {"mma.",      "ldmatrix",   "bar.",       "barrier.", "cp.async", "shfl.",
-                                                   "redux",     "activemask", "acquire",    "volatile", "relaxed",  "atom.",
-                                                   "nanosleep", "stmatrix",   "setmaxnreg", "cp.reduce"};
+        static const char *const instructions[] = {
+            "mma.",    "ldmatrix", "bar.",    "barrier.", "cp.async",  "shfl.",    "redux",      "activemask",
+            "acquire", "volatile", "relaxed", "atom.",    "nanosleep", "stmatrix", "setmaxnreg", "cp.reduce"};
         for (size_t k = 0; k < sizeof instructions / sizeof instructions[0]; k++)
             if (memmem(t->at, t->length, instructions[k], strlen(instructions[k])))
                 return 1;
@@ -625,8 +630,8 @@ static void write_dynamic_shared(rewriter *r, const shared_statement *s)
                   "the simulator takes extern __shared__ only as \"extern __shared__ T name[];\" inside "
                   "a function");
     else
-        sim_print(r->out, " %s*const %.*s = (%s*)sim_dynamic_shared();", type.text, (int)r->tokens[name].length, r->tokens[name].at,
-                  type.text);
+        sim_print(r->out, " %s*const %.*s = (%s*)sim_dynamic_shared();", type.text, (int)r->tokens[name].length,
+                  r->tokens[name].at, type.text);
     for (int i = s->begin; i <= s->end; i++)
         copy_gap(r, i);
     free(type.text);
@@ -670,7 +675,8 @@ static void read_asm(rewriter *r, int i, int end, asm_statement *a)
             section++, i++;
         else if (section == 0 && r->tokens[i].kind == T_STRING)
             append_string_literal(&a->text, &r->tokens[i++]);
-        else if ((section == 1 || section == 2) && r->tokens[i].kind == T_STRING && is(r, i + 1, "(") && a->operand_count < MAX_OPERANDS) {
+        else if ((section == 1 || section == 2) && r->tokens[i].kind == T_STRING && is(r, i + 1, "(") &&
+                 a->operand_count < MAX_OPERANDS) {
             asm_operand *o = &a->operands[a->operand_count++];
             o->is_output = section == 1;
             o->constraint = r->tokens[i].at[r->tokens[i].length - 2];
@@ -685,8 +691,9 @@ static void read_asm(rewriter *r, int i, int end, asm_statement *a)
 /* Tells whether a modifier only changes how fast or how exact an instruction is, which has no effect here. */
 static int only_tunes(const char *part)
 {
-    static const char *const words[] = {"ftz", "approx", "full",   "aligned", "nc",  "ca",  "cg",   "cs", "lu", "cv",
-                                        "wb",  "wt",     "global", "gpu",     "sys", "cta", "weak", "L1", "L2", "noftz"};
+    static const char *const words[] = {"ftz", "approx", "full", "aligned", "nc", "ca",     "cg",
+                                        "cs",  "lu",     "cv",   "wb",      "wt", "global", "gpu",
+                                        "sys", "cta",    "weak", "L1",      "L2", "noftz"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(part, words[i]) == 0)
             return 1;
@@ -695,8 +702,9 @@ static int only_tunes(const char *part)
 
 static const char *plain_type(const char *part)
 {
-    static const char *const names[][2] = {{"u16", "b16"}, {"s16", "b16"}, {"f16", "b16"}, {"u32", "b32"}, {"s32", "b32"},
-                                           {"f32", "b32"}, {"u64", "b64"}, {"s64", "b64"}, {"f64", "b64"}, {"b8", "u8"}};
+    static const char *const names[][2] = {{"u16", "b16"}, {"s16", "b16"}, {"f16", "b16"}, {"u32", "b32"},
+                                           {"s32", "b32"}, {"f32", "b32"}, {"u64", "b64"}, {"s64", "b64"},
+                                           {"f64", "b64"}, {"b8", "u8"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(part, names[i][0]) == 0)
             return names[i][1];
@@ -713,7 +721,8 @@ static void canonical_name(const char *mnemonic, sim_buffer *out)
     for (char *part; (part = strsep(&rest, ".")) != NULL;) {
         if (out->length && only_tunes(part))
             continue;
-        if (atomic && (!strcmp(part, "relaxed") || !strcmp(part, "acquire") || !strcmp(part, "release") || !strcmp(part, "acq_rel")))
+        if (atomic && (!strcmp(part, "relaxed") || !strcmp(part, "acquire") || !strcmp(part, "release") ||
+                       !strcmp(part, "acq_rel")))
             continue;
         if (starts_with(part, "m64n") && starts_with(copy, "wgmma"))
             continue; /* the columns become an argument */
@@ -743,7 +752,8 @@ static const char *register_type(char constraint)
 static void write_expression(rewriter *r, sim_buffer *out, const asm_operand *o)
 {
     for (int i = o->begin; i < o->end; i++)
-        sim_print(out, "%s%.*s", i > o->begin && r->tokens[i - 1].at + r->tokens[i - 1].length != r->tokens[i].at ? " " : "",
+        sim_print(out, "%s%.*s",
+                  i > o->begin && r->tokens[i - 1].at + r->tokens[i - 1].length != r->tokens[i].at ? " " : "",
                   (int)r->tokens[i].length, r->tokens[i].at);
 }
 
@@ -776,7 +786,8 @@ static const char *write_address(rewriter *r, sim_buffer *out, const asm_stateme
     sim_print(out, "), %lld)", offset);
     if (*p == ',') {
         sim_print(out, ", sim_coordinates{");
-        for (p += strspn(p, ", {"); sscanf(p, "%%%d%n", &index, &used) == 1 && index < a->operand_count; p += strspn(p, ", ")) {
+        for (p += strspn(p, ", {"); sscanf(p, "%%%d%n", &index, &used) == 1 && index < a->operand_count;
+             p += strspn(p, ", ")) {
             p += used;
             sim_print(out, "(int)(");
             write_expression(r, out, &a->operands[index]);
@@ -876,7 +887,8 @@ static void write_ptx(rewriter *r, int at, asm_statement *a)
     if (plain)
         text = plain;
     if (strchr(text, ';') || *text == '{' || *text == '@') {
-        say_error(r, at, "the simulator takes one PTX instruction per asm, without predicate or block: \"%.80s\"", text);
+        say_error(r, at, "the simulator takes one PTX instruction per asm, without predicate or block: \"%.80s\"",
+                  text);
         free(plain);
         return;
     }
@@ -888,7 +900,9 @@ static void write_ptx(rewriter *r, int at, asm_statement *a)
     sim_append(&arguments, "", 0);
     sim_print(r->asm_names, "sim_ptx_%s %s\n", name.text, mnemonic);
     const char *operands = text + mnemonic_length;
-    int columns = starts_with(mnemonic, "wgmma.mma_async.") && strstr(mnemonic, ".m64n") ? atoi(strstr(mnemonic, ".m64n") + 5) : 0;
+    int columns = starts_with(mnemonic, "wgmma.mma_async.") && strstr(mnemonic, ".m64n")
+                      ? atoi(strstr(mnemonic, ".m64n") + 5)
+                      : 0;
     if (columns) {
         sim_print(&name, "<%d>", columns);
         operands = write_sums(r, &arguments, a, operands, columns / 2);
@@ -1000,7 +1014,8 @@ static void write_first_of(rewriter *r, const chunk *c, const char *attribute, c
     sim_print(r->out, "%s", otherwise);
 }
 
-static void write_entry(rewriter *r, const chunk *c, const char *name, const char *expression, unsigned taint, int wants_mangled_name)
+static void write_entry(rewriter *r, const chunk *c, const char *name, const char *expression, unsigned taint,
+                        int wants_mangled_name)
 {
     const char *strip = expression + strspn(expression, "& ");
     sim_print(r->out, "SIM_ENTRY(\"%s\", %d, ", name, wants_mangled_name);
@@ -1095,8 +1110,10 @@ static char *write_name_expression(rewriter *r, const char *expression)
     const chunk *c = find_by_name(r, strip + base, base_end - base);
     int plain = strip[base_end] == 0;
     if (is_no_kernel(r, strip + base, base_end - base)) {
-        sim_print(r->errors, "__nv_name_map(1): error: \"%s\" is no __global__ function, nor a __device__ or __constant__ variable\n",
-                  strip);
+        sim_print(
+            r->errors,
+            "__nv_name_map(1): error: \"%s\" is no __global__ function, nor a __device__ or __constant__ variable\n",
+            strip);
         r->failed = 1;
     }
     if (plain && c && is_listed(c))
@@ -1123,11 +1140,12 @@ static void write_table(rewriter *r, const char *const *expressions, int express
     }
     for (int i = 0; i < expression_count; i++)
         lowered[i] = write_name_expression(r, expressions[i]);
-    sim_print(r->out, "# 1 \"kernel table\"\n{ 0, 0, 0, 0, 0, 0, 0, 0, 0 } };\nSIM_MODULE(sim_kernel_table, %d)\n", r->entry_count);
+    sim_print(r->out, "# 1 \"kernel table\"\n{ 0, 0, 0, 0, 0, 0, 0, 0, 0 } };\nSIM_MODULE(sim_kernel_table, %d)\n",
+              r->entry_count);
 }
 
-int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered, sim_buffer *out,
-                sim_buffer *asm_names, sim_buffer *errors, int *is_async)
+int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered,
+                sim_buffer *out, sim_buffer *asm_names, sim_buffer *errors, int *is_async)
 {
     rewriter r = {.source = source, .out = out, .asm_names = asm_names, .errors = errors};
     sim_append(asm_names, "", 0);

@@ -19,7 +19,7 @@ void sim_print(sim_buffer *b, const char *format, ...) __attribute__((format(pri
    original.mnemonic" for each inline PTX instruction. `is_async`: whether a kernel has bulk copies, barriers
    in shared memory or products of warpgroups. Returns 0, with messages in NVRTC's form in `errors`, if
    something is refused. */
-int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered, sim_buffer *out,
-                sim_buffer *asm_names, sim_buffer *errors, int *is_async);
+int sim_rewrite(const char *source, const char *const *expressions, int expression_count, char **lowered,
+                sim_buffer *out, sim_buffer *asm_names, sim_buffer *errors, int *is_async);
 
 #endif

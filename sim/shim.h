@@ -94,9 +94,18 @@ SIM_PER_WORKER uint3 sim_this_thread;
     sim_place { sim_file, sim_line }
 
 SIM_QUIET uint3 sim_thread_index() { return sim_this_thread; }
-SIM_QUIET uint3 sim_block_index() { return uint3{sim_this_block.index[0], sim_this_block.index[1], sim_this_block.index[2]}; }
-SIM_QUIET uint3 sim_block_dim() { return uint3{sim_this_block.block_dim[0], sim_this_block.block_dim[1], sim_this_block.block_dim[2]}; }
-SIM_QUIET uint3 sim_grid_dim() { return uint3{sim_this_block.grid_dim[0], sim_this_block.grid_dim[1], sim_this_block.grid_dim[2]}; }
+SIM_QUIET uint3 sim_block_index()
+{
+    return uint3{sim_this_block.index[0], sim_this_block.index[1], sim_this_block.index[2]};
+}
+SIM_QUIET uint3 sim_block_dim()
+{
+    return uint3{sim_this_block.block_dim[0], sim_this_block.block_dim[1], sim_this_block.block_dim[2]};
+}
+SIM_QUIET uint3 sim_grid_dim()
+{
+    return uint3{sim_this_block.grid_dim[0], sim_this_block.grid_dim[1], sim_this_block.grid_dim[2]};
+}
 SIM_QUIET void sim_set_thread(unsigned x, unsigned y, unsigned z) { sim_this_thread = uint3{x, y, z}; }
 /* Allocates a module's variables. A thread's first access does so through a call that in glibc before 2.39
    loses vector registers, which the compiler takes for safe (bug 31372). Here none is in use. */
@@ -126,7 +135,10 @@ SIM_DEVICE unsigned sim_lane() { return sim_linear_thread() % SIM_WARP; }
     sim_rt->fail(code, text, at);
     __builtin_unreachable();
 }
-[[noreturn]] SIM_DEVICE void sim_assert_fail(const char *text, const char *file, int line) { sim_fail(710, text, sim_place{file, line}); }
+[[noreturn]] SIM_DEVICE void sim_assert_fail(const char *text, const char *file, int line)
+{
+    sim_fail(710, text, sim_place{file, line});
+}
 SIM_DEVICE void __trap(SIM_AT) { sim_fail(719, "__trap()", SIM_HERE); }
 SIM_DEVICE void __brkpt() {}
 
@@ -221,7 +233,8 @@ SIM_DEVICE size_t __cvta_generic_to_shared(const volatile void *p, SIM_AT)
 SIM_DEVICE void *__cvta_shared_to_generic(size_t a)
 {
     unsigned low = (unsigned)a;
-    return low < 0x80000000u ? sim_dynamic_shared() + (low - 0x40000000u) : (char *)sim_static_base() + (low - 0x80000000u);
+    return low < 0x80000000u ? sim_dynamic_shared() + (low - 0x40000000u)
+                             : (char *)sim_static_base() + (low - 0x80000000u);
 }
 SIM_DEVICE size_t __cvta_generic_to_global(const volatile void *p) { return (size_t)p; }
 SIM_DEVICE void *__cvta_global_to_generic(size_t a) { return (void *)a; }
@@ -242,7 +255,8 @@ SIM_QUIET void sim_shuffle_combine(void *const *records, unsigned lanes)
     }
 }
 
-SIM_QUIET unsigned long long sim_shuffle(unsigned mask, unsigned long long in, unsigned source, const char *what, sim_place at)
+SIM_QUIET unsigned long long sim_shuffle(unsigned mask, unsigned long long in, unsigned source, const char *what,
+                                         sim_place at)
 {
     sim_shuffle_record r = {in, 0, source, 0};
     sim_warp(mask, sim_shuffle_combine, &r, 0, what, at);
@@ -251,7 +265,8 @@ SIM_QUIET unsigned long long sim_shuffle(unsigned mask, unsigned long long in, u
     return r.out;
 }
 
-template <class T> SIM_DEVICE T sim_shuffle_value(unsigned mask, T value, unsigned source, const char *what, sim_place at)
+template <class T>
+SIM_DEVICE T sim_shuffle_value(unsigned mask, T value, unsigned source, const char *what, sim_place at)
 {
     static_assert(sizeof(T) <= 8, "shuffles move at most 8 bytes");
     unsigned long long bits = 0;
@@ -274,7 +289,8 @@ template <class T> SIM_DEVICE T __shfl_up_sync(unsigned mask, T value, unsigned 
 template <class T> SIM_DEVICE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, SIM_AT)
 {
     unsigned lane = sim_lane(), in_segment = lane & ((unsigned)width - 1);
-    return sim_shuffle_value(mask, value, in_segment + delta >= (unsigned)width ? lane : lane + delta, "__shfl_down_sync", SIM_HERE);
+    return sim_shuffle_value(mask, value, in_segment + delta >= (unsigned)width ? lane : lane + delta,
+                             "__shfl_down_sync", SIM_HERE);
 }
 template <class T> SIM_DEVICE T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, SIM_AT)
 {
@@ -329,13 +345,22 @@ SIM_QUIET long long sim_reduce(unsigned mask, long long in, sim_reduction reduct
 }
 
 /* Returns the lanes of the mask that exist. */
-SIM_DEVICE unsigned sim_lanes_of(unsigned mask, sim_place at) { return (unsigned)sim_reduce(mask, 1, SIM_BALLOT, "__ballot_sync", at); }
+SIM_DEVICE unsigned sim_lanes_of(unsigned mask, sim_place at)
+{
+    return (unsigned)sim_reduce(mask, 1, SIM_BALLOT, "__ballot_sync", at);
+}
 SIM_DEVICE unsigned __ballot_sync(unsigned mask, int p, SIM_AT)
 {
     return (unsigned)sim_reduce(mask, p, SIM_BALLOT, "__ballot_sync", SIM_HERE);
 }
-SIM_DEVICE int __any_sync(unsigned mask, int p, SIM_AT) { return sim_reduce(mask, p != 0, SIM_OR, "__any_sync", SIM_HERE) != 0; }
-SIM_DEVICE int __all_sync(unsigned mask, int p, SIM_AT) { return sim_reduce(mask, p != 0, SIM_AND, "__all_sync", SIM_HERE) != 0; }
+SIM_DEVICE int __any_sync(unsigned mask, int p, SIM_AT)
+{
+    return sim_reduce(mask, p != 0, SIM_OR, "__any_sync", SIM_HERE) != 0;
+}
+SIM_DEVICE int __all_sync(unsigned mask, int p, SIM_AT)
+{
+    return sim_reduce(mask, p != 0, SIM_AND, "__all_sync", SIM_HERE) != 0;
+}
 SIM_DEVICE unsigned __activemask() { return sim_rt->live_lanes(); }
 
 template <class T> SIM_DEVICE unsigned __match_any_sync(unsigned mask, T value, SIM_AT)
@@ -398,26 +423,30 @@ template <class Bits, class T, class F> SIM_DEVICE T sim_atomic_update(T *p, F f
     {                                                                              \
         return sim_atomic_update<Bits>(p, [=](T old) -> T { return expression; }); \
     }
-#define SIM_ATOMIC_SCOPE(S)                                                                                                         \
-    SIM_ATOMIC_FETCH(atomicAdd##S, add, int)                                                                                        \
-    SIM_ATOMIC_FETCH(atomicAdd##S, add, unsigned)                                                                                   \
-    SIM_ATOMIC_FETCH(atomicAdd##S, add, unsigned long long)                                                                         \
-    SIM_ATOMIC_LOOP(atomicAdd##S, float, unsigned, old + v)                                                                         \
-    SIM_ATOMIC_LOOP(atomicAdd##S, double, unsigned long long, old + v)                                                              \
-    SIM_ATOMIC_FETCH(atomicSub##S, sub, int)                                                                                        \
-    SIM_ATOMIC_FETCH(atomicSub##S, sub, unsigned)                                                                                   \
-    SIM_ATOMIC_INTEGERS(S, int, unsigned)                                                                                           \
-    SIM_ATOMIC_INTEGERS(S, unsigned, unsigned)                                                                                      \
-    SIM_ATOMIC_INTEGERS(S, long long, unsigned long long)                                                                           \
-    SIM_ATOMIC_INTEGERS(S, unsigned long long, unsigned long long)                                                                  \
-    SIM_ATOMIC_EXCHANGE(S, float, unsigned)                                                                                         \
-    SIM_ATOMIC_CAS(S, unsigned short)                                                                                               \
-    SIM_ATOMIC_LOOP(atomicInc##S, unsigned, unsigned, old >= v ? 0u : old + 1)                                                      \
-    SIM_ATOMIC_LOOP(atomicDec##S, unsigned, unsigned, old == 0 || old > v ? v : old - 1)                                            \
-    SIM_DEVICE float2 atomicAdd##S(float2 *p, float2 v) { return make_float2(atomicAdd##S(&p->x, v.x), atomicAdd##S(&p->y, v.y)); } \
-    SIM_DEVICE float4 atomicAdd##S(float4 *p, float4 v)                                                                             \
-    {                                                                                                                               \
-        return make_float4(atomicAdd##S(&p->x, v.x), atomicAdd##S(&p->y, v.y), atomicAdd##S(&p->z, v.z), atomicAdd##S(&p->w, v.w)); \
+#define SIM_ATOMIC_SCOPE(S)                                                                              \
+    SIM_ATOMIC_FETCH(atomicAdd##S, add, int)                                                             \
+    SIM_ATOMIC_FETCH(atomicAdd##S, add, unsigned)                                                        \
+    SIM_ATOMIC_FETCH(atomicAdd##S, add, unsigned long long)                                              \
+    SIM_ATOMIC_LOOP(atomicAdd##S, float, unsigned, old + v)                                              \
+    SIM_ATOMIC_LOOP(atomicAdd##S, double, unsigned long long, old + v)                                   \
+    SIM_ATOMIC_FETCH(atomicSub##S, sub, int)                                                             \
+    SIM_ATOMIC_FETCH(atomicSub##S, sub, unsigned)                                                        \
+    SIM_ATOMIC_INTEGERS(S, int, unsigned)                                                                \
+    SIM_ATOMIC_INTEGERS(S, unsigned, unsigned)                                                           \
+    SIM_ATOMIC_INTEGERS(S, long long, unsigned long long)                                                \
+    SIM_ATOMIC_INTEGERS(S, unsigned long long, unsigned long long)                                       \
+    SIM_ATOMIC_EXCHANGE(S, float, unsigned)                                                              \
+    SIM_ATOMIC_CAS(S, unsigned short)                                                                    \
+    SIM_ATOMIC_LOOP(atomicInc##S, unsigned, unsigned, old >= v ? 0u : old + 1)                           \
+    SIM_ATOMIC_LOOP(atomicDec##S, unsigned, unsigned, old == 0 || old > v ? v : old - 1)                 \
+    SIM_DEVICE float2 atomicAdd##S(float2 *p, float2 v)                                                  \
+    {                                                                                                    \
+        return make_float2(atomicAdd##S(&p->x, v.x), atomicAdd##S(&p->y, v.y));                          \
+    }                                                                                                    \
+    SIM_DEVICE float4 atomicAdd##S(float4 *p, float4 v)                                                  \
+    {                                                                                                    \
+        return make_float4(atomicAdd##S(&p->x, v.x), atomicAdd##S(&p->y, v.y), atomicAdd##S(&p->z, v.z), \
+                           atomicAdd##S(&p->w, v.w));                                                    \
     }
 #define SIM_ATOMIC_INTEGERS(S, T, Bits)                       \
     SIM_ATOMIC_LOOP(atomicMin##S, T, Bits, v < old ? v : old) \
@@ -528,7 +557,8 @@ template <class... A, void (*Kernel)(A...)> struct sim_kernel_of<Kernel> : sim_p
                     Kernel(arguments...);
                 }
     }
-    template <int... I> static void unpack(void *const *args, const unsigned *begin, const unsigned *end, sim_sequence<int, I...>)
+    template <int... I>
+    static void unpack(void *const *args, const unsigned *begin, const unsigned *end, sim_sequence<int, I...>)
     {
         loop(begin, end, *(A *)args[I]...);
     }
@@ -540,14 +570,16 @@ template <class... A, void (*Kernel)(A...)> struct sim_kernel_of<Kernel> : sim_p
 
 #define SIM_ADDRESS_0(kernel) 0
 #define SIM_ADDRESS_1(kernel) (const void *)kernel
-#define SIM_ENTRY(name, has_address, max_threads, cluster, flags, ...)                                                      \
-    {                                                                                                                       \
-        name, SIM_ADDRESS_##has_address((__VA_ARGS__)), sim_kernel_of<__VA_ARGS__>::run, sim_kernel_of<__VA_ARGS__>::count, \
-            sim_kernel_of<__VA_ARGS__>::sizes, sim_kernel_of<__VA_ARGS__>::offsets.at, max_threads, cluster, flags          \
+#define SIM_ENTRY(name, has_address, max_threads, cluster, flags, ...)                   \
+    {                                                                                    \
+        name, SIM_ADDRESS_##has_address((__VA_ARGS__)), sim_kernel_of<__VA_ARGS__>::run, \
+            sim_kernel_of<__VA_ARGS__>::count, sim_kernel_of<__VA_ARGS__>::sizes,        \
+            sim_kernel_of<__VA_ARGS__>::offsets.at, max_threads, cluster, flags          \
     }
 
-#define SIM_MODULE(table, count) \
-    extern "C" const sim_module_info_t sim_module_info = {SIM_ABI_VERSION, SIM_LANE, table, count, &sim_rt, sim_enter_block};
+#define SIM_MODULE(table, count)                                                            \
+    extern "C" const sim_module_info_t sim_module_info = {SIM_ABI_VERSION, SIM_LANE, table, \
+                                                          count,           &sim_rt,  sim_enter_block};
 
 #include "shim_math.h"
 #include "shim_ptx.h"

@@ -71,7 +71,7 @@ typedef struct sim_runtime {
     /* Waits for all lanes of `mask`. `fence`: memory written before is visible afterwards. */
     void (*warp)(unsigned mask, sim_combine combine, void *record, int fence, const char *what, sim_place at);
     unsigned (*live_lanes)(void);
-    void (*yield)(void);                                    /* lets other threads run; every loop that spins must call it */
+    void (*yield)(void); /* lets other threads run; every loop that spins must call it */
     void (*fail)(int code, const char *text, sim_place at); /* ends the launch, does not return */
     /* Reports an ordered load; lets others run, in this block and in other processes, if it returned the same
        before. */
@@ -81,7 +81,7 @@ typedef struct sim_runtime {
 
     /* For sm_90a, see executor/hopper.cpp. Addresses are generic ones. */
     void (*mbarrier_init)(void *barrier, unsigned arrivals, sim_place at);
-    void (*mbarrier_arrive)(void *barrier, unsigned bytes, sim_place at);             /* bytes of copies that it announces */
+    void (*mbarrier_arrive)(void *barrier, unsigned bytes, sim_place at); /* bytes of copies that it announces */
     int (*mbarrier_wait)(void *barrier, unsigned parity, int may_wait, sim_place at); /* whether that phase is over */
     void (*bulk_load)(void *to, const void *from, unsigned bytes, void *barrier, sim_place at);
     void (*bulk_store)(void *to, void *from, unsigned bytes, int adds, sim_place at);
@@ -104,10 +104,12 @@ typedef struct sim_runtime {
     /* The asynchronous proxy will read these bytes. */
     void (*bulk_source)(const void *from, unsigned bytes, sim_place at);
     /* Sends bytes to a block, counted as those of a copy at an mbarrier there. */
-    void (*cluster_store)(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned barrier, sim_place at);
+    void (*cluster_store)(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned barrier,
+                          sim_place at);
     /* Arrives at an mbarrier of a block. */
     void (*cluster_signal)(unsigned block, unsigned barrier, sim_place at);
-    void (*tensor_multicast)(void *to, const void *map, sim_coordinates where, int rank, void *barrier, unsigned blocks, sim_place at);
+    void (*tensor_multicast)(void *to, const void *map, sim_coordinates where, int rank, void *barrier, unsigned blocks,
+                             sim_place at);
 } sim_runtime;
 
 typedef struct sim_entry_point {

@@ -22,11 +22,23 @@ SIM_QUIET int sim_mbarrier_wait(void *barrier, unsigned parity, int may_wait, si
     SIM_WAIT(over = sim_rt->mbarrier_wait(barrier, parity, may_wait, at));
     return over;
 }
-SIM_QUIET void sim_mbarrier_arrive(void *barrier, unsigned bytes, sim_place at) { SIM_WAIT(sim_rt->mbarrier_arrive(barrier, bytes, at)); }
-SIM_QUIET void sim_set_registers(unsigned count, int more, sim_place at) { SIM_WAIT(sim_rt->set_registers(count, more, at)); }
+SIM_QUIET void sim_mbarrier_arrive(void *barrier, unsigned bytes, sim_place at)
+{
+    SIM_WAIT(sim_rt->mbarrier_arrive(barrier, bytes, at));
+}
+SIM_QUIET void sim_set_registers(unsigned count, int more, sim_place at)
+{
+    SIM_WAIT(sim_rt->set_registers(count, more, at));
+}
 
-SIM_DEVICE void sim_ptx_mbarrier_init_shared_b64(sim_address a, unsigned n, SIM_AT) { sim_rt->mbarrier_init(sim_shared(a), n, SIM_HERE); }
-SIM_DEVICE void sim_ptx_mbarrier_arrive_shared_b64(sim_address a, SIM_AT) { sim_mbarrier_arrive(sim_shared(a), 0, SIM_HERE); }
+SIM_DEVICE void sim_ptx_mbarrier_init_shared_b64(sim_address a, unsigned n, SIM_AT)
+{
+    sim_rt->mbarrier_init(sim_shared(a), n, SIM_HERE);
+}
+SIM_DEVICE void sim_ptx_mbarrier_arrive_shared_b64(sim_address a, SIM_AT)
+{
+    sim_mbarrier_arrive(sim_shared(a), 0, SIM_HERE);
+}
 SIM_DEVICE void sim_ptx_mbarrier_arrive_expect_tx_shared_b64(sim_address a, unsigned bytes, SIM_AT)
 {
     sim_mbarrier_arrive(sim_shared(a), bytes, SIM_HERE);
@@ -82,8 +94,8 @@ SIM_DEVICE void sim_ptx_mbarrier_arrive_shared__cluster_b64(sim_address a, SIM_A
     sim_rt->cluster_signal(block - 1, (unsigned)a.value & 0xffffff, SIM_HERE);
 }
 
-SIM_DEVICE void sim_ptx_st_async_shared__cluster_mbarrier__complete_tx__bytes_v2_b32(sim_address a, float s0, float s1, sim_address barrier,
-                                                                                     SIM_AT)
+SIM_DEVICE void sim_ptx_st_async_shared__cluster_mbarrier__complete_tx__bytes_v2_b32(sim_address a, float s0, float s1,
+                                                                                     sim_address barrier, SIM_AT)
 {
     const float both[2] = {s0, s1};
     unsigned block = (unsigned)a.value >> 24 & 0x3f;
@@ -91,24 +103,31 @@ SIM_DEVICE void sim_ptx_st_async_shared__cluster_mbarrier__complete_tx__bytes_v2
         sim_fail(716, "misaligned address in st.async.v2", SIM_HERE);
     if (!block || block != ((unsigned)barrier.value >> 24 & 0x3f))
         sim_fail(719, "st.async: the simulator takes addresses of mapa, both of one block", SIM_HERE);
-    sim_rt->cluster_store(block - 1, (unsigned)a.value & 0xffffff, both, 8, (unsigned)barrier.value & 0xffffff, SIM_HERE);
+    sim_rt->cluster_store(block - 1, (unsigned)a.value & 0xffffff, both, 8, (unsigned)barrier.value & 0xffffff,
+                          SIM_HERE);
 }
 
 /* ---------------------------------------------------------------------------------------------------- copies */
 
-SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_shared_mbarrier__complete_tx__bytes(sim_address to, sim_address from, unsigned bytes,
+SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_shared_mbarrier__complete_tx__bytes(sim_address to,
+                                                                                          sim_address from,
+                                                                                          unsigned bytes,
                                                                                           sim_address barrier, SIM_AT)
 {
     unsigned block = (unsigned)to.value >> 24 & 0x3f;
     if ((to.value | from.value | bytes) % 16)
-        sim_fail(716, "misaligned address, or number of bytes, in a bulk copy to another block's shared memory", SIM_HERE);
+        sim_fail(716, "misaligned address, or number of bytes, in a bulk copy to another block's shared memory",
+                 SIM_HERE);
     if (!block || block != ((unsigned)barrier.value >> 24 & 0x3f))
-        sim_fail(719, "a bulk copy from shared memory: the simulator takes addresses of mapa, both of one block", SIM_HERE);
+        sim_fail(719, "a bulk copy from shared memory: the simulator takes addresses of mapa, both of one block",
+                 SIM_HERE);
     sim_rt->bulk_source(sim_shared(from), bytes, SIM_HERE);
-    sim_rt->cluster_store(block - 1, (unsigned)to.value & 0xffffff, sim_shared(from), bytes, (unsigned)barrier.value & 0xffffff, SIM_HERE);
+    sim_rt->cluster_store(block - 1, (unsigned)to.value & 0xffffff, sim_shared(from), bytes,
+                          (unsigned)barrier.value & 0xffffff, SIM_HERE);
 }
-SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_mbarrier__complete_tx__bytes(sim_address to, sim_address from, unsigned bytes,
-                                                                                   sim_address barrier, SIM_AT)
+SIM_DEVICE void sim_ptx_cp_async_bulk_shared__cluster_mbarrier__complete_tx__bytes(sim_address to, sim_address from,
+                                                                                   unsigned bytes, sim_address barrier,
+                                                                                   SIM_AT)
 {
     sim_rt->bulk_load(sim_shared(to), sim_generic(from), bytes, sim_shared(barrier), SIM_HERE);
 }
@@ -124,42 +143,45 @@ SIM_DEVICE void sim_ptx_cp_async_bulk_shared_bulk_group(sim_address to, sim_addr
 {
     sim_rt->bulk_store(sim_generic(to), sim_shared(from), bytes, 0, SIM_HERE);
 }
-SIM_DEVICE void sim_ptx_cp_reduce_async_bulk_shared_bulk_group_add_f32(sim_address to, sim_address from, unsigned bytes, SIM_AT)
+SIM_DEVICE void sim_ptx_cp_reduce_async_bulk_shared_bulk_group_add_f32(sim_address to, sim_address from, unsigned bytes,
+                                                                       SIM_AT)
 {
     sim_rt->bulk_store(sim_generic(to), sim_shared(from), bytes, 1, SIM_HERE);
 }
-#define SIM_TENSOR_COPIES(rank)                                                                                                      \
-    SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_##rank##d_shared__cluster_tile_mbarrier__complete_tx__bytes(                        \
-        sim_address to, sim_address map, sim_coordinates where, sim_address barrier, SIM_AT)                                         \
-    {                                                                                                                                \
-        sim_rt->tensor_load(sim_shared(to), sim_generic(map), where, rank, sim_shared(barrier), SIM_HERE);                           \
-    }                                                                                                                                \
-    SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_##rank##d_shared__cluster_tile_mbarrier__complete_tx__bytes_multicast__cluster(     \
-        sim_address to, sim_address map, sim_coordinates where, sim_address barrier, unsigned short blocks, SIM_AT)                  \
-    {                                                                                                                                \
-        sim_rt->tensor_multicast(sim_shared(to), sim_generic(map), where, rank, sim_shared(barrier), blocks, SIM_HERE);              \
-    }                                                                                                                                \
-    SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_##rank##d_shared_tile_bulk_group(sim_address map, sim_coordinates where,            \
-                                                                                  sim_address from, SIM_AT)                          \
-    {                                                                                                                                \
-        sim_rt->tensor_store(sim_generic(map), where, rank, sim_shared(from), 0, SIM_HERE);                                          \
-    }                                                                                                                                \
-    SIM_DEVICE void sim_ptx_cp_reduce_async_bulk_tensor_##rank##d_shared_add_tile_bulk_group(sim_address map, sim_coordinates where, \
-                                                                                             sim_address from, SIM_AT)               \
-    {                                                                                                                                \
-        sim_rt->tensor_store(sim_generic(map), where, rank, sim_shared(from), 1, SIM_HERE);                                          \
+#define SIM_TENSOR_COPIES(rank)                                                                                      \
+    SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_##rank##d_shared__cluster_tile_mbarrier__complete_tx__bytes(        \
+        sim_address to, sim_address map, sim_coordinates where, sim_address barrier, SIM_AT)                         \
+    {                                                                                                                \
+        sim_rt->tensor_load(sim_shared(to), sim_generic(map), where, rank, sim_shared(barrier), SIM_HERE);           \
+    }                                                                                                                \
+    SIM_DEVICE void                                                                                                  \
+        sim_ptx_cp_async_bulk_tensor_##rank##d_shared__cluster_tile_mbarrier__complete_tx__bytes_multicast__cluster( \
+            sim_address to, sim_address map, sim_coordinates where, sim_address barrier, unsigned short blocks,      \
+            SIM_AT)                                                                                                  \
+    {                                                                                                                \
+        sim_rt->tensor_multicast(sim_shared(to), sim_generic(map), where, rank, sim_shared(barrier), blocks,         \
+                                 SIM_HERE);                                                                          \
+    }                                                                                                                \
+    SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_##rank##d_shared_tile_bulk_group(                                   \
+        sim_address map, sim_coordinates where, sim_address from, SIM_AT)                                            \
+    {                                                                                                                \
+        sim_rt->tensor_store(sim_generic(map), where, rank, sim_shared(from), 0, SIM_HERE);                          \
+    }                                                                                                                \
+    SIM_DEVICE void sim_ptx_cp_reduce_async_bulk_tensor_##rank##d_shared_add_tile_bulk_group(                        \
+        sim_address map, sim_coordinates where, sim_address from, SIM_AT)                                            \
+    {                                                                                                                \
+        sim_rt->tensor_store(sim_generic(map), where, rank, sim_shared(from), 1, SIM_HERE);                          \
     }
 /* Loads in im2col mode of four dimensions, two of which are pixels. */
-SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_4d_shared__cluster_im2col_mbarrier__complete_tx__bytes(sim_address to, sim_address map,
-                                                                                                    sim_coordinates where,
-                                                                                                    sim_address barrier, unsigned short x,
-                                                                                                    unsigned short y, SIM_AT)
+SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_4d_shared__cluster_im2col_mbarrier__complete_tx__bytes(
+    sim_address to, sim_address map, sim_coordinates where, sim_address barrier, unsigned short x, unsigned short y,
+    SIM_AT)
 {
     where.offset[0] = x, where.offset[1] = y;
     sim_rt->tensor_load(sim_shared(to), sim_generic(map), where, -4, sim_shared(barrier), SIM_HERE);
 }
-SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_4d_shared_im2col_no_offs_bulk_group(sim_address map, sim_coordinates where, sim_address from,
-                                                                                 SIM_AT)
+SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_4d_shared_im2col_no_offs_bulk_group(sim_address map, sim_coordinates where,
+                                                                                 sim_address from, SIM_AT)
 {
     sim_rt->tensor_store(sim_generic(map), where, -4, sim_shared(from), 0, SIM_HERE);
 }
@@ -224,21 +246,21 @@ SIM_DEVICE void sim_stmatrix(sim_address to, int count, int transposed, const un
     sim_wrote_shared(sim_shared(to), 16);
 }
 
-#define SIM_STMATRIX(suffix, transposed)                                                                                               \
-    SIM_DEVICE void sim_ptx_stmatrix_sync_m8n8_x1##suffix##_shared_b16(sim_address to, unsigned a, SIM_AT)                             \
-    {                                                                                                                                  \
-        sim_stmatrix(to, 1, transposed, &a, SIM_HERE);                                                                                 \
-    }                                                                                                                                  \
-    SIM_DEVICE void sim_ptx_stmatrix_sync_m8n8_x2##suffix##_shared_b16(sim_address to, unsigned a, unsigned b, SIM_AT)                 \
-    {                                                                                                                                  \
-        unsigned in[] = {a, b};                                                                                                        \
-        sim_stmatrix(to, 2, transposed, in, SIM_HERE);                                                                                 \
-    }                                                                                                                                  \
-    SIM_DEVICE void sim_ptx_stmatrix_sync_m8n8_x4##suffix##_shared_b16(sim_address to, unsigned a, unsigned b, unsigned c, unsigned d, \
-                                                                       SIM_AT)                                                         \
-    {                                                                                                                                  \
-        unsigned in[] = {a, b, c, d};                                                                                                  \
-        sim_stmatrix(to, 4, transposed, in, SIM_HERE);                                                                                 \
+#define SIM_STMATRIX(suffix, transposed)                                                                               \
+    SIM_DEVICE void sim_ptx_stmatrix_sync_m8n8_x1##suffix##_shared_b16(sim_address to, unsigned a, SIM_AT)             \
+    {                                                                                                                  \
+        sim_stmatrix(to, 1, transposed, &a, SIM_HERE);                                                                 \
+    }                                                                                                                  \
+    SIM_DEVICE void sim_ptx_stmatrix_sync_m8n8_x2##suffix##_shared_b16(sim_address to, unsigned a, unsigned b, SIM_AT) \
+    {                                                                                                                  \
+        unsigned in[] = {a, b};                                                                                        \
+        sim_stmatrix(to, 2, transposed, in, SIM_HERE);                                                                 \
+    }                                                                                                                  \
+    SIM_DEVICE void sim_ptx_stmatrix_sync_m8n8_x4##suffix##_shared_b16(sim_address to, unsigned a, unsigned b,         \
+                                                                       unsigned c, unsigned d, SIM_AT)                 \
+    {                                                                                                                  \
+        unsigned in[] = {a, b, c, d};                                                                                  \
+        sim_stmatrix(to, 4, transposed, in, SIM_HERE);                                                                 \
     }
 SIM_STMATRIX(, 0)
 SIM_STMATRIX(_trans, 1)
@@ -258,19 +280,22 @@ SIM_DEVICE void sim_wgmma_of(sim_wgmma p, const float *last, int sign_a, int sig
         sim_fail(719, "the simulator knows no negated operands of wgmma", sim_place{0, 0});
     sim_wgmma_issue(&p);
 }
-#define SIM_WGMMA(types, kind, transpose_a, transpose_b, ...)                                                                         \
-    template <int n>                                                                                                                  \
-    SIM_DEVICE void sim_ptx_wgmma_mma_async_sync_##types(float *c, float *last, unsigned long long a, unsigned long long b, int keep, \
-                                                         int sign_a, int sign_b __VA_ARGS__)                                          \
-    {                                                                                                                                 \
-        sim_wgmma_of(sim_wgmma{c, n, kind, keep, transpose_a, transpose_b, 0, a, b, {0, 0, 0, 0}}, last, sign_a, sign_b);             \
+#define SIM_WGMMA(types, kind, transpose_a, transpose_b, ...)                                                    \
+    template <int n>                                                                                             \
+    SIM_DEVICE void sim_ptx_wgmma_mma_async_sync_##types(float *c, float *last, unsigned long long a,            \
+                                                         unsigned long long b, int keep, int sign_a,             \
+                                                         int sign_b __VA_ARGS__)                                 \
+    {                                                                                                            \
+        sim_wgmma_of(sim_wgmma{c, n, kind, keep, transpose_a, transpose_b, 0, a, b, {0, 0, 0, 0}}, last, sign_a, \
+                     sign_b);                                                                                    \
     }
-#define SIM_WGMMA_REGISTERS(types, kind, transpose_b, ...)                                                                          \
-    template <int n>                                                                                                                \
-    SIM_DEVICE void sim_ptx_wgmma_mma_async_sync_##types(float *c, float *last, unsigned a0, unsigned a1, unsigned a2, unsigned a3, \
-                                                         unsigned long long b, int keep, int sign_a, int sign_b __VA_ARGS__)        \
-    {                                                                                                                               \
-        sim_wgmma_of(sim_wgmma{c, n, kind, keep, 0, transpose_b, 1, 0, b, {a0, a1, a2, a3}}, last, sign_a, sign_b);                 \
+#define SIM_WGMMA_REGISTERS(types, kind, transpose_b, ...)                                                             \
+    template <int n>                                                                                                   \
+    SIM_DEVICE void sim_ptx_wgmma_mma_async_sync_##types(float *c, float *last, unsigned a0, unsigned a1, unsigned a2, \
+                                                         unsigned a3, unsigned long long b, int keep, int sign_a,      \
+                                                         int sign_b __VA_ARGS__)                                       \
+    {                                                                                                                  \
+        sim_wgmma_of(sim_wgmma{c, n, kind, keep, 0, transpose_b, 1, 0, b, {a0, a1, a2, a3}}, last, sign_a, sign_b);    \
     }
 SIM_WGMMA(f32_bf16_bf16, SIM_WGMMA_BF16, ta, tb, , int ta, int tb)
 SIM_WGMMA(f32_f16_f16, SIM_WGMMA_F16, ta, tb, , int ta, int tb)

@@ -298,7 +298,8 @@ SIM_DEVICE float __double2float_rn(double x) { return (float)x; }
 SIM_DEVICE float sim_toward_zero(long double x)
 {
     float r = (float)x;
-    return (r < 0 ? -(long double)r : (long double)r) > (x < 0 ? -x : x) ? sim_bits<float>(sim_bits<unsigned>(r) - 1) : r;
+    return (r < 0 ? -(long double)r : (long double)r) > (x < 0 ? -x : x) ? sim_bits<float>(sim_bits<unsigned>(r) - 1)
+                                                                         : r;
 }
 SIM_DEVICE float __double2float_rz(double x) { return sim_toward_zero(x); }
 SIM_DEVICE float __int2float_rz(int x) { return sim_toward_zero(x); }
@@ -357,8 +358,14 @@ SIM_DEVICE unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n)
 {
     return (unsigned)(((unsigned long long)high << 32 | low) >> (n & 31));
 }
-SIM_DEVICE unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned n) { return n >= 32 ? low : __funnelshift_l(low, high, n); }
-SIM_DEVICE unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned n) { return n >= 32 ? high : __funnelshift_r(low, high, n); }
+SIM_DEVICE unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned n)
+{
+    return n >= 32 ? low : __funnelshift_l(low, high, n);
+}
+SIM_DEVICE unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned n)
+{
+    return n >= 32 ? high : __funnelshift_r(low, high, n);
+}
 SIM_DEVICE int __dp4a(int a, int b, int c)
 {
     for (int i = 0; i < 32; i += 8)

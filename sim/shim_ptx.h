@@ -17,7 +17,10 @@ template <class T> SIM_DEVICE sim_address sim_address_of(T *p, long long offset)
 {
     return sim_address{(unsigned long long)p + (unsigned long long)offset};
 }
-SIM_DEVICE sim_address sim_address_of(unsigned long long a, long long offset) { return sim_address{a + (unsigned long long)offset}; }
+SIM_DEVICE sim_address sim_address_of(unsigned long long a, long long offset)
+{
+    return sim_address{a + (unsigned long long)offset};
+}
 /* Returns an output operand as the register type of its constraint. */
 template <class Register, class T> SIM_DEVICE Register &sim_out(T &variable)
 {
@@ -140,8 +143,11 @@ SIM_CVT_SIGNED(rni_s32_f64, double)
 SIM_CVT_SIGNED(rzi_s32_f64, double)
 
 /* Two values in one register; the first source goes to the upper half. */
-#define SIM_CVT_PAIR(name, convert) \
-    SIM_DEVICE void sim_ptx_cvt_##name(unsigned &d, float high, float low) { d = (unsigned)convert(high) << 16 | convert(low); }
+#define SIM_CVT_PAIR(name, convert)                                        \
+    SIM_DEVICE void sim_ptx_cvt_##name(unsigned &d, float high, float low) \
+    {                                                                      \
+        d = (unsigned)convert(high) << 16 | convert(low);                  \
+    }
 SIM_CVT_PAIR(rn_bf16x2_f32, sim_float_to_bf16)
 SIM_CVT_PAIR(rn_f16x2_f32, sim_float_to_half)
 SIM_DEVICE float sim_relu(float x) { return x > 0 ? x : 0.0f; }
@@ -305,19 +311,28 @@ template <class D, class S> SIM_DEVICE void sim_ptx_mov_b64(D &d, S s) { d = sim
 template <class D, class S> SIM_DEVICE void sim_ptx_mov_b16(D &d, S s) { d = sim_bits<D>(s); }
 SIM_DEVICE void sim_ptx_mov_b32(unsigned &d, int s) { d = (unsigned)s; }
 SIM_DEVICE void sim_ptx_mov_b64(unsigned long long &d, int s) { d = (unsigned long long)(long long)s; }
-SIM_DEVICE void sim_ptx_mov_b32(unsigned &d, unsigned short low, unsigned short high) { d = (unsigned)high << 16 | low; }
+SIM_DEVICE void sim_ptx_mov_b32(unsigned &d, unsigned short low, unsigned short high)
+{
+    d = (unsigned)high << 16 | low;
+}
 SIM_DEVICE void sim_ptx_mov_b32(unsigned short &low, unsigned short &high, unsigned s)
 {
     low = (unsigned short)s;
     high = (unsigned short)(s >> 16);
 }
-SIM_DEVICE void sim_ptx_mov_b64(unsigned long long &d, unsigned low, unsigned high) { d = (unsigned long long)high << 32 | low; }
+SIM_DEVICE void sim_ptx_mov_b64(unsigned long long &d, unsigned low, unsigned high)
+{
+    d = (unsigned long long)high << 32 | low;
+}
 SIM_DEVICE void sim_ptx_mov_b64(unsigned &low, unsigned &high, unsigned long long s)
 {
     low = (unsigned)s;
     high = (unsigned)(s >> 32);
 }
-SIM_DEVICE void sim_ptx_cvta_to_shared_u64(unsigned long long &d, unsigned long long s) { d = __cvta_generic_to_shared((const void *)s); }
+SIM_DEVICE void sim_ptx_cvta_to_shared_u64(unsigned long long &d, unsigned long long s)
+{
+    d = __cvta_generic_to_shared((const void *)s);
+}
 SIM_DEVICE void sim_ptx_cvta_to_u64(unsigned long long &d, unsigned long long s) { d = s; }
 SIM_DEVICE void sim_ptx_cvta_shared_u64(unsigned long long &d, unsigned long long s)
 {
@@ -354,51 +369,56 @@ template <class Register, int N> SIM_DEVICE sim_pack<Register, N> *sim_pack_at(c
     return (sim_pack<Register, N> *)p;
 }
 
-#define SIM_PTX_MEMORY(space, where, wrote, type, Register)                                                                          \
-    template <class R> SIM_DEVICE void sim_ptx_ld##space##_##type(R &d, sim_address a, SIM_AT)                                       \
-    {                                                                                                                                \
-        d = sim_bits<R>(sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0]);                                                         \
-    }                                                                                                                                \
-    template <class R> SIM_DEVICE void sim_ptx_ld##space##_v2_##type(R &d0, R &d1, sim_address a, SIM_AT)                            \
-    {                                                                                                                                \
-        sim_pack<Register, 2> p = *sim_pack_at<Register, 2>(where(a), SIM_HERE);                                                     \
-        d0 = sim_bits<R>(p.v[0]);                                                                                                    \
-        d1 = sim_bits<R>(p.v[1]);                                                                                                    \
-    }                                                                                                                                \
-    template <class R> SIM_DEVICE void sim_ptx_ld##space##_v4_##type(R &d0, R &d1, R &d2, R &d3, sim_address a, SIM_AT)              \
-    {                                                                                                                                \
-        sim_pack<Register, 4> p = *sim_pack_at<Register, 4>(where(a), SIM_HERE);                                                     \
-        d0 = sim_bits<R>(p.v[0]);                                                                                                    \
-        d1 = sim_bits<R>(p.v[1]);                                                                                                    \
-        d2 = sim_bits<R>(p.v[2]);                                                                                                    \
-        d3 = sim_bits<R>(p.v[3]);                                                                                                    \
-    }                                                                                                                                \
-    template <class R> SIM_DEVICE void sim_ptx_st##space##_##type(sim_address a, R s, SIM_AT)                                        \
-    {                                                                                                                                \
-        sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0] = sim_bits<Register>(s);                                                  \
-        wrote(where(a), sizeof(Register));                                                                                           \
-    }                                                                                                                                \
-    template <class R> SIM_DEVICE void sim_ptx_st##space##_v2_##type(sim_address a, R s0, R s1, SIM_AT)                              \
-    {                                                                                                                                \
-        *sim_pack_at<Register, 2>(where(a), SIM_HERE) = sim_pack<Register, 2>{{sim_bits<Register>(s0), sim_bits<Register>(s1)}};     \
-        wrote(where(a), 2 * sizeof(Register));                                                                                       \
-    }                                                                                                                                \
-    template <class R> SIM_DEVICE void sim_ptx_st##space##_v4_##type(sim_address a, R s0, R s1, R s2, R s3, SIM_AT)                  \
-    {                                                                                                                                \
-        *sim_pack_at<Register, 4>(where(a), SIM_HERE) =                                                                              \
-            sim_pack<Register, 4>{{sim_bits<Register>(s0), sim_bits<Register>(s1), sim_bits<Register>(s2), sim_bits<Register>(s3)}}; \
-        wrote(where(a), 4 * sizeof(Register));                                                                                       \
+#define SIM_PTX_MEMORY(space, where, wrote, type, Register)                                                         \
+    template <class R> SIM_DEVICE void sim_ptx_ld##space##_##type(R &d, sim_address a, SIM_AT)                      \
+    {                                                                                                               \
+        d = sim_bits<R>(sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0]);                                        \
+    }                                                                                                               \
+    template <class R> SIM_DEVICE void sim_ptx_ld##space##_v2_##type(R &d0, R &d1, sim_address a, SIM_AT)           \
+    {                                                                                                               \
+        sim_pack<Register, 2> p = *sim_pack_at<Register, 2>(where(a), SIM_HERE);                                    \
+        d0 = sim_bits<R>(p.v[0]);                                                                                   \
+        d1 = sim_bits<R>(p.v[1]);                                                                                   \
+    }                                                                                                               \
+    template <class R>                                                                                              \
+    SIM_DEVICE void sim_ptx_ld##space##_v4_##type(R &d0, R &d1, R &d2, R &d3, sim_address a, SIM_AT)                \
+    {                                                                                                               \
+        sim_pack<Register, 4> p = *sim_pack_at<Register, 4>(where(a), SIM_HERE);                                    \
+        d0 = sim_bits<R>(p.v[0]);                                                                                   \
+        d1 = sim_bits<R>(p.v[1]);                                                                                   \
+        d2 = sim_bits<R>(p.v[2]);                                                                                   \
+        d3 = sim_bits<R>(p.v[3]);                                                                                   \
+    }                                                                                                               \
+    template <class R> SIM_DEVICE void sim_ptx_st##space##_##type(sim_address a, R s, SIM_AT)                       \
+    {                                                                                                               \
+        sim_pack_at<Register, 1>(where(a), SIM_HERE)->v[0] = sim_bits<Register>(s);                                 \
+        wrote(where(a), sizeof(Register));                                                                          \
+    }                                                                                                               \
+    template <class R> SIM_DEVICE void sim_ptx_st##space##_v2_##type(sim_address a, R s0, R s1, SIM_AT)             \
+    {                                                                                                               \
+        *sim_pack_at<Register, 2>(where(a), SIM_HERE) =                                                             \
+            sim_pack<Register, 2>{{sim_bits<Register>(s0), sim_bits<Register>(s1)}};                                \
+        wrote(where(a), 2 * sizeof(Register));                                                                      \
+    }                                                                                                               \
+    template <class R> SIM_DEVICE void sim_ptx_st##space##_v4_##type(sim_address a, R s0, R s1, R s2, R s3, SIM_AT) \
+    {                                                                                                               \
+        *sim_pack_at<Register, 4>(where(a), SIM_HERE) = sim_pack<Register, 4>{                                      \
+            {sim_bits<Register>(s0), sim_bits<Register>(s1), sim_bits<Register>(s2), sim_bits<Register>(s3)}};      \
+        wrote(where(a), 4 * sizeof(Register));                                                                      \
     }
-#define SIM_PTX_SPACE(space, where, wrote)                                                                              \
-    SIM_PTX_MEMORY(space, where, wrote, b16, unsigned short)                                                            \
-    SIM_PTX_MEMORY(space, where, wrote, b32, unsigned)                                                                  \
-    SIM_PTX_MEMORY(space, where, wrote, b64, unsigned long long)                                                        \
-    template <class R> SIM_DEVICE void sim_ptx_ld##space##_u8(R &d, sim_address a) { d = (R)(unsigned char)*where(a); } \
-    template <class R> SIM_DEVICE void sim_ptx_ld##space##_s8(R &d, sim_address a) { d = (R)(signed char)*where(a); }   \
-    template <class R> SIM_DEVICE void sim_ptx_st##space##_u8(sim_address a, R s)                                       \
-    {                                                                                                                   \
-        *where(a) = (char)s;                                                                                            \
-        wrote(where(a), 1);                                                                                             \
+#define SIM_PTX_SPACE(space, where, wrote)                                                                            \
+    SIM_PTX_MEMORY(space, where, wrote, b16, unsigned short)                                                          \
+    SIM_PTX_MEMORY(space, where, wrote, b32, unsigned)                                                                \
+    SIM_PTX_MEMORY(space, where, wrote, b64, unsigned long long)                                                      \
+    template <class R> SIM_DEVICE void sim_ptx_ld##space##_u8(R &d, sim_address a)                                    \
+    {                                                                                                                 \
+        d = (R)(unsigned char)*where(a);                                                                              \
+    }                                                                                                                 \
+    template <class R> SIM_DEVICE void sim_ptx_ld##space##_s8(R &d, sim_address a) { d = (R)(signed char)*where(a); } \
+    template <class R> SIM_DEVICE void sim_ptx_st##space##_u8(sim_address a, R s)                                     \
+    {                                                                                                                 \
+        *where(a) = (char)s;                                                                                          \
+        wrote(where(a), 1);                                                                                           \
     }
 SIM_PTX_SPACE(, sim_generic, sim_wrote_generic)
 SIM_PTX_SPACE(_shared, sim_shared, sim_wrote_shared)
@@ -497,11 +517,15 @@ SIM_DEVICE void sim_ptx_atom_cas_b32(unsigned &d, sim_address a, unsigned expect
 {
     d = atomicCAS((unsigned *)sim_generic(a), expected, v);
 }
-SIM_DEVICE void sim_ptx_atom_cas_b64(unsigned long long &d, sim_address a, unsigned long long expected, unsigned long long v)
+SIM_DEVICE void sim_ptx_atom_cas_b64(unsigned long long &d, sim_address a, unsigned long long expected,
+                                     unsigned long long v)
 {
     d = atomicCAS((unsigned long long *)sim_generic(a), expected, v);
 }
-SIM_DEVICE void sim_ptx_red_add_v2_f32(sim_address a, float x, float y) { atomicAdd((float2 *)sim_generic(a), make_float2(x, y)); }
+SIM_DEVICE void sim_ptx_red_add_v2_f32(sim_address a, float x, float y)
+{
+    atomicAdd((float2 *)sim_generic(a), make_float2(x, y));
+}
 SIM_DEVICE void sim_ptx_red_add_v4_f32(sim_address a, float x, float y, float z, float w)
 {
     atomicAdd((float4 *)sim_generic(a), make_float4(x, y, z, w));
@@ -521,7 +545,10 @@ SIM_DEVICE void sim_ptx_nanosleep_u32(unsigned ns) { __nanosleep(ns); }
 SIM_DEVICE void sim_ptx_trap(SIM_AT) { sim_fail(719, "trap", SIM_HERE); }
 
 SIM_DEVICE void sim_ptx_bar_sync(unsigned id, SIM_AT) { sim_barrier(id, 0, SIM_BARRIER_SYNC, 0, SIM_HERE); }
-SIM_DEVICE void sim_ptx_bar_sync(unsigned id, unsigned threads, SIM_AT) { sim_barrier(id, threads, SIM_BARRIER_SYNC, 0, SIM_HERE); }
+SIM_DEVICE void sim_ptx_bar_sync(unsigned id, unsigned threads, SIM_AT)
+{
+    sim_barrier(id, threads, SIM_BARRIER_SYNC, 0, SIM_HERE);
+}
 SIM_DEVICE void sim_ptx_bar_arrive(unsigned id, unsigned threads, SIM_AT) { sim_rt->arrive(id, threads, SIM_HERE); }
 SIM_DEVICE void sim_ptx_bar_warp_sync(unsigned mask, SIM_AT) { __syncwarp(mask, sim_file, sim_line); }
 SIM_DEVICE void sim_ptx_activemask_b32(unsigned &d) { d = __activemask(); }
@@ -637,29 +664,30 @@ SIM_DEVICE void sim_load_matrix(int count, int transposed, unsigned *out, sim_ad
     sim_matrix_exchange(row, count, transposed, out, at);
 }
 
-#define SIM_LDMATRIX(suffix, transposed)                                                                                                  \
-    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x1##suffix##_shared_b16(unsigned &a, sim_address p, SIM_AT)                                \
-    {                                                                                                                                     \
-        unsigned out[4];                                                                                                                  \
-        sim_load_matrix(1, transposed, out, p, SIM_HERE);                                                                                 \
-        a = out[0];                                                                                                                       \
-    }                                                                                                                                     \
-    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x2##suffix##_shared_b16(unsigned &a, unsigned &b, sim_address p, SIM_AT)                   \
-    {                                                                                                                                     \
-        unsigned out[4];                                                                                                                  \
-        sim_load_matrix(2, transposed, out, p, SIM_HERE);                                                                                 \
-        a = out[0];                                                                                                                       \
-        b = out[1];                                                                                                                       \
-    }                                                                                                                                     \
-    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x4##suffix##_shared_b16(unsigned &a, unsigned &b, unsigned &c, unsigned &d, sim_address p, \
-                                                                       SIM_AT)                                                            \
-    {                                                                                                                                     \
-        unsigned out[4];                                                                                                                  \
-        sim_load_matrix(4, transposed, out, p, SIM_HERE);                                                                                 \
-        a = out[0];                                                                                                                       \
-        b = out[1];                                                                                                                       \
-        c = out[2];                                                                                                                       \
-        d = out[3];                                                                                                                       \
+#define SIM_LDMATRIX(suffix, transposed)                                                                        \
+    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x1##suffix##_shared_b16(unsigned &a, sim_address p, SIM_AT)      \
+    {                                                                                                           \
+        unsigned out[4];                                                                                        \
+        sim_load_matrix(1, transposed, out, p, SIM_HERE);                                                       \
+        a = out[0];                                                                                             \
+    }                                                                                                           \
+    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x2##suffix##_shared_b16(unsigned &a, unsigned &b, sim_address p, \
+                                                                       SIM_AT)                                  \
+    {                                                                                                           \
+        unsigned out[4];                                                                                        \
+        sim_load_matrix(2, transposed, out, p, SIM_HERE);                                                       \
+        a = out[0];                                                                                             \
+        b = out[1];                                                                                             \
+    }                                                                                                           \
+    SIM_DEVICE void sim_ptx_ldmatrix_sync_m8n8_x4##suffix##_shared_b16(unsigned &a, unsigned &b, unsigned &c,   \
+                                                                       unsigned &d, sim_address p, SIM_AT)      \
+    {                                                                                                           \
+        unsigned out[4];                                                                                        \
+        sim_load_matrix(4, transposed, out, p, SIM_HERE);                                                       \
+        a = out[0];                                                                                             \
+        b = out[1];                                                                                             \
+        c = out[2];                                                                                             \
+        d = out[3];                                                                                             \
     }
 SIM_LDMATRIX(, 0)
 SIM_LDMATRIX(_trans, 1)
@@ -683,7 +711,9 @@ SIM_DEVICE float sim_mma_element(unsigned word, int i, sim_element element)
         return sim_bits<float>(word & 0xffffe000u);
     if (element == SIM_E4M3) {
         unsigned b = word >> 8 * i & 255, e = b >> 3 & 15, m = b & 7;
-        float x = (b & 127) == 127 ? sim_bits<float>(0x7fffffffu) : e ? sim_bits<float>((e + 120) << 23 | m << 20) : (float)m / 512;
+        float x = (b & 127) == 127 ? sim_bits<float>(0x7fffffffu)
+                  : e              ? sim_bits<float>((e + 120) << 23 | m << 20)
+                                   : (float)m / 512;
         return b & 128 ? -x : x;
     }
     if (element == SIM_E5M2) /* the upper half of 16 bits */
@@ -746,10 +776,11 @@ SIM_QUIET void sim_mma(sim_mma_record r, float *d, sim_place at)
     }
 
 /* Four registers of A, two of B; and two of A, one of B. */
-#define SIM_MMA_LARGE(name, element, k)                                                                                                   \
-    SIM_DEVICE void sim_ptx_mma_sync_##name(SIM_D4, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1, SIM_C4) \
-    {                                                                                                                                     \
-        SIM_MMA(SIM_LIST(a0, a1, a2, a3), SIM_LIST(b0, b1), element, k);                                                                  \
+#define SIM_MMA_LARGE(name, element, k)                                                                              \
+    SIM_DEVICE void sim_ptx_mma_sync_##name(SIM_D4, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, \
+                                            unsigned b1, SIM_C4)                                                     \
+    {                                                                                                                \
+        SIM_MMA(SIM_LIST(a0, a1, a2, a3), SIM_LIST(b0, b1), element, k);                                             \
     }
 #define SIM_MMA_SMALL(name, element, k)                                                            \
     SIM_DEVICE void sim_ptx_mma_sync_##name(SIM_D4, unsigned a0, unsigned a1, unsigned b0, SIM_C4) \
@@ -795,9 +826,10 @@ SIM_QUIET void sim_mma_bytes_combine(void *const *records, unsigned)
             ((sim_mma_bytes_record *)records[lane])->c[e] = c[lane / 4 + 8 * (e / 2)][2 * (lane % 4) + e % 2];
 }
 
-SIM_DEVICE void sim_ptx_mma_sync_m16n8k32_row_col_s32_s8_s8_s32(unsigned &d0, unsigned &d1, unsigned &d2, unsigned &d3, unsigned a0,
-                                                                unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1,
-                                                                unsigned c0, unsigned c1, unsigned c2, unsigned c3, SIM_AT)
+SIM_DEVICE void sim_ptx_mma_sync_m16n8k32_row_col_s32_s8_s8_s32(unsigned &d0, unsigned &d1, unsigned &d2, unsigned &d3,
+                                                                unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                                                unsigned b0, unsigned b1, unsigned c0, unsigned c1,
+                                                                unsigned c2, unsigned c3, SIM_AT)
 {
     sim_mma_bytes_record r = {{a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3}};
     if (sim_rt->live_lanes() != 0xffffffffu)

@@ -63,9 +63,11 @@ int sim_module_global(sim_module *module, const char *name, void **ptr, size_t *
 typedef struct sim_tensor_map {
     char magic[8];
     uint64_t base;
-    uint64_t dims[5], strides[5];   /* elements; bytes, strides[0] is an element */
-    uint16_t box[5];                /* elements; im2col: channels, pixels */
-    int16_t lower[3], upper[3];     /* im2col: corners of the box of pixels, relative to the first and the last pixel of dimensions 1 ... */
+    uint64_t dims[5], strides[5]; /* elements; bytes, strides[0] is an element */
+    uint16_t box[5];              /* elements; im2col: channels, pixels */
+    int16_t lower[3],
+        upper
+            [3]; /* im2col: corners of the box of pixels, relative to the first and the last pixel of dimensions 1 ... */
     uint8_t rank, element, swizzle; /* element: its bytes; swizzle: 0 none, 1 32 bytes, 2 64, 3 128 */
     uint8_t type, fill;             /* CUtensorMapDataType; elements outside are 0: zeros, 1: NaN */
     uint8_t im2col, steps[3];       /* whether it is an im2col map, and the steps between pixels of dimensions 1 ... */
@@ -80,7 +82,7 @@ typedef struct sim_launch {
     int warp_size;         /* 32 */
     int device;            /* for messages only */
     int together;          /* all blocks have to run at the same time; at most SIM_MAX_TOGETHER */
-    int must_wait;         /* each thread has to run griddepcontrol.wait: on a real device earlier work may run until then */
+    int must_wait; /* each thread has to run griddepcontrol.wait: on a real device earlier work may run until then */
 } sim_launch;
 
 /* Runs one kernel to its end on the calling thread; the executor's own threads may run some blocks. args[i]

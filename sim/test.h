@@ -58,7 +58,10 @@ static inline double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static inline int is_sanitized(void) { return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init"); }
+static inline int is_sanitized(void)
+{
+    return dlsym(RTLD_DEFAULT, "__asan_init") || dlsym(RTLD_DEFAULT, "__tsan_init");
+}
 
 /* Runs tests in a process of their own, with a mode of streams, as the simulator reads its settings once. */
 static inline void run_apart(const char *way, const char *name, void (*run)(void))
@@ -281,7 +284,8 @@ static inline handle new_stream(void)
 static inline char *compile_kernels(const char *text)
 {
     int (*create)(handle *, const char *, const char *, int, const char *const *, const char *const *);
-    int (*compile)(handle, int, const char *const *), (*get_size)(handle, size_t *), (*get)(handle, char *), (*get_log)(handle, char *);
+    int (*compile)(handle, int, const char *const *), (*get_size)(handle, size_t *), (*get)(handle, char *),
+        (*get_log)(handle, char *);
     const char *options[] = {"--gpu-architecture=sm_90"};
     void *library = open_library("libnvrtc.so");
     handle program;

@@ -122,8 +122,8 @@ static inline char *run_child(const char *self, const char *lane, const char *se
     char command[1024];
     size_t size = 0, used = 0;
     char *text = NULL;
-    snprintf(command, sizeof command, "%s%s%s %s%s%s %s 2>&1", lane ? "IGNIS_SIM_SANITIZE=" : "", lane ? lane : "", setting, self,
-             lane ? "_" : "", lane ? lane : "", what);
+    snprintf(command, sizeof command, "%s%s%s %s%s%s %s 2>&1", lane ? "IGNIS_SIM_SANITIZE=" : "", lane ? lane : "",
+             setting, self, lane ? "_" : "", lane ? lane : "", what);
     FILE *pipe = popen(command, "r");
     do {
         size = used + 65536;
@@ -135,7 +135,10 @@ static inline char *run_child(const char *self, const char *lane, const char *se
     return text;
 }
 
-static inline void report_as(const char *name) { printf("%s: %d passed, %d failed, %d skipped\n", name, passed, failed, skipped); }
+static inline void report_as(const char *name)
+{
+    printf("%s: %d passed, %d failed, %d skipped\n", name, passed, failed, skipped);
+}
 
 /* Runs the whole suite again, in another order or lane, and adds up its counts. */
 static inline void run_lane(const char *name, const char *self, const char *lane, const char *setting)

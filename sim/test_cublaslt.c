@@ -167,7 +167,8 @@ typedef struct product {
 static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 static double gelu_slope(double x) { return (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5; }
 
-static double reference(const product *p, const matrix *a, const matrix *b, const matrix *c, size_t batch, size_t i, size_t j)
+static double reference(const product *p, const matrix *a, const matrix *b, const matrix *c, size_t batch, size_t i,
+                        size_t j)
 {
     double sum = 0;
     for (size_t q = 0; q < p->k; q++)
@@ -181,7 +182,10 @@ static handle new_desc(const product *p, const matrix *bias, const matrix *aux)
     handle desc = NULL;
     int32_t transa = p->transa, transb = p->transb;
     int64_t aux_ld = (int64_t)aux->ld, aux_stride = (int64_t)aux->batch, bias_stride = (int64_t)bias->batch;
-    OK(cublasLtMatmulDescCreate(&desc, p->compute, p->compute == COMPUTE_64F ? R_64F : p->compute == COMPUTE_16F ? R_16F : R_32F));
+    OK(cublasLtMatmulDescCreate(&desc, p->compute,
+                                p->compute == COMPUTE_64F   ? R_64F
+                                : p->compute == COMPUTE_16F ? R_16F
+                                                            : R_32F));
     OK(cublasLtMatmulDescSetAttribute(desc, 3, &transa, 4));
     OK(cublasLtMatmulDescSetAttribute(desc, 4, &transb, 4));
     OK(cublasLtMatmulDescSetAttribute(desc, 7, &p->epilogue, 4));
@@ -193,7 +197,10 @@ static handle new_desc(const product *p, const matrix *bias, const matrix *aux)
     return desc;
 }
 
-static int near(double value, double expected, double bound) { return fabs(value - expected) <= bound * (1 + fabs(expected)); }
+static int near(double value, double expected, double bound)
+{
+    return fabs(value - expected) <= bound * (1 + fabs(expected));
+}
 
 /* Converts alpha and beta to the scale type. */
 static void scale_of(const product *p, double value, void *out)
@@ -202,8 +209,8 @@ static void scale_of(const product *p, double value, void *out)
 }
 
 /* Counts wrong elements of D, and of what the epilogue writes besides. */
-static size_t count_wrong(const product *p, const matrix *a, const matrix *b, const matrix *c, const matrix *d, const matrix *bias,
-                          const matrix *aux)
+static size_t count_wrong(const product *p, const matrix *a, const matrix *b, const matrix *c, const matrix *d,
+                          const matrix *bias, const matrix *aux)
 {
     char *out = result_of(d), *aux_out = result_of(aux);
     double bound = tolerance(d->type, p->compute == COMPUTE_TF32) * sqrt((double)p->k + 1);
@@ -211,7 +218,8 @@ static size_t count_wrong(const product *p, const matrix *a, const matrix *b, co
     for (size_t batch = 0; batch < p->batches; batch++)
         for (size_t i = 0; i < p->m; i++)
             for (size_t j = 0; j < p->n; j++) {
-                double value = reference(p, a, b, c, batch, i, j), before = get(aux->host, aux->type, at(aux, batch, i, j));
+                double value = reference(p, a, b, c, batch, i, j),
+                       before = get(aux->host, aux->type, at(aux, batch, i, j));
                 if (p->epilogue & BIAS)
                     value += get(bias->host, bias->type, batch * bias->batch + i);
                 if (p->epilogue & GELU && p->epilogue & AUX)
@@ -239,17 +247,19 @@ static void test_product(product p)
         p.epilogue = 1;
     matrix a = new_matrix(p.type, p.row_order, p.transa ? p.k : p.m, p.transa ? p.m : p.k, p.batches);
     matrix b = new_matrix(p.type, p.row_order, p.transb ? p.n : p.k, p.transb ? p.k : p.n, p.batches);
-    matrix c = new_matrix(p.out_type, p.row_order, p.m, p.n, p.batches), d = new_matrix(p.out_type, p.row_order, p.m, p.n, p.batches);
+    matrix c = new_matrix(p.out_type, p.row_order, p.m, p.n, p.batches),
+           d = new_matrix(p.out_type, p.row_order, p.m, p.n, p.batches);
     matrix bias = new_matrix(p.out_type, 0, p.m > p.n ? p.m : p.n, 1, p.batches),
            aux = new_matrix(p.out_type, p.row_order, p.m, p.n, p.batches);
     handle desc = new_desc(&p, &bias, &aux);
     scale_of(&p, p.alpha, &alpha);
     scale_of(&p, p.beta, &beta);
-    OK(cublasLtMatmul(lt, desc, &alpha, a.device, a.layout, b.device, b.layout, &beta, c.device, c.layout, d.device, d.layout, NULL, 0, 0,
-                      stream));
+    OK(cublasLtMatmul(lt, desc, &alpha, a.device, a.layout, b.device, b.layout, &beta, c.device, c.layout, d.device,
+                      d.layout, NULL, 0, 0, stream));
     OK(cuStreamSynchronize(stream));
     size_t wrong = count_wrong(&p, &a, &b, &c, &d, &bias, &aux);
-    snprintf(what, sizeof what, "%zu wrong: type %d to %d, compute %d, trans %d%d, row order %d, %zux%zux%zu x %zu, epilogue %u", wrong,
+    snprintf(what, sizeof what,
+             "%zu wrong: type %d to %d, compute %d, trans %d%d, row order %d, %zux%zux%zu x %zu, epilogue %u", wrong,
              p.type, p.out_type, p.compute, p.transa, p.transb, p.row_order, p.m, p.n, p.k, p.batches, p.epilogue);
     check(!wrong, what, __FILE__, __LINE__);
     matrix *all[] = {&a, &b, &c, &d, &bias, &aux};
@@ -262,8 +272,9 @@ static void test_types_and_shapes(void)
 {
     static const struct {
         int in, out, compute;
-    } types[] = {{R_32F, R_32F, COMPUTE_32F}, {R_64F, R_64F, COMPUTE_64F},  {R_16F, R_16F, COMPUTE_32F},  {R_16BF, R_16BF, COMPUTE_32F},
-                 {R_16F, R_32F, COMPUTE_32F}, {R_16BF, R_32F, COMPUTE_32F}, {R_32F, R_32F, COMPUTE_TF32}, {R_16F, R_16F, COMPUTE_16F}};
+    } types[] = {{R_32F, R_32F, COMPUTE_32F},   {R_64F, R_64F, COMPUTE_64F}, {R_16F, R_16F, COMPUTE_32F},
+                 {R_16BF, R_16BF, COMPUTE_32F}, {R_16F, R_32F, COMPUTE_32F}, {R_16BF, R_32F, COMPUTE_32F},
+                 {R_32F, R_32F, COMPUTE_TF32},  {R_16F, R_16F, COMPUTE_16F}};
     static const struct {
         size_t m, n, k, batches;
     } sizes[] = {{1, 1, 1, 1}, {7, 5, 3, 2}, {100, 260, 70, 1}, {97, 33, 300, 3}};
@@ -286,7 +297,8 @@ static void test_types_and_shapes(void)
 
 static void test_epilogues(void)
 {
-    static const unsigned epilogues[] = {BIAS, RELU, RELU | BIAS, GELU, GELU | BIAS, GELU | AUX, GELU | AUX | BIAS, DGELU | AUX};
+    static const unsigned epilogues[] = {BIAS,        RELU,       RELU | BIAS,       GELU,
+                                         GELU | BIAS, GELU | AUX, GELU | AUX | BIAS, DGELU | AUX};
     for (size_t e = 0; e < sizeof epilogues / sizeof *epilogues; e++)
         for (int row_order = 0; row_order < 2; row_order++)
             for (int type = 0; type < 2; type++)
@@ -308,12 +320,20 @@ static void test_bias_gradients(void)
     static const unsigned epilogues[] = {BGRADA, BGRADB, DGELU | AUX | BGRAD};
     float one = 1, zero = 0;
     for (size_t e = 0; e < 3; e++) {
-        product p = {.type = R_32F, .compute = COMPUTE_32F, .m = 9, .n = 11, .k = 6, .batches = 1, .alpha = 1, .epilogue = epilogues[e]};
-        matrix a = new_matrix(R_32F, 0, 9, 6, 1), b = new_matrix(R_32F, 0, 6, 11, 1), d = new_matrix(R_32F, 0, 9, 11, 1);
+        product p = {.type = R_32F,
+                     .compute = COMPUTE_32F,
+                     .m = 9,
+                     .n = 11,
+                     .k = 6,
+                     .batches = 1,
+                     .alpha = 1,
+                     .epilogue = epilogues[e]};
+        matrix a = new_matrix(R_32F, 0, 9, 6, 1), b = new_matrix(R_32F, 0, 6, 11, 1),
+               d = new_matrix(R_32F, 0, 9, 11, 1);
         matrix bias = new_matrix(R_32F, 0, 11, 1, 1), aux = new_matrix(R_32F, 0, 9, 11, 1);
         handle desc = new_desc(&p, &bias, &aux);
-        OK(cublasLtMatmul(lt, desc, &one, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device, d.layout, NULL, 0, 0,
-                          stream));
+        OK(cublasLtMatmul(lt, desc, &one, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device,
+                          d.layout, NULL, 0, 0, stream));
         OK(cuStreamSynchronize(stream));
         char *sums = result_of(&bias), *out = result_of(&d);
         size_t rows = e == 1 ? 11 : 9, cols = e == 2 ? 11 : 6;
@@ -340,14 +360,15 @@ static void test_relu_mask(void)
     float one = 1, zero = 0;
     product p = {.type = R_32F, .compute = COMPUTE_32F, .m = 20, .n = 6, .k = 4, .batches = 1, .epilogue = RELU | AUX};
     matrix a = new_matrix(R_32F, 0, 20, 4, 1), b = new_matrix(R_32F, 0, 4, 6, 1), d = new_matrix(R_32F, 0, 20, 6, 1);
-    matrix g = new_matrix(R_32F, 0, 20, 6, 1), mask = new_matrix(R_32F, 0, 125, 1, 1); /* a leading dimension of 128 bits */
+    matrix g = new_matrix(R_32F, 0, 20, 6, 1),
+           mask = new_matrix(R_32F, 0, 125, 1, 1); /* a leading dimension of 128 bits */
     handle forward = new_desc(&p, &mask, &mask);
     p.epilogue = DRELU | AUX;
     handle backward = new_desc(&p, &mask, &mask);
-    OK(cublasLtMatmul(lt, forward, &one, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device, d.layout, NULL, 0, 0,
-                      stream));
-    OK(cublasLtMatmul(lt, backward, &one, a.device, a.layout, b.device, b.layout, &zero, g.device, g.layout, g.device, g.layout, NULL, 0, 0,
-                      stream));
+    OK(cublasLtMatmul(lt, forward, &one, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device,
+                      d.layout, NULL, 0, 0, stream));
+    OK(cublasLtMatmul(lt, backward, &one, a.device, a.layout, b.device, b.layout, &zero, g.device, g.layout, g.device,
+                      g.layout, NULL, 0, 0, stream));
     OK(cuStreamSynchronize(stream));
     char *x = result_of(&d), *y = result_of(&g);
     CHECK(!memcmp(x, y, 4 * 20));
@@ -367,15 +388,16 @@ static void test_conversions(void)
     float one = 1, zero = 0;
     for (int t = 0; t < 2; t++) {
         product p = {.type = types[t], .compute = COMPUTE_32F, .batches = 1, .epilogue = 1};
-        matrix a = new_matrix(types[t], 0, 65536, 1, 1), b = new_matrix(types[t], 0, 1, 1, 1), d = new_matrix(types[t], 0, 65536, 1, 1);
+        matrix a = new_matrix(types[t], 0, 65536, 1, 1), b = new_matrix(types[t], 0, 1, 1, 1),
+               d = new_matrix(types[t], 0, 65536, 1, 1);
         handle desc = new_desc(&p, &a, &a);
         for (unsigned i = 0; i < 65536; i++)
             ((uint16_t *)(void *)a.host)[i] = (uint16_t)i;
         put(b.host, types[t], 0, 1);
         OK(cuMemcpyHtoD_v2(a.device, a.host, 2 * 65536));
         OK(cuMemcpyHtoD_v2(b.device, b.host, 2));
-        OK(cublasLtMatmul(lt, desc, &one, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device, d.layout, NULL, 0, 0,
-                          stream));
+        OK(cublasLtMatmul(lt, desc, &one, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device,
+                          d.layout, NULL, 0, 0, stream));
         uint16_t *out = result_of(&d);
         unsigned wrong = 0;
         for (unsigned i = 0; i < 65536; i++) {
@@ -385,8 +407,8 @@ static void test_conversions(void)
         CHECK(!wrong);
         free(out);
         float scale = 1 + 1.0f / 4096; /* between two numbers: the nearest is expected */
-        OK(cublasLtMatmul(lt, desc, &scale, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device, d.layout, NULL, 0,
-                          0, stream));
+        OK(cublasLtMatmul(lt, desc, &scale, a.device, a.layout, b.device, b.layout, &zero, d.device, d.layout, d.device,
+                          d.layout, NULL, 0, 0, stream));
         out = result_of(&d);
         wrong = 0;
         unsigned largest = types[t] == R_16F ? 0x7BFE : 0x7F7E;
@@ -412,16 +434,18 @@ static void test_heuristics_and_errors(void)
     matrix a = new_matrix(R_32F, 0, 8, 6, 1), b = new_matrix(R_32F, 0, 6, 4, 1), d = new_matrix(R_32F, 0, 8, 4, 1);
     handle desc = new_desc(&p, &a, &a);
     OK(cublasLtMatmulPreferenceCreate(&preference));
-    OK(cublasLtMatmulAlgoGetHeuristic(lt, desc, a.layout, b.layout, d.layout, d.layout, preference, 4, results, &count));
+    OK(cublasLtMatmulAlgoGetHeuristic(lt, desc, a.layout, b.layout, d.layout, d.layout, preference, 4, results,
+                                      &count));
     CHECK(count == 1 && results[0].workspace == 0);
     OK(cublasLtMatmulPreferenceSetAttribute(preference, 1, &allowed, 8));
     CODE(7, cublasLtMatmulPreferenceSetAttribute(preference, 1, &allowed, 4));
-    OK(cublasLtMatmulAlgoGetHeuristic(lt, desc, a.layout, b.layout, d.layout, d.layout, preference, 4, results, &count));
+    OK(cublasLtMatmulAlgoGetHeuristic(lt, desc, a.layout, b.layout, d.layout, d.layout, preference, 4, results,
+                                      &count));
     CHECK(count == 2 && results[0].workspace > 0 && results[1].workspace == 0);
     OK(cuMemAlloc_v2(&workspace, results[0].workspace));
-#define MATMUL(A, layout_b, algo, space, bytes)                                                                                        \
-    cublasLtMatmul(lt, desc, &one, A, a.layout, b.device, layout_b, &zero, d.device, d.layout, d.device, d.layout, algo, space, bytes, \
-                   stream)
+#define MATMUL(A, layout_b, algo, space, bytes)                                                                    \
+    cublasLtMatmul(lt, desc, &one, A, a.layout, b.device, layout_b, &zero, d.device, d.layout, d.device, d.layout, \
+                   algo, space, bytes, stream)
     OK(MATMUL(a.device, b.layout, &results[0].algo, workspace, results[0].workspace));
     CODE(7, MATMUL(a.device, b.layout, &results[0].algo, workspace, results[0].workspace - 1));
     CODE(7, MATMUL(a.device, b.layout, &results[0].algo, 0, results[0].workspace));
@@ -429,7 +453,8 @@ static void test_heuristics_and_errors(void)
     CODE(7, MATMUL(a.device + 4096, b.layout, NULL, 0, 0)); /* not allocated */
     OK(cublasLtMatrixLayoutSetAttribute(b.layout, 5, &bad_batches, 4));
     CODE(7, MATMUL(a.device, b.layout, NULL, 0, 0));
-    CODE(1, cublasLtMatmulAlgoGetHeuristic(NULL, desc, a.layout, b.layout, d.layout, d.layout, preference, 1, results, &count));
+    CODE(1, cublasLtMatmulAlgoGetHeuristic(NULL, desc, a.layout, b.layout, d.layout, d.layout, preference, 1, results,
+                                           &count));
     OK(cublasLtMatmulPreferenceDestroy(preference));
     OK(cuMemFree_v2(workspace));
     OK(cublasLtMatmulDescDestroy(desc));
@@ -472,7 +497,8 @@ static void time_products(void)
     for (int t = 0; t < 3; t++)
         for (size_t n = 128; n <= 1024; n *= 2) {
             double one = 1, zero = 0, best = 1e9;
-            product p = {.type = types[t].type, .compute = t == 1 ? COMPUTE_64F : COMPUTE_32F, .batches = 1, .epilogue = 1};
+            product p = {
+                .type = types[t].type, .compute = t == 1 ? COMPUTE_64F : COMPUTE_32F, .batches = 1, .epilogue = 1};
             if (t != 1)
                 scale_of(&p, 1, &one), scale_of(&p, 0, &zero);
             matrix a = new_matrix(types[t].type, 0, n, n, 1), b = new_matrix(types[t].type, 0, n, n, 1),

@@ -13,8 +13,9 @@
 /* Checks that nothing is alive between tests. */
 static void check_empty(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes",   "hostalloc",   "stream",   "event",    "module",  "graph",
-                                          "handle",  "import", "mapping", "reservation", "external", "timeline", "resource"};
+    static const char *const watched[] = {"context", "malloc",      "bytes",    "hostalloc", "stream",
+                                          "event",   "module",      "graph",    "handle",    "import",
+                                          "mapping", "reservation", "external", "timeline",  "resource"};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         CHECK(ignis_sim_live(watched[i]) == 0);
 }
@@ -425,11 +426,13 @@ static void test_capture_errors(void)
     };
     static const struct {
         int code, end;
-    } expected[CASES] = {
-        [ALLOC] = {900, 901},        [FREE] = {900, 901},         [SYNC] = {900, 901},          [SYNC_OTHER] = {900, 901},
-        [SYNC_CONTEXT] = {900, 901}, [QUERY] = {900, 901},        [QUERY_EVENT] = {900, 901},   [QUERY_CAPTURED] = {907, 901},
-        [END_OTHER] = {903, 901},    [LAUNCH_GRAPH] = {900, 901}, [OUTSIDE_EVENT] = {905, 901}, [UNJOINED] = {0, 904},
-        [HARMLESS] = {0, 0},         [RELAXED] = {0, 0}};
+    } expected[CASES] = {[ALLOC] = {900, 901},         [FREE] = {900, 901},
+                         [SYNC] = {900, 901},          [SYNC_OTHER] = {900, 901},
+                         [SYNC_CONTEXT] = {900, 901},  [QUERY] = {900, 901},
+                         [QUERY_EVENT] = {900, 901},   [QUERY_CAPTURED] = {907, 901},
+                         [END_OTHER] = {903, 901},     [LAUNCH_GRAPH] = {900, 901},
+                         [OUTSIDE_EVENT] = {905, 901}, [UNJOINED] = {0, 904},
+                         [HARMLESS] = {0, 0},          [RELAXED] = {0, 0}};
     int value = 0, mode = 2;
     handle graph = NULL, exec = NULL, blocking;
     size_t free_bytes;
@@ -532,7 +535,8 @@ static void test_kernels(const void *image)
     CODE(200, cuModuleLoadData(&module, no_image));
     OK(cuModuleLoadData(&module, image));
     CODE(500, cuModuleGetFunction(&(handle){NULL}, module, "missing"));
-    handle iota = function_of(module, "iota"), small = function_of(module, "small"), bytes = function_of(module, "shared_bytes");
+    handle iota = function_of(module, "iota"), small = function_of(module, "small"),
+           bytes = function_of(module, "shared_bytes");
     handle stream = new_stream();
     void *arguments[] = {&block, &start, &n};
     OK(launch(iota, 64, 0, stream, arguments));
@@ -887,7 +891,8 @@ static void test_tensor_maps(void)
         case 20: to = NULL; break;
         }
         snprintf(where, sizeof where, "[%s] tensor map %d: ", streams, wrong);
-        CODE(wrong ? 1 : 0, cuTensorMapEncodeTiled(to, type, rank, base, dims, strides, box, steps, interleave, swizzle, l2, fill));
+        CODE(wrong ? 1 : 0,
+             cuTensorMapEncodeTiled(to, type, rank, base, dims, strides, box, steps, interleave, swizzle, l2, fill));
     }
     for (int wrong = 0; wrong <= 10; wrong++) {
         uint64_t dims[] = {64, 20, 30, 4}, strides[] = {128, 2560, 76800};
@@ -906,8 +911,8 @@ static void test_tensor_maps(void)
         case 10: strides[1] = 2568; break;
         }
         snprintf(where, sizeof where, "[%s] map of pixels %d: ", streams, wrong);
-        CODE(wrong ? 1 : 0,
-             cuTensorMapEncodeIm2col(map, BF16, rank, block, dims, strides, lower, upper, channels, pixels, steps, 0, SWIZZLE_128, 2, 0));
+        CODE(wrong ? 1 : 0, cuTensorMapEncodeIm2col(map, BF16, rank, block, dims, strides, lower, upper, channels,
+                                                    pixels, steps, 0, SWIZZLE_128, 2, 0));
     }
     uint64_t dims[] = {33, 5}, strides[] = {144};
     unsigned box[] = {32, 5}, steps[] = {1, 1};
@@ -919,10 +924,10 @@ static void test_tensor_maps(void)
 static void run_tests(void)
 {
     char *image = compile_kernels(kernel_text);
-    void (*const tests[])(void) = {test_devices,       test_symbols, test_contexts,      test_memory,         test_pinned,
-                                   test_copy_snapshot, test_events,  test_host_function, test_legacy_stream,  test_thread_streams,
-                                   test_peer,          test_faults,  test_graphs,        test_capture_errors, test_threads,
-                                   test_tensor_maps,   test_graphics};
+    void (*const tests[])(void) = {
+        test_devices, test_symbols,        test_contexts,      test_memory,         test_pinned,  test_copy_snapshot,
+        test_events,  test_host_function,  test_legacy_stream, test_thread_streams, test_peer,    test_faults,
+        test_graphs,  test_capture_errors, test_threads,       test_tensor_maps,    test_graphics};
     load_driver();
     CODE(3, cuDeviceGet(&(int){0}, 0));
     OK(cuInit(0));
@@ -947,7 +952,8 @@ int main(int argc, char **argv)
         folder = argv[1];
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++)
         run_apart(lanes[i], "driver", run_tests);
-    for (size_t i = 0; i < sizeof lanes / sizeof *lanes && !is_sanitized(); i++) { /* a sanitizer ends the program at a wild access */
+    for (size_t i = 0; i < sizeof lanes / sizeof *lanes && !is_sanitized();
+         i++) { /* a sanitizer ends the program at a wild access */
         run_apart(lanes[i], "fault", test_sticky);
         run_apart(lanes[i], "unloaded", test_unloaded);
         run_apart(lanes[i], "canary", test_canary);

@@ -17,25 +17,26 @@ static int is_strict(void) { return getenv("IGNIS_SIM_STRICT") != NULL; }
 
 static void test_saxpy(void)
 {
-    build b =
-        compile("saxpy.cu", "extern \"C\" __global__ void saxpy(float a, const float *x, float *y, int n)\n"
-                            "{\n"
-                            "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-                            "    if (i < n) y[i] += a * x[i];\n"
-                            "}\n"
-                            "extern \"C\" __global__ __launch_bounds__(256, 2) void saxpy4(float a, const float4 *x, float4 *y, int n)\n"
-                            "{\n"
-                            "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {\n"
-                            "        float4 u = x[i], v = y[i];\n"
-                            "        y[i] = make_float4(v.x + a * u.x, v.y + a * u.y, v.z + a * u.z, v.w + a * u.w);\n"
-                            "    }\n"
-                            "}\n"
-                            "extern \"C\" __global__ void cube(int *out)\n"
-                            "{\n"
-                            "    int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
-                            "    int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
-                            "    out[b * blockDim.x * blockDim.y * blockDim.z + t] += b * 1000 + t;\n"
-                            "}\n");
+    build b = compile(
+        "saxpy.cu",
+        "extern \"C\" __global__ void saxpy(float a, const float *x, float *y, int n)\n"
+        "{\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) y[i] += a * x[i];\n"
+        "}\n"
+        "extern \"C\" __global__ __launch_bounds__(256, 2) void saxpy4(float a, const float4 *x, float4 *y, int n)\n"
+        "{\n"
+        "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {\n"
+        "        float4 u = x[i], v = y[i];\n"
+        "        y[i] = make_float4(v.x + a * u.x, v.y + a * u.y, v.z + a * u.z, v.w + a * u.w);\n"
+        "    }\n"
+        "}\n"
+        "extern \"C\" __global__ void cube(int *out)\n"
+        "{\n"
+        "    int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
+        "    int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
+        "    out[b * blockDim.x * blockDim.y * blockDim.z + t] += b * 1000 + t;\n"
+        "}\n");
     enum { N = 1000 };
     float *x = aligned_alloc(16, 4096), *y = aligned_alloc(16, 4096), a = 2;
     int n = N, quarter = N / 4, wrong = 0, out[720] = {0}, *pout = out;
@@ -62,37 +63,39 @@ static void test_saxpy(void)
 
 static void test_reduce(void)
 {
-    build b = compile("reduce.cu", "template <class T> __device__ T warp_sum(T v)\n"
-                                   "{\n"
-                                   "    for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(0xffffffffu, v, o);\n"
-                                   "    return v;\n"
-                                   "}\n"
-                                   "extern \"C\" __global__ void sum(const double *x, double *out, int n)\n"
-                                   "{\n"
-                                   "    __shared__ double part[32];\n"
-                                   "    double v = 0;\n"
-                                   "    for (int i = threadIdx.x; i < n; i += blockDim.x) v += x[blockIdx.x * n + i];\n"
-                                   "    v = warp_sum(v);\n"
-                                   "    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;\n"
-                                   "    __syncthreads();\n"
-                                   "    if (threadIdx.x < 32) {\n"
-                                   "        v = warp_sum(threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0.0);\n"
-                                   "        if (threadIdx.x == 0) out[blockIdx.x] = v;\n"
-                                   "    }\n"
-                                   "}\n"
-                                   "extern \"C\" __global__ void fresh(float *out)\n"
-                                   "{\n"
-                                   "    __shared__ float a[64], c;\n"
-                                   "    out[blockIdx.x * 2] = a[threadIdx.x];\n"
-                                   "    out[blockIdx.x * 2 + 1] = c;\n"
-                                   "    a[threadIdx.x] = c = 1;\n"
-                                   "}\n"
-                                   "extern \"C\" __global__ void counts(int *out)\n"
-                                   "{\n"
-                                   "    int n = __syncthreads_count(threadIdx.x % 3 == 0), all = __syncthreads_and(threadIdx.x < 64);\n"
-                                   "    int any = __syncthreads_or(threadIdx.x == 70);\n"
-                                   "    if (threadIdx.x == 95) { out[0] = n; out[1] = all; out[2] = any; }\n"
-                                   "}\n");
+    build b =
+        compile("reduce.cu",
+                "template <class T> __device__ T warp_sum(T v)\n"
+                "{\n"
+                "    for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(0xffffffffu, v, o);\n"
+                "    return v;\n"
+                "}\n"
+                "extern \"C\" __global__ void sum(const double *x, double *out, int n)\n"
+                "{\n"
+                "    __shared__ double part[32];\n"
+                "    double v = 0;\n"
+                "    for (int i = threadIdx.x; i < n; i += blockDim.x) v += x[blockIdx.x * n + i];\n"
+                "    v = warp_sum(v);\n"
+                "    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;\n"
+                "    __syncthreads();\n"
+                "    if (threadIdx.x < 32) {\n"
+                "        v = warp_sum(threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0.0);\n"
+                "        if (threadIdx.x == 0) out[blockIdx.x] = v;\n"
+                "    }\n"
+                "}\n"
+                "extern \"C\" __global__ void fresh(float *out)\n"
+                "{\n"
+                "    __shared__ float a[64], c;\n"
+                "    out[blockIdx.x * 2] = a[threadIdx.x];\n"
+                "    out[blockIdx.x * 2 + 1] = c;\n"
+                "    a[threadIdx.x] = c = 1;\n"
+                "}\n"
+                "extern \"C\" __global__ void counts(int *out)\n"
+                "{\n"
+                "    int n = __syncthreads_count(threadIdx.x % 3 == 0), all = __syncthreads_and(threadIdx.x < 64);\n"
+                "    int any = __syncthreads_or(threadIdx.x == 70);\n"
+                "    if (threadIdx.x == 95) { out[0] = n; out[1] = all; out[2] = any; }\n"
+                "}\n");
     double x[3 * 1000], *px = x, out[3], *pout = out;
     int n = 1000, counts[3], *pcounts = counts;
     float fresh[8], *pfresh = fresh;
@@ -110,23 +113,24 @@ static void test_reduce(void)
 
 static void test_transpose(void)
 {
-    build b = compile("transpose.cu",
-                      "extern \"C\" __global__ void transpose(const float *in, float *out, int rows, int cols)\n"
-                      "{\n"
-                      "    extern __shared__ __align__(16) float tile[];\n"
-                      "    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;\n"
-                      "    for (int j = 0; j < 32; j += 8)\n"
-                      "        if (x < cols && y + j < rows) tile[(threadIdx.y + j) * 33 + threadIdx.x] = in[(y + j) * cols + x];\n"
-                      "    __syncthreads();\n"
-                      "    x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;\n"
-                      "    for (int j = 0; j < 32; j += 8)\n"
-                      "        if (x < rows && y + j < cols) out[(y + j) * rows + x] = tile[threadIdx.x * 33 + threadIdx.y + j];\n"
-                      "}\n"
-                      "extern \"C\" __global__ void untouched(float *out)\n"
-                      "{\n"
-                      "    extern __shared__ float memory[];\n"
-                      "    out[threadIdx.x] = memory[threadIdx.x];\n"
-                      "}\n");
+    build b = compile(
+        "transpose.cu",
+        "extern \"C\" __global__ void transpose(const float *in, float *out, int rows, int cols)\n"
+        "{\n"
+        "    extern __shared__ __align__(16) float tile[];\n"
+        "    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;\n"
+        "    for (int j = 0; j < 32; j += 8)\n"
+        "        if (x < cols && y + j < rows) tile[(threadIdx.y + j) * 33 + threadIdx.x] = in[(y + j) * cols + x];\n"
+        "    __syncthreads();\n"
+        "    x = blockIdx.y * 32 + threadIdx.x; y = blockIdx.x * 32 + threadIdx.y;\n"
+        "    for (int j = 0; j < 32; j += 8)\n"
+        "        if (x < rows && y + j < cols) out[(y + j) * rows + x] = tile[threadIdx.x * 33 + threadIdx.y + j];\n"
+        "}\n"
+        "extern \"C\" __global__ void untouched(float *out)\n"
+        "{\n"
+        "    extern __shared__ float memory[];\n"
+        "    out[threadIdx.x] = memory[threadIdx.x];\n"
+        "}\n");
     enum { ROWS = 50, COLS = 70 };
     static float in[ROWS * COLS], out[ROWS * COLS];
     float *pin = in, *pout = out;
@@ -146,23 +150,24 @@ static void test_transpose(void)
 
 static void test_templates(void)
 {
-    static const char text[] = "struct pair { int a; double b; };\n"
-                               "namespace shop {\n"
-                               "template <class T, int N> __global__ void fill(T *p, T v) { if (threadIdx.x < N) p[threadIdx.x] = v; }\n"
-                               "__global__ void plain(int *p) { p[0] = 7; }\n"
-                               "}\n"
-                               "template <typename T> __global__ void twice(T *p) { p[threadIdx.x] *= 2; __syncthreads(); }\n"
-                               "template __global__ void twice<double>(double *p);\n"
-                               "__global__ void by_value(const __grid_constant__ pair s, double *p) { p[0] = s.a + s.b; }\n"
-                               "__constant__ float table[4];\n"
-                               "extern \"C\" __constant__ int limit;\n"
-                               "__device__ int counter = 5;\n"
-                               "extern \"C\" __global__ void look(float *p, int *q)\n"
-                               "{\n"
-                               "    auto square = [](float v) { return v * v; };\n"
-                               "    p[threadIdx.x] = square(table[threadIdx.x]);\n"
-                               "    if (threadIdx.x == 0) q[0] = limit + atomicAdd(&counter, 1);\n"
-                               "}\n";
+    static const char text[] =
+        "struct pair { int a; double b; };\n"
+        "namespace shop {\n"
+        "template <class T, int N> __global__ void fill(T *p, T v) { if (threadIdx.x < N) p[threadIdx.x] = v; }\n"
+        "__global__ void plain(int *p) { p[0] = 7; }\n"
+        "}\n"
+        "template <typename T> __global__ void twice(T *p) { p[threadIdx.x] *= 2; __syncthreads(); }\n"
+        "template __global__ void twice<double>(double *p);\n"
+        "__global__ void by_value(const __grid_constant__ pair s, double *p) { p[0] = s.a + s.b; }\n"
+        "__constant__ float table[4];\n"
+        "extern \"C\" __constant__ int limit;\n"
+        "__device__ int counter = 5;\n"
+        "extern \"C\" __global__ void look(float *p, int *q)\n"
+        "{\n"
+        "    auto square = [](float v) { return v * v; };\n"
+        "    p[threadIdx.x] = square(table[threadIdx.x]);\n"
+        "    if (threadIdx.x == 0) q[0] = limit + atomicAdd(&counter, 1);\n"
+        "}\n";
     source s = {"templates.cu", text, NULL, NULL, "shop::fill<float, 4>"};
     build b = compile_with(&s, 3, usual_options);
     CHECK(b.result == 0);
@@ -195,27 +200,29 @@ static void test_templates(void)
 
 static void test_atomics(void)
 {
-    build b = compile("atomics.cu",
-                      "extern \"C\" __global__ void histogram(const unsigned char *data, int n, unsigned *bins)\n"
-                      "{\n"
-                      "    __shared__ unsigned local[16];\n"
-                      "    if (threadIdx.x < 16) local[threadIdx.x] = 0;\n"
-                      "    __syncthreads();\n"
-                      "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)\n"
-                      "        atomicAdd(&local[data[i] & 15], 1);\n"
-                      "    __syncthreads();\n"
-                      "    if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], local[threadIdx.x]);\n"
-                      "}\n"
-                      "extern \"C\" __global__ void all(int *i, float *f, double *d, unsigned long long *u, float4 *v)\n"
-                      "{\n"
-                      "    int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
-                      "    atomicMax(&i[0], t); atomicMin(&i[1], -t); atomicOr(&i[2], 1 << t % 8); atomicAnd(&i[3], ~(1 << t % 8));\n"
-                      "    atomicXor(&i[4], t); atomicSub(&i[5], 1); atomicAdd(f, 1.0f); atomicAdd(d, 0.5); atomicMax(u, 1ull << 40);\n"
-                      "    atomicAdd(v, make_float4(1, 2, 3, 4));\n"
-                      "    while (atomicCAS(&i[6], 0, 1) != 0) ;\n"
-                      "    i[7] = i[7] + 1; __threadfence();\n"
-                      "    atomicExch(&i[6], 0);\n"
-                      "}\n");
+    build b = compile(
+        "atomics.cu",
+        "extern \"C\" __global__ void histogram(const unsigned char *data, int n, unsigned *bins)\n"
+        "{\n"
+        "    __shared__ unsigned local[16];\n"
+        "    if (threadIdx.x < 16) local[threadIdx.x] = 0;\n"
+        "    __syncthreads();\n"
+        "    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)\n"
+        "        atomicAdd(&local[data[i] & 15], 1);\n"
+        "    __syncthreads();\n"
+        "    if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], local[threadIdx.x]);\n"
+        "}\n"
+        "extern \"C\" __global__ void all(int *i, float *f, double *d, unsigned long long *u, float4 *v)\n"
+        "{\n"
+        "    int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    atomicMax(&i[0], t); atomicMin(&i[1], -t); atomicOr(&i[2], 1 << t % 8); atomicAnd(&i[3], ~(1 << t % 8));\n"
+        "    atomicXor(&i[4], t); atomicSub(&i[5], 1); atomicAdd(f, 1.0f); atomicAdd(d, 0.5); atomicMax(u, 1ull << "
+        "40);\n"
+        "    atomicAdd(v, make_float4(1, 2, 3, 4));\n"
+        "    while (atomicCAS(&i[6], 0, 1) != 0) ;\n"
+        "    i[7] = i[7] + 1; __threadfence();\n"
+        "    atomicExch(&i[6], 0);\n"
+        "}\n");
     enum { N = 5000 };
     static unsigned char data[N];
     unsigned char *pdata = data;
@@ -239,27 +246,28 @@ static void test_atomics(void)
 
 static void test_warps(void)
 {
-    build b =
-        compile("warps.cu", "extern \"C\" __global__ void compact(const int *in, int *out, int *count)\n"
-                            "{\n"
-                            "    int v = in[threadIdx.x], lane = threadIdx.x % 32;\n"
-                            "    unsigned keep = __ballot_sync(~0u, v > 0);\n"
-                            "    int base = 0;\n"
-                            "    if (lane == 0) base = atomicAdd(count, __popc(keep));\n"
-                            "    base = __shfl_sync(~0u, base, 0);\n"
-                            "    if (v > 0) out[base + __popc(keep & ((1u << lane) - 1))] = v;\n"
-                            "}\n"
-                            "extern \"C\" __global__ void votes(unsigned *out)\n"
-                            "{\n"
-                            "    unsigned lane = threadIdx.x % 32;\n"
-                            "    unsigned r[8];\n"
-                            "    r[0] = __any_sync(~0u, lane == 9); r[1] = __all_sync(~0u, lane < 31);\n"
-                            "    r[2] = __match_any_sync(~0u, lane / 8); r[3] = __reduce_add_sync(~0u, lane);\n"
-                            "    r[4] = __reduce_max_sync(~0u, (int)lane - 40); r[5] = __shfl_up_sync(~0u, lane, 3, 16);\n"
-                            "    r[6] = __shfl_xor_sync(~0u, lane, 5); r[7] = 0;\n"
-                            "    if (lane < 12) r[7] = __shfl_xor_sync(0xfffu, lane, 1); else r[7] = __ballot_sync(~0xfffu, lane & 1);\n"
-                            "    for (int i = 0; i < 8; i++) out[lane * 8 + i] = r[i];\n"
-                            "}\n");
+    build b = compile(
+        "warps.cu",
+        "extern \"C\" __global__ void compact(const int *in, int *out, int *count)\n"
+        "{\n"
+        "    int v = in[threadIdx.x], lane = threadIdx.x % 32;\n"
+        "    unsigned keep = __ballot_sync(~0u, v > 0);\n"
+        "    int base = 0;\n"
+        "    if (lane == 0) base = atomicAdd(count, __popc(keep));\n"
+        "    base = __shfl_sync(~0u, base, 0);\n"
+        "    if (v > 0) out[base + __popc(keep & ((1u << lane) - 1))] = v;\n"
+        "}\n"
+        "extern \"C\" __global__ void votes(unsigned *out)\n"
+        "{\n"
+        "    unsigned lane = threadIdx.x % 32;\n"
+        "    unsigned r[8];\n"
+        "    r[0] = __any_sync(~0u, lane == 9); r[1] = __all_sync(~0u, lane < 31);\n"
+        "    r[2] = __match_any_sync(~0u, lane / 8); r[3] = __reduce_add_sync(~0u, lane);\n"
+        "    r[4] = __reduce_max_sync(~0u, (int)lane - 40); r[5] = __shfl_up_sync(~0u, lane, 3, 16);\n"
+        "    r[6] = __shfl_xor_sync(~0u, lane, 5); r[7] = 0;\n"
+        "    if (lane < 12) r[7] = __shfl_xor_sync(0xfffu, lane, 1); else r[7] = __ballot_sync(~0xfffu, lane & 1);\n"
+        "    for (int i = 0; i < 8; i++) out[lane * 8 + i] = r[i];\n"
+        "}\n");
     int in[64], out[64], count = 0, *pin = in, *pout = out, *pcount = &count, sum = 0, expected = 0, positive = 0;
     for (int i = 0; i < 64; i++) {
         in[i] = i * 37 % 11 - 5;
@@ -279,38 +287,42 @@ static void test_warps(void)
 
 static void test_conversions(void)
 {
-    build b = compile("convert.cu",
-                      "__device__ unsigned pack(float a, float b)\n"
-                      "{\n"
-                      "    unsigned d; asm volatile(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(d) : \"f\"(b), \"f\"(a)); return d;\n"
-                      "}\n"
-                      "__device__ unsigned short half(float a)\n"
-                      "{\n"
-                      "    unsigned short d; asm(\"cvt.rn.f16.f32 %0, %1;\\n\" : \"=h\"(d) : \"f\"(a)); return d;\n"
-                      "}\n"
-                      "extern \"C\" __global__ void convert(unsigned *out, const uint4 *in)\n"
-                      "{\n"
-                      "    float f; unsigned short h = half(1.5f); unsigned lane; uint4 v;\n"
-                      "    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h));\n"
-                      "    asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(lane));\n"
-                      "    asm volatile(\"ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4+16];\"\n"
-                      "                 : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(in));\n"
-                      "    out[0] = pack(1.0f, -2.0f); out[1] = half(65519.0f); out[2] = half(65520.0f); out[3] = half(5.9604645e-8f);\n"
-                      "    out[4] = __float_as_uint(f); out[5] = lane; out[6] = v.x; out[7] = v.w;\n"
-                      "    out[8] = __float2int_rn(2.5f); out[9] = __float2int_rz(-3e9f); out[10] = __float2uint_rn(-1.0f);\n"
-                      "    out[11] = __float2int_rn(__int_as_float(0x7fc00000)); out[12] = __dp4a(0x01020304, 0x01010101, 5);\n"
-                      "    out[13] = __byte_perm(0x33221100, 0x77665544, 0x5140); out[14] = __brev(1); out[15] = __clz(1);\n"
-                      "    asm volatile(\"st.global.cs.v2.b32 [%0], {%1, %2};\" :: \"l\"(out + 16), \"r\"(11), \"r\"(12) : \"memory\");\n"
-                      "    float e; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(e) : \"f\"(3.0f)); out[18] = (unsigned)e;\n"
-                      "    asm(\"fma.rn.f32 %0, %1, %2, %0;\" : \"+f\"(e) : \"f\"(2.0f), \"f\"(4.0f)); out[19] = (unsigned)e;\n"
-                      "    asm(\"max.u16x2 %0, %1, %2;\" : \"=r\"(out[20]) : \"r\"(0xfffe0001), \"r\"(0x7fff8000));\n"
-                      "}\n");
+    build b = compile(
+        "convert.cu",
+        "__device__ unsigned pack(float a, float b)\n"
+        "{\n"
+        "    unsigned d; asm volatile(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(d) : \"f\"(b), \"f\"(a)); return d;\n"
+        "}\n"
+        "__device__ unsigned short half(float a)\n"
+        "{\n"
+        "    unsigned short d; asm(\"cvt.rn.f16.f32 %0, %1;\\n\" : \"=h\"(d) : \"f\"(a)); return d;\n"
+        "}\n"
+        "extern \"C\" __global__ void convert(unsigned *out, const uint4 *in)\n"
+        "{\n"
+        "    float f; unsigned short h = half(1.5f); unsigned lane; uint4 v;\n"
+        "    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h));\n"
+        "    asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(lane));\n"
+        "    asm volatile(\"ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4+16];\"\n"
+        "                 : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(in));\n"
+        "    out[0] = pack(1.0f, -2.0f); out[1] = half(65519.0f); out[2] = half(65520.0f); out[3] = "
+        "half(5.9604645e-8f);\n"
+        "    out[4] = __float_as_uint(f); out[5] = lane; out[6] = v.x; out[7] = v.w;\n"
+        "    out[8] = __float2int_rn(2.5f); out[9] = __float2int_rz(-3e9f); out[10] = __float2uint_rn(-1.0f);\n"
+        "    out[11] = __float2int_rn(__int_as_float(0x7fc00000)); out[12] = __dp4a(0x01020304, 0x01010101, 5);\n"
+        "    out[13] = __byte_perm(0x33221100, 0x77665544, 0x5140); out[14] = __brev(1); out[15] = __clz(1);\n"
+        "    asm volatile(\"st.global.cs.v2.b32 [%0], {%1, %2};\" :: \"l\"(out + 16), \"r\"(11), \"r\"(12) : "
+        "\"memory\");\n"
+        "    float e; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(e) : \"f\"(3.0f)); out[18] = (unsigned)e;\n"
+        "    asm(\"fma.rn.f32 %0, %1, %2, %0;\" : \"+f\"(e) : \"f\"(2.0f), \"f\"(4.0f)); out[19] = (unsigned)e;\n"
+        "    asm(\"max.u16x2 %0, %1, %2;\" : \"=r\"(out[20]) : \"r\"(0xfffe0001), \"r\"(0x7fff8000));\n"
+        "}\n");
     unsigned *out = aligned_alloc(16, 128), *in = aligned_alloc(16, 32);
     for (unsigned i = 0; i < 8; i++)
         in[i] = 100 + i;
     CHECK(run(&b, "convert", 1, 1, 0, (void *[]){&out, &in}) == 0);
-    static const unsigned expected[21] = {0xc0003f80, 0x7bff, 0x7c00,     1,          0x3fc00000, 0,  104, 107, 2,  0x80000000, 0,
-                                          0,          15,     0x55114400, 0x80000000, 31,         11, 12,  8,   16, 0xfffe8000};
+    static const unsigned expected[21] = {0xc0003f80, 0x7bff, 0x7c00,     1,  0x3fc00000, 0,  104,
+                                          107,        2,      0x80000000, 0,  0,          15, 0x55114400,
+                                          0x80000000, 31,     11,         12, 8,          16, 0xfffe8000};
     for (int i = 0; i < 21; i++) {
         CHECK(out[i] == expected[i]);
         if (out[i] != expected[i])
@@ -440,15 +452,18 @@ static void test_errors(void)
     expect_error("#include <stdint.h>\n", 6, "broken.cu(1): error: could not open source file \"stdint.h\"");
     expect_error("__global__ void k(int *x)\n{\n\n    asm(\"frob.rn.s32 %0, 1;\" : \"=r\"(x[0]));\n}\n", 6,
                  "broken.cu(4): error: the simulator knows no PTX instruction \"frob.rn.s32\"");
-    expect_error("__global__ void k(int *x)\n{\n    asm(\"add.s32 %0, %0, 1; add.s32 %0, %0, 1;\" : \"+r\"(x[0]));\n}\n", 6,
-                 "broken.cu(3): error: the simulator takes one PTX instruction per asm");
+    expect_error(
+        "__global__ void k(int *x)\n{\n    asm(\"add.s32 %0, %0, 1; add.s32 %0, %0, 1;\" : \"+r\"(x[0]));\n}\n", 6,
+        "broken.cu(3): error: the simulator takes one PTX instruction per asm");
     if (in_lane("address") || in_lane("thread"))
         skipped++; /* the sanitizer's own names are also unresolved until the module is loaded */
     else
         expect_error("__device__ int f(int);\nextern \"C\" __global__ void k(int *x) { x[0] = f(1); }\n", 6,
                      "unresolved extern function 'f(int)'");
-    expect_error("extern \"C\" __global__ void k(flaot *x) { x[0] = 1; }\n", 6, "1 error detected in the compilation of \"broken.cu\".");
-    expect_error("__global__ int k(int *x) { return x[0]; }\n", 6, "error: a \"__global__\" function must have a void return type: k");
+    expect_error("extern \"C\" __global__ void k(flaot *x) { x[0] = 1; }\n", 6,
+                 "1 error detected in the compilation of \"broken.cu\".");
+    expect_error("__global__ int k(int *x) { return x[0]; }\n", 6,
+                 "error: a \"__global__\" function must have a void return type: k");
     source d = {"expr.cu", "__device__ void k(int *x) { x[0] = 1; }\n", NULL, NULL, "k"};
     build none = compile_with(&d, 3, usual_options);
     CHECK(none.result == 6);
@@ -466,13 +481,15 @@ static void test_errors(void)
     CHECK(b.result == 6);
     CHECK_HAS(b.log, "nosuch");
     discard(&b);
-    source t = {"options.cu", "extern \"C\" __global__ void k(int *x) { x[0] = VALUE + __CUDA_ARCH__; }\n", NULL, NULL, NULL};
+    source t = {"options.cu", "extern \"C\" __global__ void k(int *x) { x[0] = VALUE + __CUDA_ARCH__; }\n", NULL, NULL,
+                NULL};
     b = compile_with(&t, 2, (const char *const[]){"-arch=sm_80", "--wrong-option=1"});
     CHECK(b.result == 5);
     CHECK_HAS(b.log, "--wrong-option=1");
     discard(&b);
     b = compile_with(&t, 6,
-                     (const char *const[]){"--gpu-architecture=compute_90", "-D", "VALUE=5", "--use_fast_math", "-Xptxas=-v", "-lineinfo"});
+                     (const char *const[]){"--gpu-architecture=compute_90", "-D", "VALUE=5", "--use_fast_math",
+                                           "-Xptxas=-v", "-lineinfo"});
     int x = 0, *px = &x;
     CHECK(b.result == 0 && run(&b, "k", 1, 1, 0, (void *[]){&px}) == 0 && x == 905);
     discard(&b);
@@ -575,7 +592,8 @@ static const char faults_text[] =
     "extern \"C\" __global__ void uneven(int *x)\n"
     "{\n"
     "    uint4 v;\n"
-    "    asm(\"ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(x + 1));\n"
+    "    asm(\"ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : "
+    "\"l\"(x + 1));\n"
     "    x[0] = v.x;\n"
     "}\n"
     "extern \"C\" __global__ void beyond(float *x, int n)\n"
@@ -705,9 +723,18 @@ static const struct {
     const char *name;
     void (*run)(void);
 } tests[] = {
-    {"saxpy", test_saxpy},     {"reduce", test_reduce},   {"transpose", test_transpose},       {"templates", test_templates},
-    {"atomics", test_atomics}, {"warps", test_warps},     {"conversions", test_conversions},   {"gemm", test_gemm},
-    {"errors", test_errors},   {"headers", test_headers}, {"include_path", test_include_path}, {"faults", test_faults},
+    {"saxpy", test_saxpy},
+    {"reduce", test_reduce},
+    {"transpose", test_transpose},
+    {"templates", test_templates},
+    {"atomics", test_atomics},
+    {"warps", test_warps},
+    {"conversions", test_conversions},
+    {"gemm", test_gemm},
+    {"errors", test_errors},
+    {"headers", test_headers},
+    {"include_path", test_include_path},
+    {"faults", test_faults},
 };
 
 static void run_tests(const char *only)

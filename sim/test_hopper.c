@@ -15,40 +15,46 @@ enum { SIDE = 64, TILE = SIDE * 128, STEPS = 5, SHARED = 49152 + 64 };
 enum { LATE = 1, EARLY = 2, ALWAYS = 3 }; /* when a fault must be caught */
 
 /* A fault of the kernel `product`, and the text of its error; NULL for both: any error, or wrong numbers. */
-#define FAULTS(X)                                                                                                                      \
-    X(NONE, 0, NULL, NULL)                                                                                                             \
-    X(TOO_MANY_BYTES, ALWAYS, "wait at the mbarrier at shared memory + 49152 for parity 0", "lacks 0 of 1 arrivals and 16 bytes")      \
-    X(TOO_FEW_BYTES, ALWAYS, NULL, NULL)                                                                                               \
-    X(TOO_MANY_ARRIVALS, ALWAYS, "wait at the mbarrier at shared memory + 49168 for parity 0", "lacks 1 of 5 arrivals")                \
-    X(TOO_FEW_ARRIVALS, ALWAYS, NULL, NULL)                                                                                            \
-    X(PARITY_OF_LOADS, ALWAYS, "deadlock", "wait at the mbarrier at shared memory + 49168 for parity 0")                               \
-    X(PARITY_OF_PRODUCTS, ALWAYS, NULL, NULL)                                                                                          \
-    X(NOT_INITIALISED, ALWAYS, "this mbarrier is not initialised", "shared memory + 491")                                              \
-    X(NO_MBARRIER_FENCE, ALWAYS, "shared memory + 49152: a bulk load reads what thread (0,0,0) wrote without a fence.proxy.async", "") \
-    X(NO_FENCE, ALWAYS, "a bulk store reads what thread (", "wrote without a fence.proxy.async")                                       \
-    X(NO_PLAIN_FENCE, ALWAYS, "shared memory + 32768: a bulk store reads what thread (5,0,0) wrote without a fence.proxy.async", "")   \
-    X(NO_OPERAND_FENCE, ALWAYS, "wgmma reads what thread (", "wrote without a fence.proxy.async")                                      \
-    X(NO_PRODUCT_WAIT, ALWAYS, NULL, NULL)                                                                                             \
-    X(NO_LAST_WAIT, ALWAYS, "exits while a wgmma of its warp is under way", "")                                                        \
-    X(EARLY_RELEASE, ALWAYS, "a bulk load over an operand of a wgmma that nobody has waited for", "shared memory + ")                  \
-    X(NO_BARRIER, ALWAYS, NULL, NULL)                                                                                                  \
-    X(WRONG_STRIDE, ALWAYS, NULL, NULL)                                                                                                \
-    X(WRONG_START, ALWAYS, "does not start at a group of 8 rows", "a descriptor of wgmma")                                             \
-    X(BEYOND, ALWAYS, "a descriptor of wgmma leads to shared memory + ", "the block has 49216 bytes")                                  \
-    X(NO_SWIZZLE, ALWAYS, "a descriptor of wgmma", "the swizzle of 128 bytes")                                                         \
-    X(DIFFERENT_WARPS, ALWAYS, "the warps of a warpgroup issue different wgmma", "")                                                   \
-    X(REGISTERS, ALWAYS, "wait in setmaxnreg.inc", "of the block's 63488 are taken")                                                   \
-    X(MISALIGNED_TILE, ALWAYS, "not aligned to 1024 bytes", "")                                                                        \
-    X(TILE_BEYOND, ALWAYS, "a bulk copy of 8192 bytes at shared memory + ", "the block has 49216 bytes")                               \
-    X(NO_MAP, ALWAYS, "no tensor map", "")                                                                                             \
-    X(WRONG_RANK, ALWAYS, "another number of dimensions", "")                                                                          \
-    X(STORE_AHEAD, ALWAYS, "a tile that is stored, or added, begins ahead of its tensor", "")                                          \
-    X(NO_STORE_WAIT, ALWAYS, "exits before its bulk store from here has read it", "shared memory + 32768")                             \
-    X(REUSED_SOURCE, ALWAYS, "shared memory + 32768: a write over the source of a bulk store that nobody has waited for", "")          \
-    X(MISALIGNED_PREFETCH, ALWAYS, "misaligned address, or number of bytes, in cp.async.bulk.prefetch", "")                            \
-    X(UNUSED_LOAD, LATE, "the block ends while a bulk load to here is under way", "shared memory + 40960")                             \
-    X(NAMED_BARRIER, ALWAYS, "128 threads wait at barrier 1, which wants 160", "deadlock")                                             \
-    X(POLLS_IN_VAIN, ALWAYS, "no progress, some threads poll memory in vain", "wait at the mbarrier at shared memory + 49168")
+#define FAULTS(X)                                                                                                     \
+    X(NONE, 0, NULL, NULL)                                                                                            \
+    X(TOO_MANY_BYTES, ALWAYS, "wait at the mbarrier at shared memory + 49152 for parity 0",                           \
+      "lacks 0 of 1 arrivals and 16 bytes")                                                                           \
+    X(TOO_FEW_BYTES, ALWAYS, NULL, NULL)                                                                              \
+    X(TOO_MANY_ARRIVALS, ALWAYS, "wait at the mbarrier at shared memory + 49168 for parity 0",                        \
+      "lacks 1 of 5 arrivals")                                                                                        \
+    X(TOO_FEW_ARRIVALS, ALWAYS, NULL, NULL)                                                                           \
+    X(PARITY_OF_LOADS, ALWAYS, "deadlock", "wait at the mbarrier at shared memory + 49168 for parity 0")              \
+    X(PARITY_OF_PRODUCTS, ALWAYS, NULL, NULL)                                                                         \
+    X(NOT_INITIALISED, ALWAYS, "this mbarrier is not initialised", "shared memory + 491")                             \
+    X(NO_MBARRIER_FENCE, ALWAYS,                                                                                      \
+      "shared memory + 49152: a bulk load reads what thread (0,0,0) wrote without a fence.proxy.async", "")           \
+    X(NO_FENCE, ALWAYS, "a bulk store reads what thread (", "wrote without a fence.proxy.async")                      \
+    X(NO_PLAIN_FENCE, ALWAYS,                                                                                         \
+      "shared memory + 32768: a bulk store reads what thread (5,0,0) wrote without a fence.proxy.async", "")          \
+    X(NO_OPERAND_FENCE, ALWAYS, "wgmma reads what thread (", "wrote without a fence.proxy.async")                     \
+    X(NO_PRODUCT_WAIT, ALWAYS, NULL, NULL)                                                                            \
+    X(NO_LAST_WAIT, ALWAYS, "exits while a wgmma of its warp is under way", "")                                       \
+    X(EARLY_RELEASE, ALWAYS, "a bulk load over an operand of a wgmma that nobody has waited for", "shared memory + ") \
+    X(NO_BARRIER, ALWAYS, NULL, NULL)                                                                                 \
+    X(WRONG_STRIDE, ALWAYS, NULL, NULL)                                                                               \
+    X(WRONG_START, ALWAYS, "does not start at a group of 8 rows", "a descriptor of wgmma")                            \
+    X(BEYOND, ALWAYS, "a descriptor of wgmma leads to shared memory + ", "the block has 49216 bytes")                 \
+    X(NO_SWIZZLE, ALWAYS, "a descriptor of wgmma", "the swizzle of 128 bytes")                                        \
+    X(DIFFERENT_WARPS, ALWAYS, "the warps of a warpgroup issue different wgmma", "")                                  \
+    X(REGISTERS, ALWAYS, "wait in setmaxnreg.inc", "of the block's 63488 are taken")                                  \
+    X(MISALIGNED_TILE, ALWAYS, "not aligned to 1024 bytes", "")                                                       \
+    X(TILE_BEYOND, ALWAYS, "a bulk copy of 8192 bytes at shared memory + ", "the block has 49216 bytes")              \
+    X(NO_MAP, ALWAYS, "no tensor map", "")                                                                            \
+    X(WRONG_RANK, ALWAYS, "another number of dimensions", "")                                                         \
+    X(STORE_AHEAD, ALWAYS, "a tile that is stored, or added, begins ahead of its tensor", "")                         \
+    X(NO_STORE_WAIT, ALWAYS, "exits before its bulk store from here has read it", "shared memory + 32768")            \
+    X(REUSED_SOURCE, ALWAYS,                                                                                          \
+      "shared memory + 32768: a write over the source of a bulk store that nobody has waited for", "")                \
+    X(MISALIGNED_PREFETCH, ALWAYS, "misaligned address, or number of bytes, in cp.async.bulk.prefetch", "")           \
+    X(UNUSED_LOAD, LATE, "the block ends while a bulk load to here is under way", "shared memory + 40960")            \
+    X(NAMED_BARRIER, ALWAYS, "128 threads wait at barrier 1, which wants 160", "deadlock")                            \
+    X(POLLS_IN_VAIN, ALWAYS, "no progress, some threads poll memory in vain",                                         \
+      "wait at the mbarrier at shared memory + 49168")
 
 #define X(name, when, first, second) name,
 enum { FAULTS(X) FAULT_COUNT };
@@ -184,7 +190,8 @@ static void test_products(build *b)
             for (int j = 0; j < SIDE; j++) {
                 float sum = 0;
                 for (int k = 0; k < 16; k++)
-                    sum += from_bf16(x->x[ta ? k * SIDE + i : i * SIDE + k]) * from_bf16(y->x[tb ? k * SIDE + j : j * SIDE + k]);
+                    sum += from_bf16(x->x[ta ? k * SIDE + i : i * SIDE + k]) *
+                           from_bf16(y->x[tb ? k * SIDE + j : j * SIDE + k]);
                 wrong += out[way * SIDE * SIDE + i * SIDE + j] != sum;
             }
         snprintf(where, sizeof where, "product %d: ", way);
@@ -199,7 +206,8 @@ static void test_products(build *b)
 static void test_tf32_products(void)
 {
     build b = build_kernels("-DIGNIS_T=3");
-    float *x = malloc(64 * 32 * sizeof *x), *y = malloc(64 * 32 * sizeof *y), *out = malloc(2 * SIDE * SIDE * sizeof *out);
+    float *x = malloc(64 * 32 * sizeof *x), *y = malloc(64 * 32 * sizeof *y),
+          *out = malloc(2 * SIDE * SIDE * sizeof *out);
     int wrong = 0;
     for (int i = 0; i < 64 * 32; i++)
         x[i] = ((float)(i * 7 % 5 + 1) + 0x1p-13f) * (i % 3 ? 1 : -1), y[i] = (float)(i * 5 % 13 - 6);
@@ -220,7 +228,8 @@ static void test_copies(build *b)
 {
     enum { WIDE = 48, HIGH = 20 };
     const unsigned dims[] = {WIDE, HIGH, 2}, box[] = {32, 64, 1};
-    float *tensor = aligned_alloc(64, WIDE * HIGH * 2 * 4), *from = aligned_alloc(64, 4096), *to = aligned_alloc(64, 4096);
+    float *tensor = aligned_alloc(64, WIDE * HIGH * 2 * 4), *from = aligned_alloc(64, 4096),
+          *to = aligned_alloc(64, 4096);
     float *sum = aligned_alloc(64, 4096), *tile = aligned_alloc(64, TILE);
     _Alignas(64) sim_tensor_map m = map_of(tensor, 7, 4, 3, dims, box);
     int wrong = 0;
@@ -266,10 +275,12 @@ static void test_pixels(build *b)
         in[i] = (uint16_t)(i % 65521 + 1);
     CHECK(run(b, "pixels", 1, 32, TILE + 8, (void *[]){&from, &to, &x, &y, &image, &right, &down}) == 0);
     for (int i = 0; i < 64; i++, pixel++) {
-        int column = -2 + 2 * (pixel % COLUMNS) + RIGHT, row = -1 + 3 * (pixel / COLUMNS % ROWS) + DOWN, n = pixel / COLUMNS / ROWS;
+        int column = -2 + 2 * (pixel % COLUMNS) + RIGHT, row = -1 + 3 * (pixel / COLUMNS % ROWS) + DOWN,
+            n = pixel / COLUMNS / ROWS;
         for (int c = 0; c < CHANNELS; c++) {
             int is_there = column >= 0 && column < WIDE && row >= 0 && row < HIGH && n < IMAGES;
-            wrong += out[i * CHANNELS + c] != (is_there ? (((n * HIGH + row) * WIDE + column) * CHANNELS + c) % 65521 + 1 : 0);
+            wrong += out[i * CHANNELS + c] !=
+                     (is_there ? (((n * HIGH + row) * WIDE + column) * CHANNELS + c) % 65521 + 1 : 0);
         }
     }
     CHECK(wrong == 0);
@@ -347,7 +358,8 @@ static void test_clusters(build *b)
         }
     test_multicasts(b, out, CLUSTER, BLOCKS);
     for (fault = 1; fault <= (int)(sizeof faulty / sizeof *faulty); fault++) {
-        CHECK(run(b, faulty[fault - 1].kernel, (unsigned)faulty[fault - 1].blocks, 64, BYTES, (void *[]){&out, &fault}) != 0);
+        CHECK(run(b, faulty[fault - 1].kernel, (unsigned)faulty[fault - 1].blocks, 64, BYTES,
+                  (void *[]){&out, &fault}) != 0);
         CHECK_HAS(failure, faulty[fault - 1].says);
     }
     free(out);
@@ -369,7 +381,8 @@ int main(int count, char **arguments)
         run_lane("test_hopper", arguments[0], NULL, "IGNIS_SIM_PATIENCE=1");
         run_lane("test_hopper", arguments[0], NULL, "IGNIS_SIM_PATIENCE=1 IGNIS_SIM_ASYNC=early");
         run_lane("test_hopper", arguments[0], NULL, "IGNIS_SIM_PATIENCE=1 IGNIS_SIM_ORDER=reverse");
-        run_lane("test_hopper", arguments[0], NULL, "IGNIS_SIM_PATIENCE=1 IGNIS_SIM_ORDER=random:7 IGNIS_SIM_ASYNC=early");
+        run_lane("test_hopper", arguments[0], NULL,
+                 "IGNIS_SIM_PATIENCE=1 IGNIS_SIM_ORDER=random:7 IGNIS_SIM_ASYNC=early");
         run_lane("test_hopper", arguments[0], "address", "");
         run_lane("test_hopper", arguments[0], "thread", "");
     }

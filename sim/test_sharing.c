@@ -28,7 +28,8 @@ static const char *const kernel_text =
     "extern \"C\" {\n"
     "__global__ void store(int *out, int value) { out[threadIdx.x] = value; }\n"
     "__device__ unsigned load(const unsigned *p)\n"
-    "{ unsigned v; asm volatile(\"ld.acquire.sys.global.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p) : \"memory\"); return v; }\n"
+    "{ unsigned v; asm volatile(\"ld.acquire.sys.global.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p) : \"memory\"); return "
+    "v; }\n"
     "__device__ void tell(unsigned *p, unsigned v)\n"
     "{ asm volatile(\"st.release.sys.global.u32 [%0], %1;\" : : \"l\"(p), \"r\"(v) : \"memory\"); }\n"
     "__device__ unsigned long long time()\n"
@@ -45,28 +46,34 @@ static const char *const kernel_text =
     "  if (!threadIdx.x) out[b] = late; }\n"
     "__global__ void signal(unsigned *flag, unsigned value) { tell(flag, value); }\n"
     "__global__ void await(unsigned *flag, unsigned value, int *out)\n"
-    "{ unsigned long long end = time() + 10000000000ull; *out = 0; while (load(flag) != value) if (time() > end) { *out = 1; break; } }\n"
+    "{ unsigned long long end = time() + 10000000000ull; *out = 0; while (load(flag) != value) if (time() > end) { "
+    "*out = 1; break; } }\n"
     /* All blocks wait for each other, with atomics only. */
     "__global__ void together(int *count, int *out)\n"
-    "{ atomicAdd(count, 1); long long left = 1000000000; while (atomicAdd(count, 0) < (int)gridDim.x && --left) __nanosleep(100);\n"
+    "{ atomicAdd(count, 1); long long left = 1000000000; while (atomicAdd(count, 0) < (int)gridDim.x && --left) "
+    "__nanosleep(100);\n"
     "  out[blockIdx.x] = left == 0; }\n"
     /* Every thread sends 8 bytes of data with a flag in the same 16 bytes, and waits for the peer's. */
     "__global__ void swap(uint4 *mine, uint4 *theirs, unsigned *out, unsigned seed)\n"
     "{ unsigned i = blockIdx.x * blockDim.x + threadIdx.x, x = seed + i, y = seed * i, a, b, c, d, f = 77;\n"
-    "  asm volatile(\"st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};\" : : \"l\"(theirs + i), \"r\"(x), \"r\"(f), \"r\"(y), \"r\"(f) : "
+    "  asm volatile(\"st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};\" : : \"l\"(theirs + i), \"r\"(x), \"r\"(f), "
+    "\"r\"(y), \"r\"(f) : "
     "\"memory\");\n"
     "  unsigned long long end = time() + 10000000000ull; b = d = 0;\n"
     "  while ((b != f || d != f) && time() < end)\n"
-    "    asm volatile(\"ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(a), \"=r\"(b), \"=r\"(c), \"=r\"(d) : \"l\"(mine + i) "
+    "    asm volatile(\"ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(a), \"=r\"(b), \"=r\"(c), "
+    "\"=r\"(d) : \"l\"(mine + i) "
     ": "
     "\"memory\");\n"
     "  out[2 * i] = a; out[2 * i + 1] = c; }\n"
     /* One instruction of each kind. */
     "__global__ void words(unsigned *p, unsigned long long *q)\n"
     "{ unsigned a, b, c, d; unsigned long long l;\n"
-    "  asm volatile(\"st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};\" : : \"l\"(p), \"r\"(1), \"r\"(2), \"r\"(3), \"r\"(4) : "
+    "  asm volatile(\"st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};\" : : \"l\"(p), \"r\"(1), \"r\"(2), "
+    "\"r\"(3), \"r\"(4) : "
     "\"memory\");\n"
-    "  asm volatile(\"st.relaxed.sys.global.v2.u32 [%0], {%1, %2};\" : : \"l\"(p + 4), \"r\"(5), \"r\"(6) : \"memory\");\n"
+    "  asm volatile(\"st.relaxed.sys.global.v2.u32 [%0], {%1, %2};\" : : \"l\"(p + 4), \"r\"(5), \"r\"(6) : "
+    "\"memory\");\n"
     "  asm volatile(\"st.volatile.global.v2.u32 [%0], {%1, %2};\" : : \"l\"(p + 6), \"r\"(7), \"r\"(8) : \"memory\");\n"
     "  asm volatile(\"st.relaxed.sys.global.u32 [%0], %1;\" : : \"l\"(p + 8), \"r\"(9) : \"memory\");\n"
     "  asm volatile(\"st.volatile.global.u32 [%0], %1;\" : : \"l\"(p + 9), \"r\"(10) : \"memory\");\n"
@@ -75,15 +82,19 @@ static const char *const kernel_text =
     "  asm volatile(\"red.release.sys.global.add.u32 [%0], %1;\" : : \"l\"(p + 9), \"r\"(1) : \"memory\");\n"
     "  asm volatile(\"st.release.sys.global.u64 [%0], %1;\" : : \"l\"(q), \"l\"(1ull << 40) : \"memory\");\n"
     "  asm volatile(\"ld.acquire.sys.global.u64 %0, [%1];\" : \"=l\"(l) : \"l\"(q) : \"memory\"); q[1] = l + 1;\n"
-    "  asm volatile(\"ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(a), \"=r\"(b), \"=r\"(c), \"=r\"(d) : \"l\"(p) : "
+    "  asm volatile(\"ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(a), \"=r\"(b), \"=r\"(c), "
+    "\"=r\"(d) : \"l\"(p) : "
     "\"memory\");\n"
     "  p[10] = a + 10 * b + 100 * c + 1000 * d;\n"
-    "  asm volatile(\"ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];\" : \"=r\"(a), \"=r\"(b) : \"l\"(p + 4) : \"memory\");\n"
-    "  asm volatile(\"ld.volatile.global.v2.u32 {%0, %1}, [%2];\" : \"=r\"(c), \"=r\"(d) : \"l\"(p + 6) : \"memory\");\n"
+    "  asm volatile(\"ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];\" : \"=r\"(a), \"=r\"(b) : \"l\"(p + 4) : "
+    "\"memory\");\n"
+    "  asm volatile(\"ld.volatile.global.v2.u32 {%0, %1}, [%2];\" : \"=r\"(c), \"=r\"(d) : \"l\"(p + 6) : "
+    "\"memory\");\n"
     "  p[11] = a + 10 * b + 100 * c + 1000 * d;\n"
     "  asm volatile(\"ld.relaxed.sys.global.u32 %0, [%1];\" : \"=r\"(a) : \"l\"(p + 8) : \"memory\");\n"
     "  asm volatile(\"ld.volatile.global.u32 %0, [%1];\" : \"=r\"(b) : \"l\"(p + 9) : \"memory\");\n"
-    "  asm volatile(\"ld.global.nc.v2.u32 {%0, %1}, [%2];\" : \"=r\"(c), \"=r\"(d) : \"l\"(p)); p[12] = a + 10 * b + 1000 * c + 10000 * "
+    "  asm volatile(\"ld.global.nc.v2.u32 {%0, %1}, [%2];\" : \"=r\"(c), \"=r\"(d) : \"l\"(p)); p[12] = a + 10 * b + "
+    "1000 * c + 10000 * "
     "d;\n"
     "  __nanosleep(10); }\n"
     "}\n";
@@ -480,7 +491,8 @@ static void test_bad_files(void)
     files[1] = memfd_create("ignis-sim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     CHECK(!ftruncate(files[1], CHUNK + 4096));
     files[2] = memfd_create("ignis-sim-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    CHECK(!ftruncate(files[2], CHUNK + 4096) && !fcntl(files[2], F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL));
+    CHECK(!ftruncate(files[2], CHUNK + 4096) &&
+          !fcntl(files[2], F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL));
     for (int i = 0; i < 3; i++) {
         CODE(1, cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)files[i], 1));
         close(files[i]);
@@ -770,7 +782,8 @@ static void party_meet(const party *p, ptr theirs, unsigned first, unsigned roun
 {
     void *arguments[] = {(void *)&p->flags, &theirs, (void *)&p->out, &first, &rounds};
     OK(cuCtxSetCurrent(p->context));
-    OK(cuLaunchKernel(function_of(p->module, "meet"), MEET_BLOCKS, 1, 1, MEET_THREADS, 1, 1, 0, p->stream, arguments, NULL));
+    OK(cuLaunchKernel(function_of(p->module, "meet"), MEET_BLOCKS, 1, 1, MEET_THREADS, 1, 1, 0, p->stream, arguments,
+                      NULL));
 }
 
 static void party_check(const party *p)
@@ -849,7 +862,8 @@ static void test_swap(void)
         unsigned seed = 5 + i;
         void *arguments[] = {&p[i].flags, &p[1 - i].flags, &p[i].out, &seed};
         OK(cuCtxSetCurrent(p[i].context));
-        OK(cuLaunchKernel(function_of(p[i].module, "swap"), COUNT / 64, 1, 1, 64, 1, 1, 0, p[i].stream, arguments, NULL));
+        OK(cuLaunchKernel(function_of(p[i].module, "swap"), COUNT / 64, 1, 1, 64, 1, 1, 0, p[i].stream, arguments,
+                          NULL));
     }
     for (unsigned i = 0; i < 2; i++) {
         int wrong = 0;
@@ -879,7 +893,8 @@ static void test_ring(void)
         unsigned seed = 5 + i;
         void *arguments[] = {&p[i].flags, &p[(i + 1) % DEVICES].flags, &p[i].out, &seed};
         OK(cuCtxSetCurrent(p[i].context));
-        OK(cuLaunchKernel(function_of(p[i].module, "swap"), BLOCKS, 1, 1, THREADS, 1, 1, 0, p[i].stream, arguments, NULL));
+        OK(cuLaunchKernel(function_of(p[i].module, "swap"), BLOCKS, 1, 1, THREADS, 1, 1, 0, p[i].stream, arguments,
+                          NULL));
     }
     for (unsigned i = 0; i < DEVICES; i++) {
         unsigned wrong = 0, seed = 5 + (i + DEVICES - 1) % DEVICES;
@@ -1028,14 +1043,16 @@ static void test_room(void)
     handle beside[2] = {new_stream(), new_stream()}, function = function_of(a.module, "await");
     ptr here = a.flags + 4, outs[3] = {a.out, a.out + 4, a.out + 8};
     unsigned value = 5, begun = 1;
-    void *waits[] = {&a.flags, &value, &outs[0]}, *large[] = {&here, &value, &outs[1]}, *small[] = {&here, &value, &outs[2]};
+    void *waits[] = {&a.flags, &value, &outs[0]}, *large[] = {&here, &value, &outs[1]},
+         *small[] = {&here, &value, &outs[2]};
     if (!is_sanitized()) { /* sanitizers run one block at a time */
         OK(cuMemsetD32Async(here, value, 1, a.stream));
         OK(cuMemsetD32Async(a.out, begun, 1, a.stream));
         OK(cuStreamSynchronize(a.stream));
         OK(cuLaunchKernel(function, 100, 1, 1, 1, 1, 1, 0, a.stream, waits, NULL));
-        for (double end = seconds() + 10; begun && seconds() < end; usleep(1000)) { /* a block's first act is to write 0 */
-            CODE(600, cuStreamQuery(a.stream));                                     /* enough queries start lazy streams */
+        for (double end = seconds() + 10; begun && seconds() < end;
+             usleep(1000)) {                    /* a block's first act is to write 0 */
+            CODE(600, cuStreamQuery(a.stream)); /* enough queries start lazy streams */
             OK(cuMemcpyDtoHAsync_v2(&begun, a.out, 4, beside[0]));
             OK(cuStreamSynchronize(beside[0]));
         }

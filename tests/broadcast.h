@@ -22,6 +22,7 @@ static inline int64_t offset_of(ignis_shape shape, ignis_shape array, int64_t el
     return offset;
 }
 
-static const char *const reducer_names[] = {"", "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin", "logsumexp", "norm"};
+static const char *const reducer_names[] = {"",    "sum", "mean",   "prod",   "max",       "min",
+                                            "any", "all", "argmax", "argmin", "logsumexp", "norm"};
 
 #endif

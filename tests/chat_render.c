@@ -46,8 +46,8 @@ int main(void)
             fwrite(out, 1, (size_t)size, stdout);
         } else {
             const char *message = ignis_status_message();
-            printf("%s %lu\n%s", ignis_status_last() == IGNIS_ERROR_UNSUPPORTED ? "unsupported" : "error", (unsigned long)strlen(message),
-                   message);
+            printf("%s %lu\n%s", ignis_status_last() == IGNIS_ERROR_UNSUPPORTED ? "unsupported" : "error",
+                   (unsigned long)strlen(message), message);
             ignis_status_clear();
         }
         fflush(stdout);

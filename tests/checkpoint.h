@@ -32,7 +32,8 @@ typedef struct ck_model {
 
 static bool ck_is_gpt2(const ck_model *m) { return strcmp(m->family, "gpt2") == 0; }
 
-static void ck_add(ck_model *m, int rows, int columns, const char *name, const char *gguf, int layer, bool in_out, bool pairs)
+static void ck_add(ck_model *m, int rows, int columns, const char *name, const char *gguf, int layer, bool in_out,
+                   bool pairs)
 {
     ck_tensor *t = &m->tensors[m->count];
     double scale = strstr(name, "norm") || strstr(name, "ln_") ? 0.3 : 0.9 / sqrt(columns ? columns : 4);
@@ -79,7 +80,8 @@ static void ck_make(ck_model *m)
         }
         return;
     }
-#define CK_L(rows, columns, name, gguf, pairs) ck_add(m, rows, columns, "model.layers.%d." name, "blk.%d." gguf, l, false, pairs)
+#define CK_L(rows, columns, name, gguf, pairs) \
+    ck_add(m, rows, columns, "model.layers.%d." name, "blk.%d." gguf, l, false, pairs)
     ck_add(m, m->vocab, h, "model.embed_tokens.weight", "token_embd.weight", 0, false, false);
     ck_add(m, h, 0, "model.norm.weight", "output_norm.weight", 0, false, false);
     if (!m->tied)
@@ -188,7 +190,10 @@ static void ck_numbers(ck_bytes *b, const double *v, int64_t count, ignis_dtype 
 
 /* --- a folder ---------------------------------------------------------------------------------------------------- */
 
-static const char *ck_dtype_name(ignis_dtype dtype) { return dtype == IGNIS_F16 ? "F16" : dtype == IGNIS_BF16 ? "BF16" : "F32"; }
+static const char *ck_dtype_name(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F16 ? "F16" : dtype == IGNIS_BF16 ? "BF16" : "F32";
+}
 
 /*  Tensors first, first + step, ... as a safetensors file. */
 static void ck_write_safetensors(const ck_model *m, const char *path, ignis_dtype dtype, int first, int step)
@@ -205,8 +210,8 @@ static void ck_write_safetensors(const ck_model *m, const char *path, ignis_dtyp
                     ck_numbers(&data, &t->v[(int64_t)r * t->columns + c], 1, dtype);
         else
             ck_numbers(&data, t->v, (int64_t)t->rows * (t->columns ? t->columns : 1), dtype);
-        snprintf(line, sizeof line, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s%d", header.size ? "," : "{", t->name, ck_dtype_name(dtype),
-                 t->leading ? "1,1," : "", t->in_out ? t->columns : t->rows);
+        snprintf(line, sizeof line, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s%d", header.size ? "," : "{", t->name,
+                 ck_dtype_name(dtype), t->leading ? "1,1," : "", t->in_out ? t->columns : t->rows);
         ck_put(&header, line, strlen(line));
         if (t->columns) {
             snprintf(line, sizeof line, ",%d", t->in_out ? t->rows : t->columns);
@@ -236,9 +241,12 @@ static void ck_config(const ck_model *m, char *out, size_t capacity)
     char rope[512] = "", stretch[256] = "";
     if (ck_is_gpt2(m)) {
         snprintf(out, capacity,
-                 "{\"model_type\": \"gpt2\", \"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d, \"n_positions\": %d, \"n_inner\": %d, "
-                 "\"vocab_size\": %d, \"layer_norm_epsilon\": %g, \"activation_function\": \"gelu_new\", \"scale_attn_weights\": true, "
-                 "\"tie_word_embeddings\": %s, \"eos_token_id\": 2, \"task_specific_params\": {\"a\": [1, {\"b\": null}]}}\n",
+                 "{\"model_type\": \"gpt2\", \"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d, \"n_positions\": %d, "
+                 "\"n_inner\": %d, "
+                 "\"vocab_size\": %d, \"layer_norm_epsilon\": %g, \"activation_function\": \"gelu_new\", "
+                 "\"scale_attn_weights\": true, "
+                 "\"tie_word_embeddings\": %s, \"eos_token_id\": 2, \"task_specific_params\": {\"a\": [1, {\"b\": "
+                 "null}]}}\n",
                  m->hidden, m->layers, m->heads, m->context, m->inner, m->vocab, m->eps, m->tied ? "true" : "false");
         return;
     }
@@ -249,20 +257,23 @@ static void ck_config(const ck_model *m, char *out, size_t capacity)
                  "\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
                  "\"original_max_position_embeddings\": 64");
     else if (m->stretch)
-        snprintf(stretch, sizeof stretch, "\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 32");
+        snprintf(stretch, sizeof stretch,
+                 "\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 32");
     if (m->old_config)
-        snprintf(rope, sizeof rope, "\"torch_dtype\": \"float32\", \"rope_theta\": %g, \"rope_scaling\": %s%s%s", m->theta,
-                 m->stretch ? "{" : "null", stretch, m->stretch ? "}" : "");
+        snprintf(rope, sizeof rope, "\"torch_dtype\": \"float32\", \"rope_theta\": %g, \"rope_scaling\": %s%s%s",
+                 m->theta, m->stretch ? "{" : "null", stretch, m->stretch ? "}" : "");
     else
         snprintf(rope, sizeof rope, "\"dtype\": \"float32\", \"rope_parameters\": {\"rope_theta\": %g%s%s}", m->theta,
                  m->stretch ? ", " : ", \"rope_type\": \"default\"", stretch);
-    snprintf(out, capacity,
-             "{\n \"model_type\": \"%s\", \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d,\n"
-             " \"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d,\n"
-             " \"max_position_embeddings\": %d, \"rms_norm_eps\": %g, \"hidden_act\": \"silu\", \"tie_word_embeddings\": %s,\n"
-             " \"use_sliding_window\": false, \"bos_token_id\": 1, \"eos_token_id\": [2, 3], %s\n}\n",
-             m->family, m->hidden, m->layers, m->heads, m->kv_heads, m->head_dim, m->inner, m->vocab, m->context, m->eps,
-             m->tied ? "true" : "false", rope);
+    snprintf(
+        out, capacity,
+        "{\n \"model_type\": \"%s\", \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d,\n"
+        " \"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d,\n"
+        " \"max_position_embeddings\": %d, \"rms_norm_eps\": %g, \"hidden_act\": \"silu\", \"tie_word_embeddings\": "
+        "%s,\n"
+        " \"use_sliding_window\": false, \"bos_token_id\": 1, \"eos_token_id\": [2, 3], %s\n}\n",
+        m->family, m->hidden, m->layers, m->heads, m->kv_heads, m->head_dim, m->inner, m->vocab, m->context, m->eps,
+        m->tied ? "true" : "false", rope);
 }
 
 /*  Writes a folder. shards: 1, or more with an index. */
@@ -283,8 +294,8 @@ static void ck_write_folder(const ck_model *m, const char *folder, ignis_dtype d
     }
     length = (size_t)snprintf(text, sizeof text, "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {");
     for (i = 0; i < m->count; i++)
-        length += (size_t)snprintf(text + length, sizeof text - length, "%s\"%s\": \"model-%05d-of-%05d.safetensors\"", i ? ", " : "",
-                                   m->tensors[i].name, i % shards + 1, shards);
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s\"%s\": \"model-%05d-of-%05d.safetensors\"",
+                                   i ? ", " : "", m->tensors[i].name, i % shards + 1, shards);
     snprintf(text + length, sizeof text - length, "}}\n");
     ck_write_text(folder, "model.safetensors.index.json", text);
     for (i = 0; i < shards; i++) {
@@ -299,8 +310,9 @@ static const struct {
     const char *name;
     uint32_t id;
     int elements, bytes;
-} ck_types[] = {{"F32", 0, 1, 4},    {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},     {"Q8_0", 8, 32, 34},   {"Q4_0", 2, 32, 18},
-                {"Q4_1", 3, 32, 20}, {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176}, {"Q6_K", 14, 256, 210}};
+} ck_types[] = {{"F32", 0, 1, 4},       {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},
+                {"Q8_0", 8, 32, 34},    {"Q4_0", 2, 32, 18},    {"Q4_1", 3, 32, 20},
+                {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176}, {"Q6_K", 14, 256, 210}};
 enum { CK_TYPES = 9 };
 
 static double ck_half(const unsigned char *at)
@@ -434,7 +446,8 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
                     t->v[(int64_t)r * t->columns + c] =
                         ck_element(ck_types[kind].id,
                                    data.data + places[i] +
-                                       (size_t)(ck_gguf_row(m, t, r) * row_bytes + c / ck_types[kind].elements * ck_types[kind].bytes),
+                                       (size_t)(ck_gguf_row(m, t, r) * row_bytes +
+                                                c / ck_types[kind].elements * ck_types[kind].bytes),
                                    c % ck_types[kind].elements);
         }
     }
@@ -448,13 +461,14 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     ck_u64(&head, (uint64_t)(m->count + (divisors != NULL)));
     ck_u64(&head, 0); /* written below */
     ck_text(&head, "general.architecture"), ck_u32(&head, 8), ck_text(&head, m->family), keys++;
-    ck_text(&head, "tokenizer.ggml.tokens"), ck_u32(&head, 9), ck_u32(&head, 8), ck_u64(&head, (uint64_t)(3 + ck_token_count)), keys++;
+    ck_text(&head, "tokenizer.ggml.tokens"), ck_u32(&head, 9), ck_u32(&head, 8),
+        ck_u64(&head, (uint64_t)(3 + ck_token_count)), keys++;
     ck_text(&head, "a"), ck_text(&head, ""), ck_text(&head, "<s>");
     for (i = 0; i < ck_token_count; i++)
         ck_text(&head, ck_tokens[i]);
     if (ck_token_type) {
-        ck_text(&head, "tokenizer.ggml.token_type"), ck_u32(&head, 9), ck_u32(&head, 5), ck_u64(&head, (uint64_t)(3 + ck_token_count)),
-            keys++;
+        ck_text(&head, "tokenizer.ggml.token_type"), ck_u32(&head, 9), ck_u32(&head, 5),
+            ck_u64(&head, (uint64_t)(3 + ck_token_count)), keys++;
         for (i = 0; i < 3 + ck_token_count; i++)
             ck_u32(&head, (uint32_t)ck_token_type);
     }
@@ -475,7 +489,8 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
             ck_key_u32(&head, m->family, "rope.scaling.original_context_length", 32), keys++;
         }
     }
-    ck_key_f32(&head, m->family, gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", m->eps), keys++;
+    ck_key_f32(&head, m->family, gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", m->eps),
+        keys++;
     ck_text(&head, "tokenizer.ggml.eos_token_id"), ck_u32(&head, 4), ck_u32(&head, 2), keys++;
     if (ck_extra_key)
         ck_key_u32(&head, m->family, ck_extra_key, 7), keys++;
@@ -484,7 +499,8 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     for (i = 0; i < m->count + (divisors != NULL); i++) {
         const ck_tensor *t = &m->tensors[i < m->count ? i : 0];
         if (i == m->count) {
-            ck_text(&head, "rope_freqs.weight"), ck_u32(&head, 1), ck_u64(&head, (uint64_t)(m->head_dim / 2)), ck_u32(&head, 0);
+            ck_text(&head, "rope_freqs.weight"), ck_u32(&head, 1), ck_u64(&head, (uint64_t)(m->head_dim / 2)),
+                ck_u32(&head, 0);
         } else {
             ck_text(&head, t->gguf), ck_u32(&head, t->columns ? 2 : 1);
             if (t->columns)
@@ -512,7 +528,8 @@ static void ck_linear(double *out, const double *w, const double *bias, const do
     }
 }
 
-static void ck_norm(double *out, const double *x, const double *w, const double *bias, int n, double eps, bool layer_norm)
+static void ck_norm(double *out, const double *x, const double *w, const double *bias, int n, double eps,
+                    bool layer_norm)
 {
     double mean = 0, square = 0;
     int i;
@@ -579,11 +596,13 @@ static inline void ck_forward(const ck_model *m, const int32_t *ids, int seq, do
 #define CK_W(what) (snprintf(name, sizeof name, "%s%s", in, what), ck_values(m, name, l))
     for (s = 0; s < seq; s++)
         for (i = 0; i < h; i++)
-            x[s * h + i] = embedding[ids[s] * h + i] + (gpt2 ? ck_values(m, "transformer.wpe.weight", 0)[s * h + i] : 0);
+            x[s * h + i] =
+                embedding[ids[s] * h + i] + (gpt2 ? ck_values(m, "transformer.wpe.weight", 0)[s * h + i] : 0);
     for (l = 0; l < m->layers; l++) {
         for (s = 0; s < seq; s++) {
             double *row = qkv + s * width;
-            ck_norm(y, x + s * h, CK_W(gpt2 ? "ln_1.weight" : "input_layernorm.weight"), CK_W("ln_1.bias"), h, m->eps, gpt2);
+            ck_norm(y, x + s * h, CK_W(gpt2 ? "ln_1.weight" : "input_layernorm.weight"), CK_W("ln_1.bias"), h, m->eps,
+                    gpt2);
             if (gpt2) {
                 ck_linear(row, CK_W("attn.c_attn.weight"), CK_W("attn.c_attn.bias"), y, width, h);
             } else {
@@ -591,7 +610,9 @@ static inline void ck_forward(const ck_model *m, const int32_t *ids, int seq, do
                 ck_linear(row + q, CK_W("self_attn.k_proj.weight"), CK_W("self_attn.k_proj.bias"), y, k, h);
                 ck_linear(row + q + k, CK_W("self_attn.v_proj.weight"), CK_W("self_attn.v_proj.bias"), y, k, h);
                 for (head = 0; head < m->heads + m->kv_heads; head++)
-                    ck_head(m, row + head * d, CK_W(head < m->heads ? "self_attn.q_norm.weight" : "self_attn.k_norm.weight"), f, factor, s);
+                    ck_head(m, row + head * d,
+                            CK_W(head < m->heads ? "self_attn.q_norm.weight" : "self_attn.k_norm.weight"), f, factor,
+                            s);
             }
         }
         for (s = 0; s < seq; s++) {
@@ -616,15 +637,16 @@ static inline void ck_forward(const ck_model *m, const int32_t *ids, int seq, do
                 x[s * h + i] += y[i];
         }
         for (s = 0; s < seq; s++) {
-            ck_norm(y, x + s * h, CK_W(gpt2 ? "ln_2.weight" : "post_attention_layernorm.weight"), CK_W("ln_2.bias"), h, m->eps, gpt2);
-            ck_linear(up, CK_W(gpt2 ? "mlp.c_fc.weight" : "mlp.up_proj.weight"), gpt2 ? CK_W("mlp.c_fc.bias") : CK_W("mlp.up_proj.bias"), y,
-                      m->inner, h);
+            ck_norm(y, x + s * h, CK_W(gpt2 ? "ln_2.weight" : "post_attention_layernorm.weight"), CK_W("ln_2.bias"), h,
+                    m->eps, gpt2);
+            ck_linear(up, CK_W(gpt2 ? "mlp.c_fc.weight" : "mlp.up_proj.weight"),
+                      gpt2 ? CK_W("mlp.c_fc.bias") : CK_W("mlp.up_proj.bias"), y, m->inner, h);
             if (!gpt2)
                 ck_linear(up + m->inner, CK_W("mlp.gate_proj.weight"), CK_W("mlp.gate_proj.bias"), y, m->inner, h);
             for (n = 0; n < m->inner; n++) {
                 double g = gpt2 ? up[n] : up[m->inner + n];
-                up[n] =
-                    gpt2 ? 0.5 * g * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (g + 0.044715 * g * g * g))) : up[n] * g / (1 + exp(-g));
+                up[n] = gpt2 ? 0.5 * g * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (g + 0.044715 * g * g * g)))
+                             : up[n] * g / (1 + exp(-g));
             }
             ck_linear(y, CK_W(gpt2 ? "mlp.c_proj.weight" : "mlp.down_proj.weight"),
                       gpt2 ? CK_W("mlp.c_proj.bias") : CK_W("mlp.down_proj.bias"), up, h, m->inner);

@@ -13,8 +13,9 @@ enum { RANKS = 4 };
 
 /*  Ways to do an operation, as IGNIS_COMM_TUNE. Few threads and small chunks make many steps of small arrays. */
 #define SMALL "ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,lanes=2"
-static const char *const ways[] = {SMALL ",ll_max=1M,ll_two_max=0,one_shot_max=0", SMALL ",ll_max=0,ll_two_max=1M,one_shot_max=0",
-                                   SMALL ",ll_max=0,ll_two_max=0,one_shot_max=1024M", SMALL ",ll_max=0,ll_two_max=0,one_shot_max=0"};
+static const char *const ways[] = {
+    SMALL ",ll_max=1M,ll_two_max=0,one_shot_max=0", SMALL ",ll_max=0,ll_two_max=1M,one_shot_max=0",
+    SMALL ",ll_max=0,ll_two_max=0,one_shot_max=1024M", SMALL ",ll_max=0,ll_two_max=0,one_shot_max=0"};
 enum { WAYS = 4 };
 
 static ignis_comm comms[RANKS];
@@ -147,8 +148,14 @@ typedef double (*expected_fn)(ignis_op op, ignis_dtype dtype, int rank, int64_t 
 static int64_t part_of; /* elements of a part, for the functions below */
 static int root_is;
 
-static inline double expect_combined(ignis_op op, ignis_dtype dtype, int rank, int64_t i) { return (void)rank, combined(op, dtype, i); }
-static inline double expect_part(ignis_op op, ignis_dtype dtype, int rank, int64_t i) { return combined(op, dtype, rank * part_of + i); }
+static inline double expect_combined(ignis_op op, ignis_dtype dtype, int rank, int64_t i)
+{
+    return (void)rank, combined(op, dtype, i);
+}
+static inline double expect_part(ignis_op op, ignis_dtype dtype, int rank, int64_t i)
+{
+    return combined(op, dtype, rank * part_of + i);
+}
 static inline double expect_gathered(ignis_op op, ignis_dtype dtype, int rank, int64_t i)
 {
     return (void)rank, number(op, dtype, (int)(i / part_of), i % part_of);
@@ -157,7 +164,10 @@ static inline double expect_exchanged(ignis_op op, ignis_dtype dtype, int rank, 
 {
     return number(op, dtype, (int)(i / part_of), rank * part_of + i % part_of);
 }
-static inline double expect_root(ignis_op op, ignis_dtype dtype, int rank, int64_t i) { return (void)rank, number(op, dtype, root_is, i); }
+static inline double expect_root(ignis_op op, ignis_dtype dtype, int rank, int64_t i)
+{
+    return (void)rank, number(op, dtype, root_is, i);
+}
 static inline double expect_reduced(ignis_op op, ignis_dtype dtype, int rank, int64_t i)
 {
     return rank == root_is ? combined(op, dtype, i) : 0;
@@ -167,9 +177,11 @@ static inline double expect_previous(ignis_op op, ignis_dtype dtype, int rank, i
     return number(op, dtype, (rank + size - 1) % size, i);
 }
 
-static inline bool holds(const arrays *out, ignis_op op, ignis_dtype dtype, int64_t count, expected_fn expected, const char *what)
+static inline bool holds(const arrays *out, ignis_op op, ignis_dtype dtype, int64_t count, expected_fn expected,
+                         const char *what)
 {
-    double *wanted = (double *)malloc(sizeof(double) * (size_t)(count + 1)), *got = (double *)malloc(sizeof(double) * (size_t)(count + 1));
+    double *wanted = (double *)malloc(sizeof(double) * (size_t)(count + 1)),
+           *got = (double *)malloc(sizeof(double) * (size_t)(count + 1));
     bool fine = true;
     char text[256];
     int64_t i;
@@ -184,8 +196,10 @@ static inline bool holds(const arrays *out, ignis_op op, ignis_dtype dtype, int6
         CHECK_OK(ignis_array_to_host(out->at[r], got, IGNIS_F64, count));
         for (i = 0; i < count && fine; i++)
             if (got[i] != wanted[i]) {
-                snprintf(text, sizeof text, "%s, op %d of %s on rank %d of %d, %lld elements: element %lld is %g, expected %g", what,
-                         (int)op, ignis__dtypes[dtype].name, r, size, (long long)count, (long long)i, got[i], wanted[i]);
+                snprintf(text, sizeof text,
+                         "%s, op %d of %s on rank %d of %d, %lld elements: element %lld is %g, expected %g", what,
+                         (int)op, ignis__dtypes[dtype].name, r, size, (long long)count, (long long)i, got[i],
+                         wanted[i]);
                 test__fail(__FILE__, __LINE__, text);
                 fine = false;
             }
@@ -196,7 +210,8 @@ static inline bool holds(const arrays *out, ignis_op op, ignis_dtype dtype, int6
     return fine;
 }
 
-static inline bool all_reduce_is_right(ignis_dtype dtype, ignis_op op, int64_t count, int in_offset, int out_offset, const char *what)
+static inline bool all_reduce_is_right(ignis_dtype dtype, ignis_op op, int64_t count, int in_offset, int out_offset,
+                                       const char *what)
 {
     arrays in = make_all(dtype, count, in_offset), out = make_all(dtype, count, out_offset);
     bool fine;

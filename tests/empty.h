@@ -15,8 +15,8 @@ static empty__create *empty__real;
 enum { EMPTY_MOST = 256 };
 static uint64_t empty_made[EMPTY_MOST];
 
-static inline int empty__make(void **program, const char *text, const char *name, int headers, const char *const *header_texts,
-                              const char *const *header_names)
+static inline int empty__make(void **program, const char *text, const char *name, int headers,
+                              const char *const *header_texts, const char *const *header_names)
 {
     char empty[8192] = "";
     const ignis__source *source;

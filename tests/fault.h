@@ -22,9 +22,10 @@ static struct {
     const char *prefix; /* of the functions that are to fail */
     int at, code, seen;
     bool all;
-    const char *until;   /* null: for ever */
-    void (*drain)(void); /* called ahead of the first failure, where all later calls fail: a device that is lost runs nothing more */
-    const char *failed;  /* the first function that was made to fail; null: none was */
+    const char *until; /* null: for ever */
+    void (*drain)(
+        void); /* called ahead of the first failure, where all later calls fail: a device that is lost runs nothing more */
+    const char *failed; /* the first function that was made to fail; null: none was */
     struct {
         const char *name;
         int done, failed;
@@ -77,12 +78,14 @@ static inline int fault_note(const char *name, int result)
 }
 
 static __thread int fault__code;
-#define IGNIS_CALL_HOOK(name, call) ((fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
+#define IGNIS_CALL_HOOK(name, call) \
+    ((fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
 
 static inline void fault_arm(const char *prefix, int at, int code)
 {
     pthread_mutex_lock(&fault.lock);
-    fault.prefix = prefix, fault.at = at, fault.code = code, fault.seen = 0, fault.all = false, fault.until = fault.failed = NULL;
+    fault.prefix = prefix, fault.at = at, fault.code = code, fault.seen = 0, fault.all = false,
+    fault.until = fault.failed = NULL;
     pthread_mutex_unlock(&fault.lock);
 }
 

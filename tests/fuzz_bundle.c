@@ -153,7 +153,8 @@ static char *entry_seed(size_t *size)
     header.key[0] = 1, header.key[1] = 2;
     header.lowered_size = sizeof lowered;
     header.image_size = image_make(image);
-    header.checksum = ignis__hash(ignis__hash(IGNIS__HASH_START, lowered, sizeof lowered), image, (size_t)header.image_size);
+    header.checksum =
+        ignis__hash(ignis__hash(IGNIS__HASH_START, lowered, sizeof lowered), image, (size_t)header.image_size);
     *size = sizeof header + sizeof lowered + (size_t)header.image_size;
     bytes = (char *)grow(NULL, *size + 1);
     memcpy(bytes, &header, sizeof header);
@@ -201,7 +202,8 @@ static void entries_fuzz(long iterations)
         require(!try_entry(seed, at, size, at, 0, false), "an entry that was cut off is taken");
     for (long i = 0; i < iterations; i++) {
         at = random_below(4) ? random_below((uint32_t)size) : random_below(sizeof(ignis__cache_header));
-        taken += try_entry(seed, random_below(8) ? size : random_below((uint32_t)size + 1), size, at, (int)random_below(256), true);
+        taken += try_entry(seed, random_below(8) ? size : random_below((uint32_t)size + 1), size, at,
+                           (int)random_below(256), true);
     }
     free(seed);
     printf("fuzz_bundle: %ld entries of the cache, %ld taken\n", iterations, taken);
@@ -217,7 +219,8 @@ static void records_fuzz(long iterations)
         "# a remark",
         "own 80-999 gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0",
         "own 0-999 softmax.cu",
-        "kernel 0-999 \"plus.cu\" \"plus<float>\" \"// a \\\"text\\\"\\n\" 2 \"-DA=1\" \"-w\" \"step.h\" \"#define STEP 2\\n\"",
+        "kernel 0-999 \"plus.cu\" \"plus<float>\" \"// a \\\"text\\\"\\n\" 2 \"-DA=1\" \"-w\" \"step.h\" \"#define "
+        "STEP 2\\n\"",
         "formula 0-999 \"sin(x)*2 + row\" \"x, row\" 2 0 6:2,7:4,8:1,9:1,14:1,15:3,16:3,33:1,34:4,51:3",
         "formula 0-999 \"x*y\" \"x, y\" 2 2 1:1,3:1,4:1,5:32,6:1,7:4,8:2,9:1,14:1,15:3,16:6,33:1,34:1,51:3",
         "formula 0-999 \"x*x\" \"x\" 1 0 1:1,3:1,4:1,5:128,6:9,7:1,8:1,9:1,12:1,14:1,15:3,33:5,51:3"};
@@ -271,7 +274,9 @@ int main(int argc, char **argv)
         memcpy(bytes, seed, size);
         for (uint32_t n = 1 + random_below(4); n > 0 && size > 0; n--) {
             uint32_t at = random_below(random_below(2) && size > 300 ? 300 : (uint32_t)size);
-            bytes[at] = (unsigned char)(random_below(3) ? bytes[at] ^ 1 << random_below(8) : random_below(2) ? 0xFF : random_below(256));
+            bytes[at] = (unsigned char)(random_below(3)   ? bytes[at] ^ 1 << random_below(8)
+                                        : random_below(2) ? 0xFF
+                                                          : random_below(256));
         }
         if (random_below(8) && size >= 24) /* nearly always a size that is right */
             memcpy(bytes + offsetof(ignis__bundle_header, size), &(uint64_t){size}, 8);

@@ -110,12 +110,15 @@ static bool try_template(const char *text, const char *variables)
     work_done = 0;
     ok = ignis__chat_render(&chat, "ignis_chat_render", text, NULL, 0, &desc, NULL, &out);
     ignis__quiet_end(&before, &failure, why, sizeof why);
-    allowed = WORK_OF_A_STEP * (unsigned long long)chat.steps + WORK_OF_A_BYTE * (strlen(text) + (variables ? strlen(variables) : 0) + 100);
+    allowed = WORK_OF_A_STEP * (unsigned long long)chat.steps +
+              WORK_OF_A_BYTE * (strlen(text) + (variables ? strlen(variables) : 0) + 100);
     require(work_done <= allowed, "it has taken more work than its steps account for", text);
     require(ok == (failure.status == IGNIS_OK), "a failure and its status differ", text);
     require(ok || strlen(why) > 5, "a refusal has no reason", text);
-    require(ok || (strstr(why, "line ") && strstr(why, ", column ")) || chat.fault_at == SIZE_MAX, "a refusal has no place", text);
-    require(ok || chat.fault_at == SIZE_MAX || chat.fault_at <= chat.size || chat.fault, "a refusal's place is outside", text);
+    require(ok || (strstr(why, "line ") && strstr(why, ", column ")) || chat.fault_at == SIZE_MAX,
+            "a refusal has no place", text);
+    require(ok || chat.fault_at == SIZE_MAX || chat.fault_at <= chat.size || chat.fault, "a refusal's place is outside",
+            text);
     for (i = 0; ok && i < out.size; i += (size_t)ignis__utf8_length(out.text + i, out.size - i)) {
         require(ignis__utf8_length(out.text + i, out.size - i) > 0, "a text is no UTF-8", text);
         require((unsigned char)out.marks[i] < 2, "a mark is neither 0 nor 1", text);
@@ -289,11 +292,15 @@ static const char *const words[] = {"{{",
                                     "\x80",
                                     "\x01"};
 
-static const char *any_template(void) { return chat_cases[random_below(sizeof chat_cases / sizeof *chat_cases)].source; }
+static const char *any_template(void)
+{
+    return chat_cases[random_below(sizeof chat_cases / sizeof *chat_cases)].source;
+}
 
 static void mutate(char *text)
 {
-    size_t length = strlen(text), at = random_below(length + 1), left = length - at, some = random_below((left < 60 ? left : 60) + 1);
+    size_t length = strlen(text), at = random_below(length + 1), left = length - at,
+           some = random_below((left < 60 ? left : 60) + 1);
     const char *word = words[random_below(sizeof words / sizeof *words)], *other;
     char piece[64], byte;
     switch (random_below(7)) {
@@ -417,14 +424,18 @@ static void stretch(char *text)
     const char *operation = operations[random_below(sizeof operations / sizeof *operations)];
     char *out =
         text +
-        sprintf(text,
-                "{%% macro m(x) %%}{{ x }}{%% endmacro %%}{%% set n = namespace(s='a', t='ab', u='\xC3\xA9\n', l=['a']) %%}"
-                "{%% for i in range(%d) %%}{%% set n.s = n.s + n.s %%}{%% set n.t = n.t + n.t %%}{%% set n.u = n.u + n.u %%}"
-                "{%% set n.l = n.l + n.l %%}{%% endfor %%}{%% set s = n.s %%}{%% set t = n.t %%}{%% set u = n.u %%}{%% set l = n.l %%}"
-                "{%% set d = {'a': 1, s: 2, t: 3, u: 4} %%}{%% for i in range(300) %%}{%% if ",
-                (int)(5 + random_below(8)));
+        sprintf(
+            text,
+            "{%% macro m(x) %%}{{ x }}{%% endmacro %%}{%% set n = namespace(s='a', t='ab', u='\xC3\xA9\n', l=['a']) %%}"
+            "{%% for i in range(%d) %%}{%% set n.s = n.s + n.s %%}{%% set n.t = n.t + n.t %%}{%% set n.u = n.u + n.u "
+            "%%}"
+            "{%% set n.l = n.l + n.l %%}{%% endfor %%}{%% set s = n.s %%}{%% set t = n.t %%}{%% set u = n.u %%}{%% set "
+            "l = n.l %%}"
+            "{%% set d = {'a': 1, s: 2, t: 3, u: 4} %%}{%% for i in range(300) %%}{%% if ",
+            (int)(5 + random_below(8)));
     for (; *operation; operation++)
-        out += *operation == '@' ? sprintf(out, "%s", values[random_below(sizeof values / sizeof *values)]) : (*out = *operation, 1);
+        out += *operation == '@' ? sprintf(out, "%s", values[random_below(sizeof values / sizeof *values)])
+                                 : (*out = *operation, 1);
     strcpy(out, " %}{% endif %}{% endfor %}");
 }
 

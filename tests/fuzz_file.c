@@ -39,12 +39,13 @@ static void check_rewritten(const ignis__safetensors *file, const unsigned char 
     copy = (unsigned char *)malloc(8 + header + data + 1);
     for (i = 0; i < 8; i++)
         copy[i] = (unsigned char)(header >> 8 * i);
-    require(ignis__safetensors_write(items, file->count, NULL, (char *)copy + 8, header + 1) == header, "measured and written differ",
-            bytes, size);
+    require(ignis__safetensors_write(items, file->count, NULL, (char *)copy + 8, header + 1) == header,
+            "measured and written differ", bytes, size);
     memset(copy + 8 + header, 0, data);
-    require(ignis__safetensors_parse(&again, copy, (int64_t)(8 + header + data)) == IGNIS_DIAG_NONE, "what was written is not read", bytes,
+    require(ignis__safetensors_parse(&again, copy, (int64_t)(8 + header + data)) == IGNIS_DIAG_NONE,
+            "what was written is not read", bytes, size);
+    require(again.count == file->count && again.data == (int64_t)(8 + header), "the number of tensors differs", bytes,
             size);
-    require(again.count == file->count && again.data == (int64_t)(8 + header), "the number of tensors differs", bytes, size);
     ignis__file_tensor_sort(items, file->count, ignis__file_tensor_by_name);
     ignis__file_tensor_sort(again.items, again.count, ignis__file_tensor_by_name);
     for (i = 0; i < again.count; i++) {
@@ -72,12 +73,14 @@ static bool try_file(const unsigned char *bytes, size_t size)
         for (i = 0; i < file.count; i++) {
             const ignis__file_tensor *item = &file.items[i];
             require(item->begin == end && item->end >= end, "tensors overlap, or leave a hole", bytes, size);
-            require(item->end - item->begin == ignis__file_tensor_bytes(item->type, &item->shape), "a tensor has the wrong size", bytes,
+            require(item->end - item->begin == ignis__file_tensor_bytes(item->type, &item->shape),
+                    "a tensor has the wrong size", bytes, size);
+            require(item->shape.ndim >= 1 && item->shape.ndim <= IGNIS_MAX_DIMS, "a tensor has the wrong rank", bytes,
                     size);
-            require(item->shape.ndim >= 1 && item->shape.ndim <= IGNIS_MAX_DIMS, "a tensor has the wrong rank", bytes, size);
             for (k = 0; k < item->shape.ndim; k++)
                 require(item->shape.dim[k] >= 0, "a dimension is negative", bytes, size);
-            require(ignis__utf8_valid(item->name) && strcmp(item->name, "__metadata__") != 0, "a name is none", bytes, size);
+            require(ignis__utf8_valid(item->name) && strcmp(item->name, "__metadata__") != 0, "a name is none", bytes,
+                    size);
             end = item->end;
         }
         require(end == (int64_t)size - file.data, "the tensors are not the whole data", bytes, size);
@@ -86,7 +89,8 @@ static bool try_file(const unsigned char *bytes, size_t size)
         check_rewritten(&file, bytes, size);
     } else {
         require(result == IGNIS_DIAG_STORAGE_FORMAT, "a refusal has another reason than the format", bytes, size);
-        require(strlen(file.fault) > 10 && strlen(file.fault) < sizeof file.fault, "a refusal has no reason", bytes, size);
+        require(strlen(file.fault) > 10 && strlen(file.fault) < sizeof file.fault, "a refusal has no reason", bytes,
+                size);
         require(ignis__utf8_valid(file.fault) || strlen(file.fault) > 200, "a reason is not UTF-8", bytes, size);
     }
     ignis__safetensors_close(&file);
@@ -114,8 +118,10 @@ static const struct {
     {"{}      ", 0},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", 24},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4},
-    {"{\"__metadata__\":{\"format\":\"pt\",\"k\":\"v\"},\"w.1\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
-     "\"w.2\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[8,16]},\"w.3\":{\"dtype\":\"U8\",\"shape\":[0,7],\"data_offsets\":[16,"
+    {"{\"__metadata__\":{\"format\":\"pt\",\"k\":\"v\"},\"w.1\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]"
+     "},"
+     "\"w.2\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[8,16]},\"w.3\":{\"dtype\":\"U8\",\"shape\":[0,7],"
+     "\"data_offsets\":[16,"
      "16]}}  ",
      16},
     {"{ \"b\" : { \"shape\" : [ 1 , 2 ] , \"data_offsets\" : [ 4 , 20 ] , \"dtype\" : \"F64\" } "
@@ -125,10 +131,12 @@ static const struct {
     {"{\"\\u00e9\\ud83d\\ude00\\n\\\\\\\"\\/\\b\\f\\r\\t\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]},"
      "\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\":{\"dtype\":\"\\u00468_E4M3\",\"shape\":[3],\"data_offsets\":[4,7]}}",
      7},
-    {"{\"a\":{\"x\":[1,-2.5e+3,{\"y\":[null,true,false,\"s\",{}]},[]],\"dtype\":\"BOOL\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]"
+    {"{\"a\":{\"x\":[1,-2.5e+3,{\"y\":[null,true,false,\"s\",{}]},[]],\"dtype\":\"BOOL\",\"shape\":[1,1,1,1,1,1,1,1],"
+     "\"data_offsets\":[0,1]"
      "}}",
      1},
-    {"{\"a\":{\"dtype\":\"F4\",\"shape\":[2,3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"F6_E2M3\",\"shape\":[4],\"data_offsets\":[3,6]}}",
+    {"{\"a\":{\"dtype\":\"F4\",\"shape\":[2,3],\"data_offsets\":[0,3]},\"b\":{\"dtype\":\"F6_E2M3\",\"shape\":[4],"
+     "\"data_offsets\":[3,6]}}",
      6},
 };
 
@@ -218,7 +226,8 @@ int main(int argc, char **argv)
         header.size = strlen(seeds[i].header);
         memcpy(header.bytes, seeds[i].header, header.size);
         data = seeds[i].data;
-        for (k = whole ? 0 : 1 + random_below(2) * random_below(2) * random_below(8); k > 0; k--) /* most get one mutation */
+        for (k = whole ? 0 : 1 + random_below(2) * random_below(2) * random_below(8); k > 0;
+             k--) /* most get one mutation */
             mutate(&header);
         length = header.size;
         if (!whole && random_below(16) == 0)

@@ -33,17 +33,21 @@ static void check_kernel(const char *kernel, const char *text)
     require(at && end, "a kernel has no function", text);
     for (; at < end; at++) {
         bool begins = !ignis__formula_is_letter(at[-1]) && !ignis__formula_is_digit(at[-1]);
-        require(*at == '\n' || (*at >= ' ' && *at < 127 && !strchr("#\"'\\[]`@$", *at)), "a kernel has a strange character", text);
+        require(*at == '\n' || (*at >= ' ' && *at < 127 && !strchr("#\"'\\[]`@$", *at)),
+                "a kernel has a strange character", text);
         depth += strchr("({", *at) ? 1 : strchr(")}", *at) ? -1 : 0;
         require(depth >= 0, "a kernel has parentheses that nothing opens", text);
         if (begins && (*at == 'n' || *at == 'd') && ignis__formula_is_digit(at[1])) {
             char *behind;
             long term = strtol(at + 1, &behind, 10), input = *at == 'd' ? strtol(behind + 1, NULL, 10) : 0;
             bool declares = at > kernel + 10 &&
-                            (strncmp(at - 2, "W ", 2) == 0 || strncmp(at - 4, "i64 ", 4) == 0 || strncmp(at - 5, "bool ", 5) == 0) &&
+                            (strncmp(at - 2, "W ", 2) == 0 || strncmp(at - 4, "i64 ", 4) == 0 ||
+                             strncmp(at - 5, "bool ", 5) == 0) &&
                             strncmp(behind + (*at == 'd' ? 2 : 0), " = ", 3) == 0;
-            require(term < IGNIS__FORMULA_TERMS && input < IGNIS_MAX_INPUTS, "a kernel has a term that cannot be", text);
-            require(declares != (bool)declared[*at == 'd'][term][input], "a term is used before it is there, or is there twice", text);
+            require(term < IGNIS__FORMULA_TERMS && input < IGNIS_MAX_INPUTS, "a kernel has a term that cannot be",
+                    text);
+            require(declares != (bool)declared[*at == 'd'][term][input],
+                    "a term is used before it is there, or is there twice", text);
             declared[*at == 'd'][term][input] = 1;
         }
     }
@@ -69,7 +73,8 @@ static bool try_formula(const char *text)
     for (i = 0; i < formula->term_count; i++) {
         const ignis__formula_function *f = &ignis__formula_functions[formula->term[i].function];
         for (mode = 0; mode < f->count; mode++)
-            require(formula->term[i].arg[mode] >= 0 && formula->term[i].arg[mode] < i, "a term comes before its arguments", text);
+            require(formula->term[i].arg[mode] >= 0 && formula->term[i].arg[mode] < i,
+                    "a term comes before its arguments", text);
     }
     for (mode = 0; mode < 4; mode++) {
         memset(&spec, 0, sizeof spec);
@@ -239,7 +244,8 @@ static const char *const words[] = {
 
 static void mutate(char *text)
 {
-    size_t length = strlen(text), at = random_below(length + 1), left = length - at, some = random_below((left < 40 ? left : 40) + 1);
+    size_t length = strlen(text), at = random_below(length + 1), left = length - at,
+           some = random_below((left < 40 ? left : 40) + 1);
     const char *word = words[random_below(sizeof words / sizeof *words)];
     char piece[64], byte;
     switch (random_below(7)) {
@@ -274,7 +280,8 @@ int main(int argc, char **argv)
         bool whole = done < sizeof seeds / sizeof *seeds, ok; /* each seed once as it is */
         size_t k;
         char *text;
-        snprintf(formula, sizeof formula, "%s", seeds[whole ? (size_t)done : random_below(sizeof seeds / sizeof *seeds)]);
+        snprintf(formula, sizeof formula, "%s",
+                 seeds[whole ? (size_t)done : random_below(sizeof seeds / sizeof *seeds)]);
         for (k = whole ? 0 : 1 + random_below(2) * random_below(12); k > 0; k--)
             mutate(formula);
         text = strdup(formula);

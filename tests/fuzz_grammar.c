@@ -58,7 +58,8 @@ static bool try_grammar(const char *text)
     ignis__quiet_end(&before, &failure, why, sizeof why);
     require(!g == (failure.status != IGNIS_OK), "a failure and its status differ", text);
     require(g || strlen(why) > 30, "a refusal has no reason", text);
-    require(g || failure.status == IGNIS_ERROR_ARGUMENT || failure.status == IGNIS_ERROR_UNSUPPORTED, "a refusal has another status", text);
+    require(g || failure.status == IGNIS_ERROR_ARGUMENT || failure.status == IGNIS_ERROR_UNSUPPORTED,
+            "a refusal has another status", text);
     if (!g)
         return false;
     for (state = g->start, steps = 0; steps < 40; steps++, state = next) {
@@ -67,8 +68,8 @@ static bool try_grammar(const char *text)
             require(g->diagnostic == IGNIS_DIAG_UNSUPPORTED, "no mask, and no reason", text);
             break;
         }
-        require(IGNIS__GRAMMAR_AT(g, state, states, state)->any || IGNIS__GRAMMAR_AT(g, state, states, state)->ends, "a text cannot go on",
-                text);
+        require(IGNIS__GRAMMAR_AT(g, state, states, state)->any || IGNIS__GRAMMAR_AT(g, state, states, state)->ends,
+                "a text cannot go on", text);
         for (i = 0, id = (int)random_below(512); i < 512 && !(mask[id / 32] >> id % 32 & 1); i++)
             id = (id + 1) % 512;
         if (i == 512)
@@ -76,7 +77,8 @@ static bool try_grammar(const char *text)
         next = ignis__grammar_step_token(g, vocabulary, state, id);
         require(next > 0, "a mask and the matcher differ", text);
         if (steps == 20)
-            require((state = next = ignis__grammar_reset_states(g) ? g->start : -1) >= 0, "there is no beginning", text);
+            require((state = next = ignis__grammar_reset_states(g) ? g->start : -1) >= 0, "there is no beginning",
+                    text);
     }
     ignis__grammar_free(g);
     return true;
@@ -106,10 +108,12 @@ static const char *const seeds[] = {
     "root ::= (x \",\")* x # list\nx ::= [a-z0-9]+ | \"\\\"\" [^\"\\\\]{0,20} \"\\\"\"\n",
     "root ::= .{2,5} (\"\\u20AC\" | [^\\x00-\\x7F] | y)?\ny ::=\n (\"t\" |\n \"u\"{3} y)",
     "root ::= e\ne ::= t (\"+\" t)*\nt ::= \"(\" e \")\" | [0-9]",
-    "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": {\"enum\": [\"x\", 1, null, {\"k\": []}]}}, "
+    "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": {\"enum\": [\"x\", 1, null, "
+    "{\"k\": []}]}}, "
     "\"required\": [\"b\"], "
     "\"additionalProperties\": false}",
-    "{\"$ref\": \"#/$defs/n\", \"$defs\": {\"n\": {\"anyOf\": [{\"type\": \"null\"}, {\"type\": \"array\", \"items\": {\"$ref\": "
+    "{\"$ref\": \"#/$defs/n\", \"$defs\": {\"n\": {\"anyOf\": [{\"type\": \"null\"}, {\"type\": \"array\", \"items\": "
+    "{\"$ref\": "
     "\"#/$defs/n\"}, \"minItems\": 1, "
     "\"maxItems\": 3}]}}}",
     "{\"type\": [\"string\", \"boolean\"], \"minLength\": 2, \"maxLength\": 4, \"description\": \"\\u00e9\"}",

@@ -45,7 +45,8 @@ static ck_model models[] = {{.family = "gpt2",
                              .eps = 1e-5,
                              .theta = 10000,
                              .stretch = "linear"}};
-static const char *const others[] = {"2/model.safetensors.index.json", "a/adapter_config.json", "a/adapter_model.safetensors"};
+static const char *const others[] = {"2/model.safetensors.index.json", "a/adapter_config.json",
+                                     "a/adapter_model.safetensors"};
 enum { MODELS = 3, FILES = 2 * MODELS + 3 }; /* GGUF files and config.json of each, and the others */
 
 static char folder[] = "/tmp/ignis_fuzz_model_XXXXXX";
@@ -116,7 +117,8 @@ static bool is_sound(ignis_status status)
     if (status == IGNIS_OK)
         return true;
     require(strlen(ignis_status_message()) > 30, "a refusal has no reason");
-    require(status == IGNIS_ERROR_FORMAT || status == IGNIS_ERROR_UNSUPPORTED || status == IGNIS_ERROR_IO || status == IGNIS_ERROR_MEMORY,
+    require(status == IGNIS_ERROR_FORMAT || status == IGNIS_ERROR_UNSUPPORTED || status == IGNIS_ERROR_IO ||
+                status == IGNIS_ERROR_MEMORY,
             "a refusal has a strange status");
     return false;
 }
@@ -130,9 +132,11 @@ static bool inspect(const char *path)
     ignis_status_clear();
     if (!is_sound(ignis_model_inspect(&desc, &info)))
         return false;
-    require(info.layers > 0 && info.heads > 0 && info.heads % info.kv_heads == 0 && info.head_dim > 0 && info.head_dim <= 256,
+    require(info.layers > 0 && info.heads > 0 && info.heads % info.kv_heads == 0 && info.head_dim > 0 &&
+                info.head_dim <= 256,
             "what was accepted has strange heads");
-    require(info.parameters > 0 && info.weight_bytes >= info.parameters / 2 && info.file_bytes > 0, "what was accepted has strange sizes");
+    require(info.parameters > 0 && info.weight_bytes >= info.parameters / 2 && info.file_bytes > 0,
+            "what was accepted has strange sizes");
     require(info.cache_bytes_of_token > 0 && info.workspace_bytes > 0, "what was accepted has no cache");
     return true;
 }
@@ -166,7 +170,8 @@ static bool open_adapters(const char *path)
     lora = ignis_lora_open(adapted, path);
     if (!is_sound(ignis_status_last()))
         return false;
-    require(ignis_lora_query(lora, &info) == IGNIS_OK && info.rank == 2 && info.adapters > 0 && info.adapters <= 7 && info.parameters > 0,
+    require(ignis_lora_query(lora, &info) == IGNIS_OK && info.rank == 2 && info.adapters > 0 && info.adapters <= 7 &&
+                info.parameters > 0,
             "what was accepted has strange sizes");
     require(info.alpha > 0 && info.scale > 0 && info.scale - info.scale == 0 && info.dropout >= 0 && info.dropout < 1,
             "what was accepted has strange numbers");
@@ -196,7 +201,8 @@ static void walk(const char *path)
         }
     }
     for (i = 0; i < file.tensor_count; i++)
-        require(file.tensors[i].begin >= 0 && (file.tensors[i].end == file.tensors[i].begin || file.tensors[i].end <= file.size),
+        require(file.tensors[i].begin >= 0 &&
+                    (file.tensors[i].end == file.tensors[i].begin || file.tensors[i].end <= file.size),
                 "a tensor is outside of its file");
     require(sum >= 0, "numbers are strange");
     ignis__gguf_close(&file);

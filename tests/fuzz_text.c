@@ -64,7 +64,8 @@ static bool try_gguf(const char *bytes, size_t size)
     if (ok) {
         ok = ignis__tokenizer_read_gguf(&load, &file);
         ignis__gguf_close(&file);
-        require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes, size);
+        require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes,
+                size);
     }
     if (ok) {
         ignis__tokenizer_fill_info(tokenizer);
@@ -82,8 +83,8 @@ static bool try_file(const char *bytes, size_t size, int kind)
     static const char config[] =
         "{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}],\"decoder\":{\"type\":\"ByteLevel\"},"
         "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
-    static const char text[] =
-        "ab <s>the \xE2\x96\x81  tensor</s>'s 123 e\xCC\x81\n\n \xFF\xF0\x9F\x98\x80 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
+    static const char text[] = "ab <s>the \xE2\x96\x81  tensor</s>'s 123 e\xCC\x81\n\n \xFF\xF0\x9F\x98\x80 "
+                               "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
     ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_take("fuzz", &ignis__tokenizers);
     ignis__tokenizer_load load;
     char *first = (char *)malloc(sizeof config), *second = (char *)malloc(size ? size : 1);
@@ -101,14 +102,17 @@ static bool try_file(const char *bytes, size_t size, int kind)
         require(ok, "a good file is refused", bytes, size);
     }
     ignis__tokenizer_load_json(&load, second, size);
-    ok = kind == 1 ? ignis__tokenizer_read_config(&load) : ignis__tokenizer_read_json(&load) && ignis__tokenizer_build(&load);
-    require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes, size);
+    ok = kind == 1 ? ignis__tokenizer_read_config(&load)
+                   : ignis__tokenizer_read_json(&load) && ignis__tokenizer_build(&load);
+    require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes,
+            size);
     if (ok) {
         ignis__tokenizer_fill_info(tokenizer);
         use(tokenizer, text, sizeof text - 1, bytes, size);
         use(tokenizer, bytes, size < 400 ? size : 400, bytes, size);
     } else {
-        require(strlen(load.fault) > 5 && strlen(load.fault) < sizeof load.fault, "a refusal has no reason", bytes, size);
+        require(strlen(load.fault) > 5 && strlen(load.fault) < sizeof load.fault, "a refusal has no reason", bytes,
+                size);
         require(load.diagnostic == IGNIS_DIAG_TOKENIZER_FORMAT || load.diagnostic == IGNIS_DIAG_UNSUPPORTED,
                 "a refusal has another reason than the format", bytes, size);
     }
@@ -132,12 +136,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
 enum { FILE_MAX = 8192 };
 
-#define ADDED(id, content, normalized)                                                                                              \
-    "{\"id\":" #id ",\"content\":\"" content "\",\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":" normalized \
-    ",\"special\":true}"
+#define ADDED(id, content, normalized)       \
+    "{\"id\":" #id ",\"content\":\"" content \
+    "\",\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":" normalized ",\"special\":true}"
 #define BYTES "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}"
-#define LLAMA3                                                                                                                    \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*" \
+#define LLAMA3                                                                             \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| " \
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*"                                              \
     "|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 
 /*  Files to begin with. */
@@ -149,46 +154,55 @@ static const struct {
          7, "</s>", "true") "],\"normalizer\":{\"type\":\"NFC\"},"
                             "\"pre_tokenizer\":" BYTES ",\"post_processor\":" BYTES ",\"decoder\":" BYTES
                             ",\"model\":{\"type\":\"BPE\",\"dropout\":null,"
-                            "\"unk_token\":null,\"ignore_merges\":false,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"\xC4\xA0\":3,\"\xC4\xA0"
+                            "\"unk_token\":null,\"ignore_merges\":false,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,"
+                            "\"\xC4\xA0\":3,\"\xC4\xA0"
                             "a\":4,\"aa\":5},"
                             "\"merges\":[\"a b\",[\"\xC4\xA0\",\"a\"],\"a a\"]}}",
      0},
-    {"{\"added_tokens\":[" ADDED(3, "<s>",
-                                 "false") "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
-                                          "\"Split\",\"pattern\":{\"Regex\":\"" LLAMA3
-                                          "\"},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"use_regex\":false}]},"
-                                          "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" BYTES
-                                          ",{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
-                                          "\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_"
-                                          "tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[3],"
-                                          "\"tokens\":[\"<s>\"]}}}]},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
-                                          "\"ignore_merges\":true,\"vocab\":{\"a\":0,\"b\":1,"
-                                          "\"ab\":2},\"merges\":[\"a b\"]}}",
+    {"{\"added_tokens\":[" ADDED(
+         3, "<s>",
+         "false") "],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
+                  "\"Split\",\"pattern\":{\"Regex\":\"" LLAMA3
+                  "\"},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\",\"use_regex\":false}]},"
+                  "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" BYTES
+                  ",{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
+                  "\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_"
+                  "tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[3],"
+                  "\"tokens\":[\"<s>\"]}}}]},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
+                  "\"ignore_merges\":true,\"vocab\":{\"a\":0,\"b\":1,"
+                  "\"ab\":2},\"merges\":[\"a b\"]}}",
      0},
     {"{\"added_tokens\":[" ADDED(0, "<unk>", "false") "," ADDED(
          1, "<s>", "true") "],\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
                            "\"Prepend\",\"prepend\":\"\xE2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" "
                            "\"},\"content\":\"\xE2\x96\x81\"}]},"
-                           "\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":"
+                           "\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":{\"type\":\"Sequence\","
+                           "\"decoders\":[{\"type\":"
                            "\"Replace\",\"pattern\":{\"String\":"
                            "\"\xE2\x96\x81\"},\"content\":\" "
-                           "\"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,"
-                           "\"stop\":0}]},\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,"
+                           "\"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "
+                           "\",\"start\":1,"
+                           "\"stop\":0}]},\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_"
+                           "fallback\":true,"
                            "\"vocab\":{\"<unk>\":0,\"<s>\":1,"
                            "\"<0x0A>\":2,\"\xE2\x96\x81\":3,\"a\":4,\"b\":5,\"\xE2\x96\x81"
                            "a\":6,\"\xE2\x96\x81\xE2\x96\x81\":7},\"merges\":[\"\xE2\x96\x81 a\","
                            "\"\xE2\x96\x81 \xE2\x96\x81\"]}}",
      0},
-    {"{\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_"
+    {"{\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":"
+     "\"\xE2\x96\x81\",\"prepend_"
      "scheme\":\"first\","
-     "\"split\":true},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"add_prefix_space\":true},\"model\":{\"vocab\":"
+     "\"split\":true},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"add_prefix_space\":true},"
+     "\"model\":{\"vocab\":"
      "{\"a\":0,"
      "\"b\":1,\"ab\":2,\"\xE2\x96\x81\":9},\"merges\":[[\"a\",\"b\"]]}}",
      0},
-    {"{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true}"
+    {"{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\","
+     "\"individual_digits\":true}"
      "," BYTES "]},\"decoder\":" BYTES ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0},\"merges\":[]}}",
      0},
-    {"{\"add_bos_token\":true,\"add_eos_token\":false,\"bos_token\":{\"content\":\"<s>\",\"lstrip\":false},\"eos_token\":\"a\",\"pad_"
+    {"{\"add_bos_token\":true,\"add_eos_token\":false,\"bos_token\":{\"content\":\"<s>\",\"lstrip\":false},\"eos_"
+     "token\":\"a\",\"pad_"
      "token\":null,"
      "\"chat_template\":[{\"name\":\"default\",\"template\":\"{{ x }}\"}],\"model_max_length\":1e30}",
      1},
@@ -261,7 +275,8 @@ int main(int argc, char **argv)
         i = whole ? (size_t)done : random_below(20) ? random_below(count) : count + random_below(2);
         file_size = i < count ? strlen(seeds[i].text) : gguf[i - count].size;
         memcpy(file, i < count ? seeds[i].text : gguf[i - count].data, file_size);
-        for (k = whole ? 0 : 1 + random_below(2) * random_below(2) * random_below(8); k > 0; k--) /* most get one mutation */
+        for (k = whole ? 0 : 1 + random_below(2) * random_below(2) * random_below(8); k > 0;
+             k--) /* most get one mutation */
             mutate();
         exact = (char *)malloc(file_size ? file_size : 1);
         if (!exact)

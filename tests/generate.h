@@ -28,8 +28,8 @@ static inline ignis__array *room(ignis_shape shape, ignis_dtype dtype)
 
 /*  The bytes of a quantised weight [rows, k]: of `type`, and from row `other_from` on of `other`; and its numbers, both of which the caller frees.
     factor: of the numbers. */
-static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_from, int other, uint64_t seed, double factor,
-                                          ignis__blocks *made, double **numbers)
+static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_from, int other, uint64_t seed,
+                                          double factor, ignis__blocks *made, double **numbers)
 {
     ignis__blocks blocks;
     unsigned char *bytes, row_bytes[8192];
@@ -58,7 +58,9 @@ static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_f
             elements = 256, size = 210;
         } else {
             ignis__quantise(now, row, k, row_bytes);
-            elements = now == IGNIS__GGUF_Q4_K ? 256 : 32, size = now == IGNIS__GGUF_Q4_K ? 144 : now == IGNIS__GGUF_Q4_0 ? 18 : 34;
+            elements = now == IGNIS__GGUF_Q4_K ? 256 : 32, size = now == IGNIS__GGUF_Q4_K   ? 144
+                                                                  : now == IGNIS__GGUF_Q4_0 ? 18
+                                                                                            : 34;
         }
         for (i = 0; i < k; i += elements)
             ignis__dequantise((uint32_t)now, row_bytes + i / elements * size, row + i);
@@ -66,7 +68,8 @@ static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_f
             (*numbers)[(int64_t)r * k + i] = (double)row[i];
         records = bytes + ignis__blocks_bytes(&blocks, part);
         ignis__blocks_pack((uint32_t)now, row_bytes, k, records + ignis__blocks_row(now, in, k),
-                           records + ignis__blocks_bytes_of(now, blocks.part[part].rows, k, false) + in * (k / 256) * 2);
+                           records + ignis__blocks_bytes_of(now, blocks.part[part].rows, k, false) +
+                               in * (k / 256) * 2);
     }
     free(row);
     *made = blocks;
@@ -110,7 +113,8 @@ static uint64_t weight_seed;
 static int weights_type,
     other_type; /* of the blocks of matrices, 0: they are numbers; that of values of heads, the head and half of the layers */
 
-static inline ignis_tensor weight(const test_shape *shape, ignis_shape dims, double factor, double add, double **numbers)
+static inline ignis_tensor weight(const test_shape *shape, ignis_shape dims, double factor, double add,
+                                  double **numbers)
 {
     int64_t i;
     ignis_tensor tensor;
@@ -127,7 +131,8 @@ static inline ignis_tensor weight(const test_shape *shape, ignis_shape dims, dou
 }
 
 /*  A matrix, of which rows from `other_from` on are of the other type, if weights are quantised. */
-static inline ignis_tensor matrix(const test_shape *shape, int rows, int k, int other_from, double factor, double **numbers)
+static inline ignis_tensor matrix(const test_shape *shape, int rows, int k, int other_from, double factor,
+                                  double **numbers)
 {
     ignis_tensor_desc desc = tensor_desc(IGNIS_U8, false);
     ignis__blocks blocks;
@@ -136,8 +141,8 @@ static inline ignis_tensor matrix(const test_shape *shape, int rows, int k, int 
     ignis__array *array;
     if (!weights_type)
         return weight(shape, IGNIS_SHAPE(rows, k), factor, 0, numbers);
-    bytes = blocks_bytes(rows, k, other_from > 0 ? weights_type : other_type, other_from > 0 ? other_from : rows, other_type, ++weight_seed,
-                         factor, &blocks, numbers);
+    bytes = blocks_bytes(rows, k, other_from > 0 ? weights_type : other_type, other_from > 0 ? other_from : rows,
+                         other_type, ++weight_seed, factor, &blocks, numbers);
     desc.host_dtype = IGNIS_U8;
     tensor = ignis_tensor_from_host(bytes, IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), &desc);
     array = ignis__borrow_array("test", tensor);
@@ -216,15 +221,18 @@ static inline void test_model_end(test_model *t)
 }
 
 static const test_shape shapes[] = {
-    {2, 4, 4, 16, 48, 64, 97, true, true, false, IGNIS_F32},    {2, 6, 2, 24, 40, 56, 101, false, false, false, IGNIS_F32},
-    {2, 4, 1, 16, 40, 56, 131, false, true, false, IGNIS_BF16}, {3, 8, 1, 8, 32, 40, 77, false, false, true, IGNIS_F16},
+    {2, 4, 4, 16, 48, 64, 97, true, true, false, IGNIS_F32},
+    {2, 6, 2, 24, 40, 56, 101, false, false, false, IGNIS_F32},
+    {2, 4, 1, 16, 40, 56, 131, false, true, false, IGNIS_BF16},
+    {3, 8, 1, 8, 32, 40, 77, false, false, true, IGNIS_F16},
     {1, 7, 1, 80, 56, 40, 90, false, true, true, IGNIS_F64},
 };
 
 static inline int32_t id_at(int i, int vocab) { return (int32_t)((noise(77, i) + 1) / 2 * vocab) % vocab; }
 
 /*  The operations that training uses say the same of the last token. */
-static inline void check_forward(const test_model *t, const int32_t *ids, int count, const float *logits, double tolerance)
+static inline void check_forward(const test_model *t, const int32_t *ids, int count, const float *logits,
+                                 double tolerance)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
@@ -277,8 +285,8 @@ static inline void chain_begin(test_model *t, const char *text)
     m->stop_count = 1;
 }
 
-static const char form[] =
-    "{\"type\": \"object\", \"properties\": {\"n\": {\"type\": \"integer\"}, \"s\": {\"type\": \"array\", \"maxItems\": 2, "
-    "\"items\": {\"type\": \"string\", \"maxLength\": 3}}}, \"required\": [\"n\"]}";
+static const char form[] = "{\"type\": \"object\", \"properties\": {\"n\": {\"type\": \"integer\"}, \"s\": {\"type\": "
+                           "\"array\", \"maxItems\": 2, "
+                           "\"items\": {\"type\": \"string\", \"maxLength\": 3}}}, \"required\": [\"n\"]}";
 
 #endif

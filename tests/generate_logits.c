@@ -35,7 +35,8 @@ int main(int argc, char **argv)
         ids[i] = atoi(argv[6 + i]);
     for (i = 0; i < count && ignis_status_last() == IGNIS_OK; i += some) {
         some = i == 0 ? prompt : 1;
-        if (ignis_sequence_feed(sequence, ids + i, some) == IGNIS_OK && ignis_sequence_logits(sequence, logits, info.vocab) == IGNIS_OK)
+        if (ignis_sequence_feed(sequence, ids + i, some) == IGNIS_OK &&
+            ignis_sequence_logits(sequence, logits, info.vocab) == IGNIS_OK)
             fwrite(logits, sizeof *logits, (size_t)info.vocab, out);
     }
     failed = fclose(out) != 0;

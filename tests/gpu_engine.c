@@ -62,7 +62,8 @@ static void open_libraries(void)
     ENGINE_FUNCTIONS(FIND_ENGINE)
 #define FIND_EFFECTS(name) find_function(effects, #name, &lib.name);
     EFFECTS_FUNCTIONS(FIND_EFFECTS)
-    CHECK(dlsym(engine, "ignis_setup") != NULL && dlsym(effects, "ignis_setup") == NULL); /* the plugin's own stays inside */
+    CHECK(dlsym(engine, "ignis_setup") != NULL &&
+          dlsym(effects, "ignis_setup") == NULL); /* the plugin's own stays inside */
 }
 
 static void write_files(void)
@@ -167,8 +168,10 @@ TEST(an_engine_and_its_plugin_draw_for_vulkan)
     CHECK(lib.effects_attach(&pixels, &shared));
     for (frame = 0; frame < FRAMES; frame++) {
         uint64_t shown = 2 * (uint64_t)frame + 2;
-        VkSemaphoreWaitInfo wait = {
-            .sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, .semaphoreCount = 1, .pSemaphores = &line.semaphore, .pValues = &shown};
+        VkSemaphoreWaitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                    .semaphoreCount = 1,
+                                    .pSemaphores = &line.semaphore,
+                                    .pValues = &shown};
         double began = test_seconds();
         CHECK_INT(lib.engine_run(lib.game_step, 0, GAME_ACTORS, 1e9), GAME_ACTORS);
         CHECK(lib.effects_paint(frame));
@@ -180,7 +183,8 @@ TEST(an_engine_and_its_plugin_draw_for_vulkan)
         CHECK_INT(wrong, 0);
     }
     for (i = 0; i < GAME_ACTORS; i++)
-        CHECK(lib.game_steps((int)i) == FRAMES && lib.game_seen_at((int)i) > 0 && lib.game_seen((int)i) == lib.game_seen_at((int)i));
+        CHECK(lib.game_steps((int)i) == FRAMES && lib.game_seen_at((int)i) > 0 &&
+              lib.game_seen((int)i) == lib.game_seen_at((int)i));
     CHECK(!lib.game_torn());
     end_timeline(&line);
     stop();
@@ -188,8 +192,8 @@ TEST(an_engine_and_its_plugin_draw_for_vulkan)
     vulkan_end();
     remove_files();
     qsort(times, FRAMES, sizeof times[0], by_time);
-    printf("%d frames, each %d steps on workers and a painting: median %.3f ms, worst %.3f ms of a frame in Ignis\n", FRAMES, GAME_ACTORS,
-           times[FRAMES / 2] * 1e3, times[FRAMES - 1] * 1e3);
+    printf("%d frames, each %d steps on workers and a painting: median %.3f ms, worst %.3f ms of a frame in Ignis\n",
+           FRAMES, GAME_ACTORS, times[FRAMES / 2] * 1e3, times[FRAMES - 1] * 1e3);
 }
 
 int main(int argc, char **argv)

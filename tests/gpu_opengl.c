@@ -81,7 +81,8 @@ static const char *opengl_begin(void)
     EGLDeviceEXT device;
     EGLConfig config = NULL;
     EGLint count = 0;
-    void *library = dlopen("libEGL.so.1", RTLD_NOW | RTLD_LOCAL), *entry = library ? dlsym(library, "eglGetProcAddress") : NULL;
+    void *library = dlopen("libEGL.so.1", RTLD_NOW | RTLD_LOCAL),
+         *entry = library ? dlsym(library, "eglGetProcAddress") : NULL;
     if (!entry)
         return "there is no libEGL.so.1";
     memcpy(&find, &entry, sizeof find);
@@ -120,7 +121,8 @@ static const char *opengl_begin(void)
     FIND_EGL(gl.bytes, "glGetUnsignedBytei_vEXT");
     if (!gl.copy || !gl.read)
         return "this OpenGL has no glCopyBufferSubData";
-    printf("OpenGL: %s, %s, is device %d of CUDA\n", (const char *)gl.string(GL_VENDOR), (const char *)gl.string(GL_VERSION), gl.cuda);
+    printf("OpenGL: %s, %s, is device %d of CUDA\n", (const char *)gl.string(GL_VENDOR),
+           (const char *)gl.string(GL_VERSION), gl.cuda);
     return NULL;
 }
 

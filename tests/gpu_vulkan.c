@@ -14,7 +14,8 @@ static ignis_array import_buffer(const buffer *made, int64_t count)
     ignis_array array = ignis_external_array(&desc);
     CHECK_OK(ignis_status_last());
     if (array.id)
-        CHECK(fcntl(desc.fd, F_GETFD) < 0 || !test_is_simulator()); /* the driver may keep the number, for which it is closed there */
+        CHECK(fcntl(desc.fd, F_GETFD) < 0 ||
+              !test_is_simulator()); /* the driver may keep the number, for which it is closed there */
     return array;
 }
 

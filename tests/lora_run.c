@@ -8,7 +8,8 @@
 /*  Adapters of all products, whose B is not 0. */
 static ignis_lora make(ignis_model model)
 {
-    ignis_lora_desc desc = {.rank = 3, .alpha = 5, .targets = (const char *[]){"all-linear"}, .target_count = 1, .rslora = true};
+    ignis_lora_desc desc = {
+        .rank = 3, .alpha = 5, .targets = (const char *[]){"all-linear"}, .target_count = 1, .rslora = true};
     ignis_lora lora = ignis_lora_create(model, &desc);
     ignis_tensor weights[256];
     int count = ignis_lora_weights(lora, weights, 256), i;

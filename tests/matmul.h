@@ -31,12 +31,16 @@ static inline matrix matrix_of(const double *at, int64_t rows, int64_t columns, 
 /*  Unit of rounding of a result, and of the sums behind it. */
 static inline double epsilon_of(ignis_dtype dtype)
 {
-    return dtype == IGNIS_F64 ? ldexp(1, -53) : dtype == IGNIS_F32 ? ldexp(1, -24) : dtype == IGNIS_F16 ? ldexp(1, -11) : ldexp(1, -8);
+    return dtype == IGNIS_F64   ? ldexp(1, -53)
+           : dtype == IGNIS_F32 ? ldexp(1, -24)
+           : dtype == IGNIS_F16 ? ldexp(1, -11)
+                                : ldexp(1, -8);
 }
 
 /*  got [a.rows, b.columns] is a b + bias: each sum may be off by its own rounding, and by one rounding of the result. cuBLASLt has kernels
     that round the product to 16 bits before they add the bias, which is a rounding more. */
-static inline bool check_product(const char *what, ignis_dtype dtype, const double *got, matrix a, matrix b, const double *bias)
+static inline bool check_product(const char *what, ignis_dtype dtype, const double *got, matrix a, matrix b,
+                                 const double *bias)
 {
     double sums = dtype == IGNIS_F64 ? ldexp(1, -53) : ldexp(1, -24), tiny = dtype == IGNIS_F16 ? ldexp(1, -24) : 1e-37;
     int64_t i, j, l;
@@ -51,9 +55,10 @@ static inline bool check_product(const char *what, ignis_dtype dtype, const doub
             if (!(error <= epsilon_of(dtype) * (fabs(sum) + (bias ? fabs(sum - bias[j]) : 0)) * 1.01 +
                                sums * size * (double)(a.columns + 2) + tiny)) {
                 char text[512];
-                snprintf(text, sizeof text, "%s: %s [%lld, %lld] x [%lld, %lld], element [%lld, %lld] is %.9g, expected %.9g", what,
-                         dtype_names[dtype], (long long)a.rows, (long long)a.columns, (long long)b.rows, (long long)b.columns, (long long)i,
-                         (long long)j, got[i * b.columns + j], sum);
+                snprintf(text, sizeof text,
+                         "%s: %s [%lld, %lld] x [%lld, %lld], element [%lld, %lld] is %.9g, expected %.9g", what,
+                         dtype_names[dtype], (long long)a.rows, (long long)a.columns, (long long)b.rows,
+                         (long long)b.columns, (long long)i, (long long)j, got[i * b.columns + j], sum);
                 test__fail(__FILE__, __LINE__, text);
                 return false;
             }
@@ -77,8 +82,8 @@ static inline void check_linear(ignis_dtype dtype, sizes s, bool with_bias)
                  g = tensor_noise(IGNIS_SHAPE(2, s.m, s.n), dtype, 4, false);
     ignis_tensor y = ignis_linear(x, w, bias);
     int64_t rows = 2 * s.m, i;
-    double *xv = tensor_values(x), *wv = tensor_values(w), *bv = with_bias ? tensor_values(bias) : NULL, *gv = tensor_values(g),
-           *yv = tensor_values(y);
+    double *xv = tensor_values(x), *wv = tensor_values(w), *bv = with_bias ? tensor_values(bias) : NULL,
+           *gv = tensor_values(g), *yv = tensor_values(y);
     double *dx, *dw, *db, *ones = (double *)calloc((size_t)rows + 1, sizeof *ones);
     for (i = 0; i < rows; i++)
         ones[i] = 1;

@@ -17,8 +17,9 @@ enum { FIRST_METHOD = IGNIS_CHANNEL_PIPE, LAST_METHOD = IGNIS_CHANNEL_PIPE };
 #else
 enum { FIRST_METHOD = IGNIS_CHANNEL_SOCKET, LAST_METHOD = IGNIS_CHANNEL_SHM };
 #endif
-#define EACH_METHOD(m) \
-    for (m = (ignis_channel_method)FIRST_METHOD; m <= (ignis_channel_method)LAST_METHOD; m = (ignis_channel_method)(m + 1))
+#define EACH_METHOD(m)                                                                   \
+    for (m = (ignis_channel_method)FIRST_METHOD; m <= (ignis_channel_method)LAST_METHOD; \
+         m = (ignis_channel_method)(m + 1))
 
 static char folder[256]; /* of all channels here; $IGNIS_COMM_DIR, also of the children */
 
@@ -29,7 +30,8 @@ static inline ignis_channel serve(const char *name, ignis_channel_method method,
 }
 
 /*  make, ignis_channel_serve or _connect, fails with a desc. */
-#define CHECK_NO_CHANNEL(make, desc, status, diagnostic) check_no_channel(__LINE__, make, #make "(", desc, status, diagnostic)
+#define CHECK_NO_CHANNEL(make, desc, status, diagnostic) \
+    check_no_channel(__LINE__, make, #make "(", desc, status, diagnostic)
 static inline void check_no_channel(int line, ignis_channel (*make_it)(const ignis_channel_desc *), const char *call,
                                     ignis_channel_desc desc, ignis_status status, ignis_diagnostic diagnostic)
 {

@@ -87,7 +87,8 @@ EXPORTED int plug_fail(void);
 int plug_fail(void)
 {
     static const char *const names =
-        "a_name_that_is_much_longer_than_the_two_hundred_and_fifty_six_bytes_that_a_message_may_have_without_memory_of_its_own_"
+        "a_name_that_is_much_longer_than_the_two_hundred_and_fifty_six_bytes_that_a_message_may_have_without_memory_of_"
+        "its_own_"
         "and_that_nobody_would_ever_give_to_a_library_but_a_test_which_wants_to_know_whether_that_memory_is_given_back_"
         "when_the_library_is_unloaded_before_the_thread_ends";
     ignis_library_info info;

@@ -53,7 +53,10 @@ static inline process process_start(const char *role)
 }
 
 /*  The role of this process; null in the test itself. */
-static inline const char *process_role(int argc, char **argv) { return argc == 3 && strcmp(argv[1], "--role") == 0 ? argv[2] : NULL; }
+static inline const char *process_role(int argc, char **argv)
+{
+    return argc == 3 && strcmp(argv[1], "--role") == 0 ? argv[2] : NULL;
+}
 
 /*  Waits for a child: its exit code, -1 when it was killed. */
 static inline int process_end(process *child)

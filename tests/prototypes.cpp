@@ -10,7 +10,8 @@
 
 #include <cublasLt.h>
 #include <cuda.h>
-extern "C" CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned, unsigned); // cudaGL.h needs OpenGL's headers
+extern "C" CUresult CUDAAPI cuGraphicsGLRegisterBuffer(CUgraphicsResource *, unsigned,
+                                                       unsigned); // cudaGL.h needs OpenGL's headers
 #include <nvrtc.h>
 #ifdef __has_include /* NCCL is no part of the toolkit */
 #if __has_include(<nccl.h>)
@@ -45,12 +46,14 @@ template <typename A, typename B> struct fits {
 template <typename A, typename B> struct fits<A(), B()> {
     static constexpr bool value = same_value<A, B>::value;
 };
-template <typename A, typename B, typename A1, typename B1, typename... As, typename... Bs> struct fits<A(A1, As...), B(B1, Bs...)> {
+template <typename A, typename B, typename A1, typename B1, typename... As, typename... Bs>
+struct fits<A(A1, As...), B(B1, Bs...)> {
     static constexpr bool value = same_value<A1, B1>::value && fits<A(As...), B(Bs...)>::value;
 };
 
-#define CHECK(result, name, parameters, version, required) \
-    static_assert(fits<result parameters, decltype(::name)>::value, "the prototype of " #name " differs from the toolkit's");
+#define CHECK(result, name, parameters, version, required)          \
+    static_assert(fits<result parameters, decltype(::name)>::value, \
+                  "the prototype of " #name " differs from the toolkit's");
 
 IGNIS__CUDA_API(CHECK)
 IGNIS__NVRTC_API(CHECK)
@@ -87,8 +90,9 @@ SAME(IGNIS__CU_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING)
 constexpr bool same_text(const char *a, const char *b) { return *a == *b && (!*a || same_text(a + 1, b + 1)); }
 #define TEXT_OF(text) #text
 #define TEXT(macro) TEXT_OF(macro)
-#define STREAM_SAME(own, theirs, number) \
-    static_assert(int(own) == number && same_text(TEXT(theirs), "((CUstream)0x" #number ")"), #own " is not " #theirs);
+#define STREAM_SAME(own, theirs, number)                                                                  \
+    static_assert(int(own) == number && same_text(TEXT(theirs), "((CUstream)0x" #number ")"), #own " is " \
+                                                                                                   "not " #theirs);
 STREAM_SAME(IGNIS__CU_STREAM_LEGACY, CU_STREAM_LEGACY, 1)
 STREAM_SAME(IGNIS__CU_STREAM_PER_THREAD, CU_STREAM_PER_THREAD, 2)
 
@@ -163,16 +167,25 @@ static_assert(offsetof(ignis_vmm_location, type) == offsetof(CUmemLocation, type
 static_assert(offsetof(ignis_vmm_location, id) == offsetof(CUmemLocation, id), "CUmemLocation.id");
 static_assert(sizeof(ignis_vmm_prop) == sizeof(CUmemAllocationProp), "CUmemAllocationProp");
 static_assert(offsetof(ignis_vmm_prop, type) == offsetof(CUmemAllocationProp, type), "CUmemAllocationProp.type");
-static_assert(offsetof(ignis_vmm_prop, handle_types) == offsetof(CUmemAllocationProp, requestedHandleTypes), "requestedHandleTypes");
-static_assert(offsetof(ignis_vmm_prop, location) == offsetof(CUmemAllocationProp, location), "CUmemAllocationProp.location");
-static_assert(offsetof(ignis_vmm_prop, win32_security) == offsetof(CUmemAllocationProp, win32HandleMetaData), "win32HandleMetaData");
-static_assert(offsetof(ignis_vmm_prop, flags) == offsetof(CUmemAllocationProp, allocFlags), "CUmemAllocationProp.allocFlags");
-static_assert(sizeof(ignis_vmm_prop::flags) == sizeof(CUmemAllocationProp::allocFlags), "CUmemAllocationProp.allocFlags");
-static_assert(offsetof(ignis_vmm_prop, flags.compression) == offsetof(CUmemAllocationProp, allocFlags.compressionType), "compressionType");
-static_assert(offsetof(ignis_vmm_prop, flags.gpu_direct_rdma) == offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable),
+static_assert(offsetof(ignis_vmm_prop, handle_types) == offsetof(CUmemAllocationProp, requestedHandleTypes),
+              "requestedHandleTypes");
+static_assert(offsetof(ignis_vmm_prop, location) == offsetof(CUmemAllocationProp, location),
+              "CUmemAllocationProp.location");
+static_assert(offsetof(ignis_vmm_prop, win32_security) == offsetof(CUmemAllocationProp, win32HandleMetaData),
+              "win32HandleMetaData");
+static_assert(offsetof(ignis_vmm_prop, flags) == offsetof(CUmemAllocationProp, allocFlags),
+              "CUmemAllocationProp.allocFlags");
+static_assert(sizeof(ignis_vmm_prop::flags) == sizeof(CUmemAllocationProp::allocFlags),
+              "CUmemAllocationProp.allocFlags");
+static_assert(offsetof(ignis_vmm_prop, flags.compression) == offsetof(CUmemAllocationProp, allocFlags.compressionType),
+              "compressionType");
+static_assert(offsetof(ignis_vmm_prop, flags.gpu_direct_rdma) ==
+                  offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable),
               "gpuDirectRDMACapable");
-static_assert(offsetof(ignis_vmm_prop, flags.usage) == offsetof(CUmemAllocationProp, allocFlags.usage), "allocFlags.usage");
-static_assert(offsetof(ignis_vmm_access_desc, location) == offsetof(CUmemAccessDesc, location), "CUmemAccessDesc.location");
+static_assert(offsetof(ignis_vmm_prop, flags.usage) == offsetof(CUmemAllocationProp, allocFlags.usage),
+              "allocFlags.usage");
+static_assert(offsetof(ignis_vmm_access_desc, location) == offsetof(CUmemAccessDesc, location),
+              "CUmemAccessDesc.location");
 static_assert(sizeof(ignis_vmm_access_desc) == sizeof(CUmemAccessDesc), "CUmemAccessDesc");
 static_assert(offsetof(ignis_vmm_access_desc, access) == offsetof(CUmemAccessDesc, flags), "CUmemAccessDesc.flags");
 
@@ -188,7 +201,8 @@ SAME(IGNIS__CU_GRAPHICS_NONE, CU_GRAPHICS_REGISTER_FLAGS_NONE)
 SAME(IGNIS__CU_GRAPHICS_READ_ONLY, CU_GRAPHICS_REGISTER_FLAGS_READ_ONLY)
 SAME(IGNIS__CU_GRAPHICS_WRITE_DISCARD, CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD)
 
-#define SAME_PLACE(own, member, theirs, place) static_assert(offsetof(own, member) == offsetof(theirs, place), #theirs "." #place);
+#define SAME_PLACE(own, member, theirs, place) \
+    static_assert(offsetof(own, member) == offsetof(theirs, place), #theirs "." #place);
 static_assert(sizeof(ignis__launch_attribute) == sizeof(CUlaunchAttribute), "CUlaunchAttribute");
 SAME_PLACE(ignis__launch_attribute, value.allowed, CUlaunchAttribute, value.programmaticStreamSerializationAllowed)
 static_assert(sizeof(ignis__launch_config) == sizeof(CUlaunchConfig), "CUlaunchConfig");
@@ -197,24 +211,29 @@ SAME_PLACE(ignis__launch_config, shared_bytes, CUlaunchConfig, sharedMemBytes)
 SAME_PLACE(ignis__launch_config, stream, CUlaunchConfig, hStream)
 SAME_PLACE(ignis__launch_config, attributes, CUlaunchConfig, attrs)
 SAME_PLACE(ignis__launch_config, attribute_count, CUlaunchConfig, numAttrs)
-static_assert(sizeof(ignis__external_memory_desc) == sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC), "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
+static_assert(sizeof(ignis__external_memory_desc) == sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC),
+              "CUDA_EXTERNAL_MEMORY_HANDLE_DESC");
 SAME_PLACE(ignis__external_memory_desc, type, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type)
 SAME_PLACE(ignis__external_memory_desc, os.fd, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle.fd)
 SAME_PLACE(ignis__external_memory_desc, os.win32.handle, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle.win32.handle)
 SAME_PLACE(ignis__external_memory_desc, os.win32.name, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle.win32.name)
 SAME_PLACE(ignis__external_memory_desc, size, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size)
 SAME_PLACE(ignis__external_memory_desc, flags, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags)
-static_assert(sizeof(ignis__external_part) == sizeof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC), "CUDA_EXTERNAL_MEMORY_BUFFER_DESC");
+static_assert(sizeof(ignis__external_part) == sizeof(CUDA_EXTERNAL_MEMORY_BUFFER_DESC),
+              "CUDA_EXTERNAL_MEMORY_BUFFER_DESC");
 SAME_PLACE(ignis__external_part, offset, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, offset)
 SAME_PLACE(ignis__external_part, size, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, size)
 SAME_PLACE(ignis__external_part, flags, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, flags)
-static_assert(sizeof(ignis__semaphore_desc) == sizeof(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC), "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC");
+static_assert(sizeof(ignis__semaphore_desc) == sizeof(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC),
+              "CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC");
 SAME_PLACE(ignis__semaphore_desc, type, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, type)
 SAME_PLACE(ignis__semaphore_desc, os.fd, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, handle.fd)
 SAME_PLACE(ignis__semaphore_desc, os.win32.handle, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, handle.win32.handle)
 SAME_PLACE(ignis__semaphore_desc, flags, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, flags)
-static_assert(sizeof(ignis__semaphore_value) == sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS), "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS");
-static_assert(sizeof(ignis__semaphore_value) == sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS), "CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS");
+static_assert(sizeof(ignis__semaphore_value) == sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS),
+              "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS");
+static_assert(sizeof(ignis__semaphore_value) == sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS),
+              "CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS");
 SAME_PLACE(ignis__semaphore_value, value, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, params.fence.value)
 SAME_PLACE(ignis__semaphore_value, flags, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, flags)
 SAME_PLACE(ignis__semaphore_value, value, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, params.fence.value)

@@ -38,7 +38,7 @@ enum {
     FAULT,      /* a kernel that writes to a wild address */
     DIFFER,     /* what rank 0 calls otherwise than the others, in the way `color` */
     DOZE,       /* for DOZE_MS nothing is read of what other ranks say */
-    BITS        /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
+    BITS /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
 };
 
 enum { WAYS_TO_DIFFER = 5 }; /* count, element type, root, order, operation */
@@ -48,7 +48,8 @@ static inline void differ(ignis_comm comm, int way)
     ignis_array array;
     ignis_comm_query(comm, &info);
     ignis_device_use(info.device);
-    array = make(IGNIS_SHAPE(way == 0 && info.rank == 0 ? 999 : 1000), way == 1 && info.rank == 0 ? IGNIS_I32 : IGNIS_F32);
+    array =
+        make(IGNIS_SHAPE(way == 0 && info.rank == 0 ? 999 : 1000), way == 1 && info.rank == 0 ? IGNIS_I32 : IGNIS_F32);
     ignis_array_zero(array);
     if (way == 2 || (way == 3 && info.rank == 0))
         ignis_comm_broadcast(comm, array, info.rank == 0);

@@ -93,8 +93,8 @@ static void folder_end(void)
 static const char *rank_in_folder(int rank, int size, int local, const char *extra)
 {
     static char text[512];
-    snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s %s", rank, size, local, folder,
-             extra);
+    snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s %s", rank,
+             size, local, folder, extra);
     return text;
 }
 
@@ -209,8 +209,8 @@ static void obey(const command *todo, ignis_comm *slots, outcome *result, own_or
         break;
     case QUERY:
     case WAIT:
-        while (ignis_comm_query(slots[todo->on], &result->info) == IGNIS_OK && todo->what == WAIT && result->info.status == IGNIS_OK &&
-               test_seconds() < start + 5)
+        while (ignis_comm_query(slots[todo->on], &result->info) == IGNIS_OK && todo->what == WAIT &&
+               result->info.status == IGNIS_OK && test_seconds() < start + 5)
             ignis__sleep_us(100);
         break;
     default: own(todo, slots[todo->on], result);
@@ -285,8 +285,8 @@ static outcome ask(process *rank, int what, int on)
 /*  A puppet that begins in this environment. */
 static process puppet_new(const char *text)
 {
-    static const char *const others[] = {"CUDA_VISIBLE_DEVICES", "IGNIS_SIM_PEER", "IGNIS_SIM_STREAMS", "IGNIS_SIM_NCCL_FAIL",
-                                         "IGNIS_NCCL_LIBRARY"};
+    static const char *const others[] = {"CUDA_VISIBLE_DEVICES", "IGNIS_SIM_PEER", "IGNIS_SIM_STREAMS",
+                                         "IGNIS_SIM_NCCL_FAIL", "IGNIS_NCCL_LIBRARY"};
     enum { OTHERS = sizeof others / sizeof others[0] };
     char before[OTHERS][512];
     process rank;
@@ -377,9 +377,10 @@ static int ranks_main(int argc, char **argv, own_order *own)
     const char *role = process_role(argc, argv), *cuda = getenv("IGNIS_CUDA_LIBRARY");
     char nccl[512];
     setenv("IGNIS_SIM_DEVICES", "4", 0);
-    setenv("IGNIS_SIM_STREAMS", "thread", 0); /* what is under way while another rank gives up is under way on a GPU too */
-    setenv("NCCL_NVLS_ENABLE", "0", 1);       /* multicast is not asked for on machines that others use too */
-    if (cuda && strrchr(cuda, '/')) {         /* the simulator's NCCL, unless another is named */
+    setenv("IGNIS_SIM_STREAMS", "thread",
+           0);                          /* what is under way while another rank gives up is under way on a GPU too */
+    setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
+    if (cuda && strrchr(cuda, '/')) {   /* the simulator's NCCL, unless another is named */
         snprintf(nccl, sizeof nccl, "%.*s/libnccl.so.2", (int)(strrchr(cuda, '/') - cuda), cuda);
         setenv("IGNIS_NCCL_LIBRARY", nccl, 0);
     }

@@ -116,7 +116,8 @@ static inline uint64_t ref_encode_float(const ref_format *f, ref_value v)
     if (exponent < 1 - bias)
         exponent = 1 - bias; /* subnormal: the smallest normal's step */
     bits = ref_round(v.m, exponent - f->mantissa - v.e);
-    bits += (uint64_t)(exponent + bias - 1) << f->mantissa; /* the implicit 1, or a carry, adds the missing exponent step */
+    bits += (uint64_t)(exponent + bias - 1)
+            << f->mantissa; /* the implicit 1, or a carry, adds the missing exponent step */
     return sign | (bits < infinity ? bits : infinity);
 }
 
@@ -194,8 +195,10 @@ static inline void *ref_hard_values(ignis_dtype dtype, size_t *count)
     enum { RANDOM = 5000 };
     const ref_format *f = &ref_formats[dtype];
     int width = 8 * f->bytes, low_bits, k, three, delta;
-    uint64_t negative = ref_is_float(dtype) ? UINT64_C(1) << (width - 1) : 0, infinity = ref_mask(f->exponent) << f->mantissa;
-    uint64_t power, powers = ref_is_float(dtype) ? ref_mask(f->exponent) + 1 : (uint64_t)width - 1, base, x, state = 88172645463325252u;
+    uint64_t negative = ref_is_float(dtype) ? UINT64_C(1) << (width - 1) : 0, infinity = ref_mask(f->exponent)
+                                                                                         << f->mantissa;
+    uint64_t power, powers = ref_is_float(dtype) ? ref_mask(f->exponent) + 1 : (uint64_t)width - 1, base, x,
+                    state = 88172645463325252u;
     size_t n = 0;
     char *values = (char *)malloc((size_t)1 << 23);
     if (!values)
@@ -221,8 +224,9 @@ static inline void *ref_hard_values(ignis_dtype dtype, size_t *count)
     }
     for (delta = -1; delta <= 1; delta++) {
         x = (uint64_t)(int64_t)delta;
-        ref_store(values, dtype, n++, x);                                /* zero */
-        ref_store(values, dtype, n++, x + (UINT64_C(1) << (width - 1))); /* minus zero, or the smallest and the largest integer */
+        ref_store(values, dtype, n++, x); /* zero */
+        ref_store(values, dtype, n++,
+                  x + (UINT64_C(1) << (width - 1))); /* minus zero, or the smallest and the largest integer */
         ref_store(values, dtype, n++, x + infinity);
         ref_store(values, dtype, n++, x + (infinity | negative));
     }

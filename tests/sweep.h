@@ -8,7 +8,8 @@
 
 /*  Until nothing fails any more, everything(at, inputs) and its backward run; what failed is reported, nothing stays behind, and the next time all
     is well. Without a prefix the counter's allocations fail. Called after SETUP with test_counting_desc(counter). */
-static inline void sweep_walks(const char *prefix, host_counter *counter, ignis_tensor (*everything)(int at, const ignis_tensor *inputs),
+static inline void sweep_walks(const char *prefix, host_counter *counter,
+                               ignis_tensor (*everything)(int at, const ignis_tensor *inputs),
                                const ignis_tensor *inputs)
 {
     ignis_scope scope = ignis_scope_begin();

@@ -140,8 +140,8 @@ static inline void check_shape_is(int line, ignis_tensor tensor, ignis_shape exp
 static inline void let_go(ignis_tensor tensor) { CHECK_OK(ignis_tensor_release(tensor)); }
 
 /*  centre + scale * noise, behind `offset` other elements of a larger array: offset 1 makes addresses that no pack may be read from. */
-static inline ignis_tensor noise_at(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double centre, double scale, int64_t offset,
-                                    bool requires_grad)
+static inline ignis_tensor noise_at(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double centre, double scale,
+                                    int64_t offset, bool requires_grad)
 {
     int64_t numel = shape_numel(shape), i;
     double *values = (double *)malloc(sizeof *values * (size_t)(numel + 1));
@@ -267,7 +267,8 @@ static inline ignis_status user_mul_backward(const ignis_backward_args *args)
         if (!args->needed[i])
             continue;
         grad = array_like(args->grad_output);
-        status = user_give(args, i, grad, grad.id ? ignis_array_mul(grad, args->grad_output, args->saved[1 - i]) : IGNIS_ERROR_MEMORY);
+        status = user_give(args, i, grad,
+                           grad.id ? ignis_array_mul(grad, args->grad_output, args->saved[1 - i]) : IGNIS_ERROR_MEMORY);
     }
     return status;
 }
@@ -294,7 +295,8 @@ static inline ignis_status user_scale_backward(const ignis_backward_args *args)
 {
     ignis_array grad = array_like(args->grad_output);
     return user_give(args, 0, grad,
-                     grad.id ? ignis_array_scale(grad, args->grad_output, *(const double *)args->params) : IGNIS_ERROR_MEMORY);
+                     grad.id ? ignis_array_scale(grad, args->grad_output, *(const double *)args->params)
+                             : IGNIS_ERROR_MEMORY);
 }
 
 static inline ignis_tensor user_scale(ignis_tensor a, double factor)

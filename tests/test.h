@@ -72,7 +72,8 @@ static bool test_leaks_expected;
 #define CHECK_OK(call) test__check_ok(__FILE__, __LINE__, #call, (int)(call))
 #define CHECK_STATUS(call, status, diagnostic) \
     (CHECK_INT((call), status), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
-#define CHECK_FAILS(call, status, diagnostic) ((void)(call), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
+#define CHECK_FAILS(call, status, diagnostic) \
+    ((void)(call), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
 #define CHECK_MESSAGE_HAS(part) CHECK_HAS(test__message, part)
 #define REQUIRE(cond)                              \
     do {                                           \
@@ -135,7 +136,8 @@ static inline void test__check_int(const char *file, int line, const char *what,
     test__fail(file, line, text);
 }
 
-static inline void test__check_text(const char *file, int line, const char *what, const char *text, const char *part, bool whole)
+static inline void test__check_text(const char *file, int line, const char *what, const char *text, const char *part,
+                                    bool whole)
 {
     char report[8192];
     if (text && (whole ? strcmp(text, part) == 0 : strstr(text, part) != NULL))
@@ -155,18 +157,20 @@ static inline void test__check_ok(const char *file, int line, const char *what, 
 }
 
 /*  Compares this thread's failure with what is expected, keeps its message for CHECK_MESSAGE_HAS, and clears it. */
-static inline void test__check_failure(const char *file, int line, const char *call, ignis_status status, ignis_diagnostic diagnostic)
+static inline void test__check_failure(const char *file, int line, const char *call, ignis_status status,
+                                       ignis_diagnostic diagnostic)
 {
     ignis_status_info info;
     char text[4096];
     size_t length = strcspn(call, "( ");
     ignis_status_query(&info);
     snprintf(test__message, sizeof test__message, "%s", info.message);
-    if (info.status != status || info.diagnostic != diagnostic || strlen(info.call) != length || strncmp(info.call, call, length) != 0 ||
-        strncmp(info.message, call, length) != 0 || strncmp(info.message + length, ": ", 2) != 0) {
-        snprintf(text, sizeof text, "%.500s\n    expected %s %s\n    got      %s %s by %s: %.2500s", call, ignis_status_name(status),
-                 ignis_diagnostic_name(diagnostic), ignis_status_name(info.status), ignis_diagnostic_name(info.diagnostic), info.call,
-                 info.message);
+    if (info.status != status || info.diagnostic != diagnostic || strlen(info.call) != length ||
+        strncmp(info.call, call, length) != 0 || strncmp(info.message, call, length) != 0 ||
+        strncmp(info.message + length, ": ", 2) != 0) {
+        snprintf(text, sizeof text, "%.500s\n    expected %s %s\n    got      %s %s by %s: %.2500s", call,
+                 ignis_status_name(status), ignis_diagnostic_name(diagnostic), ignis_status_name(info.status),
+                 ignis_diagnostic_name(info.diagnostic), info.call, info.message);
         test__fail(file, line, text);
     }
     ignis_status_clear();
@@ -297,7 +301,8 @@ static inline void test__remove(void *folder, const char *name)
 {
     char path[1024];
     snprintf(path, sizeof path, "%.500s/%.500s", (const char *)folder, name);
-    if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !ignis__file_remove(path)) /* what is no file, or no empty folder */
+    if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+        !ignis__file_remove(path)) /* what is no file, or no empty folder */
         test_remove_folder(path);
 }
 

@@ -89,19 +89,43 @@ TEST(create_refuses_bad_descs)
         {"-1 dims", {-1, {1}}, 0, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK},
         {"negative dim", {2, {3, -1}}, 0, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM},
         {"most negative dim", {1, {INT64_MIN}}, 0, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM},
-        {"numel 2^63", {2, {INT64_C(1) << 32, INT64_C(1) << 31}}, IGNIS_U8, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
-        {"numel 2^64", {2, {INT64_C(1) << 32, INT64_C(1) << 32}}, IGNIS_U8, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
-        {"numel 2^496",
-         {8,
-          {INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62,
-           INT64_C(1) << 62}},
+        {"numel 2^63",
+         {2, {INT64_C(1) << 32, INT64_C(1) << 31}},
          IGNIS_U8,
          0,
          0,
          IGNIS_ERROR_SHAPE,
          IGNIS_DIAG_SHAPE_OVERFLOW},
-        {"2^61 f32: 2^63 bytes", {1, {INT64_C(1) << 61}}, IGNIS_F32, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
-        {"2^60 f64: 2^63 bytes", {1, {INT64_C(1) << 60}}, IGNIS_F64, 0, 0, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"numel 2^64",
+         {2, {INT64_C(1) << 32, INT64_C(1) << 32}},
+         IGNIS_U8,
+         0,
+         0,
+         IGNIS_ERROR_SHAPE,
+         IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"numel 2^496",
+         {8,
+          {INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62,
+           INT64_C(1) << 62, INT64_C(1) << 62}},
+         IGNIS_U8,
+         0,
+         0,
+         IGNIS_ERROR_SHAPE,
+         IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"2^61 f32: 2^63 bytes",
+         {1, {INT64_C(1) << 61}},
+         IGNIS_F32,
+         0,
+         0,
+         IGNIS_ERROR_SHAPE,
+         IGNIS_DIAG_SHAPE_OVERFLOW},
+        {"2^60 f64: 2^63 bytes",
+         {1, {INT64_C(1) << 60}},
+         IGNIS_F64,
+         0,
+         0,
+         IGNIS_ERROR_SHAPE,
+         IGNIS_DIAG_SHAPE_OVERFLOW},
         {"no dtype", {1, {4}}, IGNIS_DTYPE_COUNT, 0, 0, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
         {"dtype -1", {1, {4}}, -1, 0, 0, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
         {"owner 4", {1, {4}}, 0, 0, 4, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM},
@@ -817,7 +841,8 @@ TEST(copies_that_overlap_in_part_are_refused)
     high = ignis_array_slice(array, 0, 2, 2);
     CHECK_OK(ignis_array_copy(high, halves));
     CHECK_COUNTING(high, 6, 0);
-    desc = desc_of(IGNIS_SHAPE(6), IGNIS_I64); /* the same place, in wider elements: through another array over the memory */
+    desc = desc_of(IGNIS_SHAPE(6),
+                   IGNIS_I64); /* the same place, in wider elements: through another array over the memory */
     desc.ptr = ignis_array_device_ptr(array);
     wide = ignis_array_create(&desc);
     CHECK_STATUS(ignis_array_copy(wide, halves), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
@@ -991,7 +1016,8 @@ TEST(references_hold_an_array)
     CHECK(ignis_array_is_live(array));
     CHECK_OK(ignis_array_transfer_ownership(array, IGNIS_OWNER_NVCCL)); /* one reference is fine */
     CHECK_INT(ignis_array_increment_ref(array), 2);
-    CHECK_STATUS(ignis_array_transfer_ownership(array, IGNIS_OWNER_IGNIS), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_TRANSFER_REFERENCED);
+    CHECK_STATUS(ignis_array_transfer_ownership(array, IGNIS_OWNER_IGNIS), IGNIS_ERROR_CONTRACT,
+                 IGNIS_DIAG_TRANSFER_REFERENCED);
     CHECK_INT(info_of(array).owner, IGNIS_OWNER_NVCCL);
     CHECK_INT(ignis_array_decrement_ref(array), 1);
     CHECK_OK(ignis_array_transfer_ownership(array, IGNIS_OWNER_IGNIS));
@@ -1058,8 +1084,9 @@ TEST(text_form)
     desc.tag = "weights";
     array = ignis_array_create(&desc);
     CHECK_INT(ignis_array_increment_ref(array), 1);
-    length = snprintf(expected, sizeof expected, "array #%llu [2, 3] bf16 on device 0, owner ignis, ref_count 1, 'weights'",
-                      (unsigned long long)info_of(array).id);
+    length =
+        snprintf(expected, sizeof expected, "array #%llu [2, 3] bf16 on device 0, owner ignis, ref_count 1, 'weights'",
+                 (unsigned long long)info_of(array).id);
     CHECK_INT(ignis_array_to_string(array, text, sizeof text), length);
     CHECK_TEXT(text, expected);
     memset(cut, 'x', sizeof cut);

@@ -174,7 +174,8 @@ static int lines_with(const char *path, const char *part)
 static double everything(ignis_dtype dtype, int64_t rows, int64_t columns, bool trains)
 {
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor a = tensor_noise(IGNIS_SHAPE(rows, 64), dtype, 1, trains), b = tensor_noise(IGNIS_SHAPE(64, columns), dtype, 2, trains);
+    ignis_tensor a = tensor_noise(IGNIS_SHAPE(rows, 64), dtype, 1, trains),
+                 b = tensor_noise(IGNIS_SHAPE(64, columns), dtype, 2, trains);
     ignis_tensor c = ignis_matmul(a, b), loss;
     ignis_sdpa_desc sdpa;
     double sum;
@@ -272,11 +273,16 @@ TEST(other_sizes_need_no_other_record)
     arch = own_arch();
     everything(IGNIS_BF16, 64, 128, false);
     CHECK_OK(ignis_shutdown());
-    CHECK_INT(lines_with(record, "own 80-999 gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0"), 1);
-    CHECK_INT(lines_with(record, "own 90-90 gemm_hopper.cu ignis_gemm_hopper -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0 "
-                                 "-DIGNIS_PATCHES=0 -DIGNIS_COLUMNS=256 "
-                                 "-DIGNIS_DIRECT=0"),
-              1);
+    CHECK_INT(
+        lines_with(record,
+                   "own 80-999 gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0"),
+        1);
+    CHECK_INT(
+        lines_with(record,
+                   "own 90-90 gemm_hopper.cu ignis_gemm_hopper -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0 -DIGNIS_TRANSPOSE_B=0 "
+                   "-DIGNIS_PATCHES=0 -DIGNIS_COLUMNS=256 "
+                   "-DIGNIS_DIRECT=0"),
+        1);
     CHECK_INT(lines_with(record, "own 0-999 attention.cu ignis_sdpa -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
     CHECK_INT(lines_with(record, "own 80-999 attention_mma.cu ignis_sdpa -DIGNIS_T=2 -DIGNIS_HEAD_DIM=64\n"), 1);
     CHECK_INT(lines_with(record, "own 90-90 attention_hopper.cu"), 2);
@@ -327,7 +333,8 @@ TEST(each_program_is_recorded_once)
         plus = plus_desc(step_five);
         CHECK_OK(ignis_shutdown());
     }
-    CHECK_INT(lines_with(record, "kernel 0-999 \"plus.cu\" \"plus<float>\" \"// a \\\"quoted\\\" back\\\\slash\\n"), 4); /* two a process */
+    CHECK_INT(lines_with(record, "kernel 0-999 \"plus.cu\" \"plus<float>\" \"// a \\\"quoted\\\" back\\\\slash\\n"),
+              4); /* two a process */
     CHECK_INT(lines_with(record, "\" 1 \"-DSTEP=5\"\n"), 2);
     CHECK_INT(lines_with(record, "\" 0 \"step.h\" \"#define STEP 2\\n\"\n"), 2);
     snprintf(copy_of, sizeof copy_of, "ignis %d\n", IGNIS_VERSION);
@@ -408,7 +415,8 @@ static double formulas_used(void)
 {
     ignis_kernel_desc plus = plus_desc(step_five);
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F32, 1, true), row = tensor_noise(IGNIS_SHAPE(16), IGNIS_F64, 2, false);
+    ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 16), IGNIS_F32, 1, true),
+                 row = tensor_noise(IGNIS_SHAPE(16), IGNIS_F64, 2, false);
     ignis_tensor y = ignis_map("x*x + row", IGNIS_INPUTS(x, row)), loss = ignis_map_sum("y*y", IGNIS_INPUTS(y));
     double sum;
     CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
@@ -467,8 +475,8 @@ static void record_of(const char *text) { test_write_file(record, text, strlen(t
 
 TEST(a_line_that_does_not_compile_is_named)
 {
-    static const char good[] =
-        "kernel 0-999 \"plus.cu\" \"\" \"extern \\\"C\\\" __global__ void plus(float *x, int n) { x[n] += STEP; }\" 1 \"-DSTEP=5\"\n";
+    static const char good[] = "kernel 0-999 \"plus.cu\" \"\" \"extern \\\"C\\\" __global__ void plus(float *x, int n) "
+                               "{ x[n] += STEP; }\" 1 \"-DSTEP=5\"\n";
     static const char *const no_record[] = {"hello\n",
                                             "own x softmax.cu\n",
                                             "own 0-1000 softmax.cu\n",
@@ -517,7 +525,8 @@ TEST(a_line_that_does_not_compile_is_named)
     CHECK_OK(ignis_ticket_wait(ignis_warmup_record(record)));
 
     snprintf(text, sizeof text,
-             "ignis %d\nkernel 0-999 \"formula.cu\" \"\" \"this is no CUDA\" 0\n%skernel 0-10 \"old.cu\" \"\" \"no CUDA either\" 0\n",
+             "ignis %d\nkernel 0-999 \"formula.cu\" \"\" \"this is no CUDA\" 0\n%skernel 0-10 \"old.cu\" \"\" \"no "
+             "CUDA either\" 0\n",
              IGNIS_VERSION, good);
     record_of(text);
     fault_reset_counts();
@@ -569,7 +578,8 @@ TEST(a_missing_program_is_named)
     embed("--archs", foreign, false);
     SETUP(&desc);
     CHECK_FAILS(ignis_kernel_compile(&plus), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
-    snprintf(part, sizeof part, "for %s, but not for compute capability %d.%d", foreign, device.compute_major, device.compute_minor);
+    snprintf(part, sizeof part, "for %s, but not for compute capability %d.%d", foreign, device.compute_major,
+             device.compute_minor);
     CHECK_MESSAGE_HAS(part);
     CHECK_STATUS(ignis_bundle_check(&info), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
     CHECK_MESSAGE_HAS("0 of 1 programs");
@@ -635,7 +645,8 @@ TEST(kernels_that_nobody_asks_for_are_left_out)
         if (i == 0) {
             CHECK_INT(ignis_backward(y, ignis_tensor_data(x)), IGNIS_ERROR_COMPILE);
             CHECK(strstr(ignis_status_message(),
-                         "add this line to the record: own 0-999 softmax.cu ignis_softmax_backward_warp -DIGNIS_T=3") != NULL);
+                         "add this line to the record: own 0-999 softmax.cu ignis_softmax_backward_warp -DIGNIS_T=3") !=
+                  NULL);
             ignis_status_clear();
         } else {
             CHECK_OK(ignis_backward(y, ignis_tensor_data(x)));
@@ -653,7 +664,8 @@ static void softmax_of_thread(void *failures, int index)
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor x = tensor_noise(IGNIS_SHAPE(5, 40 + index), IGNIS_F32, 1, false);
     ignis_tensor y = index % 2 ? ignis_softmax(x) : ignis_sum(x);
-    ((bool *)failures)[index] = !(fabs(value_at(index % 2 ? ignis_sum(y) : ignis_sub(y, ignis_sum(x)), 0) - index % 2 * 5) < 1e-5);
+    ((bool *)failures)[index] =
+        !(fabs(value_at(index % 2 ? ignis_sum(y) : ignis_sub(y, ignis_sum(x)), 0) - index % 2 * 5) < 1e-5);
     (void)ignis_scope_end(scope);
 }
 
@@ -813,7 +825,8 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
                  row = ones(IGNIS_SHAPE(c), dtype, true);
     ignis_tensor column = ones(IGNIS_SHAPE(r, 1), dtype, true), single = ones(IGNIS_SHAPE(1), dtype, true);
     ignis_tensor cube = ones(IGNIS_SHAPE(2, r, c), dtype, true), w = ones(IGNIS_SHAPE(c, c), dtype, true);
-    ignis_tensor ids = ones(IGNIS_SHAPE(r), IGNIS_I32, false), places = ones(IGNIS_SHAPE(r, c), IGNIS_I32, false), more[2], sum;
+    ignis_tensor ids = ones(IGNIS_SHAPE(r), IGNIS_I32, false), places = ones(IGNIS_SHAPE(r, c), IGNIS_I32, false),
+                 more[2], sum;
     ignis_tensor image = ones(IGNIS_SHAPE(r, 5, 7, 4), dtype, true), taps = ones(IGNIS_SHAPE(8, 3, 3, 4), dtype, true);
     ignis_tensor channels = ones(IGNIS_SHAPE(4), dtype, true), eight = ones(IGNIS_SHAPE(8), dtype, true);
     ignis_tensor line = ones(IGNIS_SHAPE(r, c, 4), dtype, true), taps1 = ones(IGNIS_SHAPE(8, 3, 4), dtype, true);
@@ -827,7 +840,8 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     ignis_rope_desc rope;
     ignis_cross_entropy_desc smooth;
     int reducer, number = 0, i;
-    memset(&pool, 0, sizeof pool), memset(&groups, 0, sizeof groups), memset(&halves, 0, sizeof halves), memset(&up, 0, sizeof up);
+    memset(&pool, 0, sizeof pool), memset(&groups, 0, sizeof groups), memset(&halves, 0, sizeof halves),
+        memset(&up, 0, sizeof up);
     memset(&sdpa, 0, sizeof sdpa), memset(&rope, 0, sizeof rope), memset(&smooth, 0, sizeof smooth);
     smooth.label_smoothing = 0.1;
     pool.window[0] = pool.window[1] = 2;
@@ -1068,7 +1082,8 @@ TEST(a_formula_runs_at_any_size)
     SETUP(&desc);
     CHECK_OK(ignis_bundle_check(NULL));
     {
-        ignis_tensor x = tensor_noise(IGNIS_SHAPE(8, 9), IGNIS_F32, 1, false), y = ignis_map("x + 0.5", IGNIS_INPUTS(x));
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(8, 9), IGNIS_F32, 1, false),
+                     y = ignis_map("x + 0.5", IGNIS_INPUTS(x));
         CHECK_CLOSE(value_at(y, 71), value_at(x, 71) + 0.5, 1e-6);
         let_go(x), let_go(y);
     }
@@ -1349,7 +1364,8 @@ TEST(without_memory_a_bundle_waits)
 
 TEST(a_kernel_from_an_image)
 {
-    static const char source[] = "extern \"C\" __global__ void plus(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 3; }\n";
+    static const char source[] =
+        "extern \"C\" __global__ void plus(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 3; }\n";
     static const char *const none[1] = {NULL};
     ignis_desc setup = test_desc(NULL);
     ignis_kernel_desc desc, other;
@@ -1434,10 +1450,11 @@ TEST(what_is_packed_is_unpacked)
     for (s = 0; s < COUNT_OF(sizes); s++) {
         for (kind = 0; kind < 4; kind++) { /* zeros, noise, repetition at 16, words; pack itself compares */
             for (i = 0; i < sizes[s]; i++)
-                bytes[i] = (unsigned char)(kind == 0   ? 0
-                                           : kind == 1 ? (int)(noise(1, (int64_t)i) * 128)
-                                           : kind == 2 ? (int)(i % 16 + (i / 400) * (i % 3))
-                                                       : "the same words again and again "[i % 31 * (i / 1000 + 1) % 31]);
+                bytes[i] =
+                    (unsigned char)(kind == 0   ? 0
+                                    : kind == 1 ? (int)(noise(1, (int64_t)i) * 128)
+                                    : kind == 2 ? (int)(i % 16 + (i / 400) * (i % 3))
+                                                : "the same words again and again "[i % 31 * (i / 1000 + 1) % 31]);
             packed = pack(bytes, sizes[s], &size);
             CHECK(size <= sizes[s]);
             if (kind != 1 && sizes[s] > 200)

@@ -33,7 +33,8 @@ static void list_files(const char *dir_path, files *out)
     while (dir && (entry = readdir(dir)) != NULL) {
         char path[600];
         struct stat status;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || strcmp(entry->d_name, "nvrtc.txt") == 0)
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            strcmp(entry->d_name, "nvrtc.txt") == 0)
             continue;
         snprintf(path, sizeof path, "%.300s/%.255s", dir_path, entry->d_name);
         if (stat(path, &status) != 0)
@@ -268,7 +269,8 @@ static bool use_included(const ignis_kernel_desc *with, const char *include, int
     ignis_arg arg = ignis_arg_array(a);
     ignis_kernel kernel;
     float data[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    snprintf(source, sizeof source, "%s\nextern \"C\" __global__ void plus(float *x) { x[threadIdx.x] += STEP; }\n", include);
+    snprintf(source, sizeof source, "%s\nextern \"C\" __global__ void plus(float *x) { x[threadIdx.x] += STEP; }\n",
+             include);
     desc.source = source;
     desc.entry = "plus";
     memset(&info, 0, sizeof info);
@@ -321,7 +323,10 @@ TEST(an_edited_header_is_compiled_anew)
         with.options = options;
         with.option_count = first[way] ? 2 : options[0] ? 1 : 0;
         with.name = way == 6 ? beside : NULL;
-        check_edits(&with, way == 5 ? "" : way == 7 ? absolute : way == 8 ? " #  include <outer.h> // again" : "#include \"step.h\"");
+        check_edits(&with, way == 5   ? ""
+                           : way == 7 ? absolute
+                           : way == 8 ? " #  include <outer.h> // again"
+                                      : "#include \"step.h\"");
     }
     CHECK_INT(test_log_count(IGNIS_DIAG_CACHE_IO), 0);
 }
@@ -421,7 +426,8 @@ TEST(includes_are_found_wherever_they_are)
 /*  What __has_include asks of a macro is not known either. */
 TEST(what_a_macro_asks_for_is_not_cached)
 {
-    static const char ask[] = "#define NAME \"new.h\"\n#if __has_include(NAME)\n#define STEP 2\n#else\n#define STEP 1\n#endif";
+    static const char ask[] =
+        "#define NAME \"new.h\"\n#if __has_include(NAME)\n#define STEP 2\n#else\n#define STEP 1\n#endif";
     static const char guarded[] = "#if defined(__has_include)\n#define STEP 1\n#endif";
     const char *option;
     ignis_kernel_desc with;
@@ -539,7 +545,8 @@ TEST(a_file_of_another_key_is_not_believed)
     CHECK(!use(2));
     all = cached();
     REQUIRE(all.count == 2);
-    other = read_file(all.path[strcmp(all.path[0], first) == 0], &size); /* the file of step 2 under the name of step 1 */
+    other =
+        read_file(all.path[strcmp(all.path[0], first) == 0], &size); /* the file of step 2 under the name of step 1 */
     test_write_file(first, other, size);
     free(other);
     setup_again();
@@ -591,7 +598,8 @@ TEST(a_folder_that_cannot_be_made_is_a_warning)
 /*  A warning names the call that was made. */
 TEST(warnings_name_the_call)
 {
-    static const char *const calls[] = {"ignis_kernel_compile: cannot ", "ignis_array_fill: cannot ", "ignis_kernel_reload: cannot "};
+    static const char *const calls[] = {"ignis_kernel_compile: cannot ", "ignis_array_fill: cannot ",
+                                        "ignis_kernel_reload: cannot "};
     ignis_kernel_desc desc;
     ignis_kernel kernel;
     ignis_array array;
@@ -744,7 +752,8 @@ TEST(files_of_a_user_stay)
                                         "products.txt",
                                         "nvrtc.txt.old",
                                         "game.ignis.1-2-3.ignis-part"};
-    static const char *const own[] = {"0123456789abcdef0123456789abcdef.ignis", "0123456789abcdef0123456789abcdef.ignis.1-2-3.ignis-part",
+    static const char *const own[] = {"0123456789abcdef0123456789abcdef.ignis",
+                                      "0123456789abcdef0123456789abcdef.ignis.1-2-3.ignis-part",
                                       "nvrtc.txt.1-2-3.ignis-part"};
     ignis_desc desc = test_desc(NULL);
     char path[600];

@@ -68,7 +68,8 @@ static void echo_with(ignis_channel_method method)
     {
         struct stat file;
         int found = stat(info.path, &file);
-        CHECK((found == 0) == (method == IGNIS_CHANNEL_SOCKET)); /* the others lost their names when the client was there */
+        CHECK((found == 0) ==
+              (method == IGNIS_CHANNEL_SOCKET)); /* the others lost their names when the client was there */
         if (found == 0)
             CHECK_INT(file.st_mode & 0777, 0600);
     }
@@ -101,7 +102,8 @@ static void echo_with(ignis_channel_method method)
     CHECK_OK(ignis_channel_send(channel, "stop", 4, NULL, 0));
     CHECK_INT(receive_size(channel, back, sizeof back), 4); /* what it said before it went still arrives */
     CHECK_INT(process_end(&child), 0);
-    CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER,
+                 IGNIS_DIAG_CHANNEL_LOST);
     CHECK_STATUS(ignis_channel_send(channel, "x", 1, NULL, 0), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
     CHECK(!info_of_channel(channel).alive);
     CHECK_INT(info_of_channel(server).refused, 0);
@@ -118,8 +120,10 @@ TEST(messages_through_shared_memory) { echo_with(IGNIS_CHANNEL_SHM); }
 TEST(no_other_methods)
 {
     SETUP(NULL);
-    CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("no", IGNIS_CHANNEL_SOCKET, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("no", IGNIS_CHANNEL_SHM, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("no", IGNIS_CHANNEL_SOCKET, 1), IGNIS_ERROR_UNSUPPORTED,
+                     IGNIS_DIAG_UNSUPPORTED);
+    CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("no", IGNIS_CHANNEL_SHM, 1), IGNIS_ERROR_UNSUPPORTED,
+                     IGNIS_DIAG_UNSUPPORTED);
 }
 #endif
 
@@ -165,7 +169,8 @@ TEST(a_killed_peer_is_noticed)
         CHECK(info_of_channel(channel).alive);
         begin = test_seconds();
         pthread_create(&killer, NULL, kill_soon, &child[m - 1]);
-        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_CHANNEL_LOST);
         CHECK(test_seconds() - begin < 15);
         pthread_join(killer, NULL);
         for (i = 0; i < 3; i++)
@@ -207,7 +212,8 @@ TEST(what_a_dead_server_left_is_replaced)
         CHECK_MESSAGE_HAS("a live server already has the name");
         process_kill(&child[m - 1]);
         CHECK(test_files_in(folder) >= (FIRST_METHOD == LAST_METHOD ? 0 : 2)); /* Windows removes them */
-        CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("stale", m, 0.1), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("stale", m, 0.1), IGNIS_ERROR_TIMEOUT,
+                         IGNIS_DIAG_CHANNEL_TIMEOUT);
         server = serve("stale", m, 1);
         CHECK(server.id != 0);
         CHECK_OK(ignis_channel_close(server));
@@ -228,7 +234,8 @@ TEST(a_message_that_does_not_fit_stays)
         int count = -1;
         CHECK_OK(ignis_channel_send(both.a, "0123456789", 10, NULL, 0));
         CHECK_OK(ignis_channel_send(both.a, "next", 4, NULL, 0));
-        CHECK_STATUS(ignis_channel_receive(both.b, back, 9, &size, NULL, 0, &count), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+        CHECK_STATUS(ignis_channel_receive(both.b, back, 9, &size, NULL, 0, &count), IGNIS_ERROR_ARGUMENT,
+                     IGNIS_DIAG_COUNT_MISMATCH);
         CHECK_INT(size, 10);
         CHECK_INT(count, 0);
         CHECK_OK(ignis_channel_receive(both.b, back, 10, &size, NULL, 0, &count));
@@ -240,7 +247,8 @@ TEST(a_message_that_does_not_fit_stays)
             before = process_descriptors();
             fds[0] = ends[0], fds[1] = ends[1];
             CHECK_OK(ignis_channel_send(both.a, NULL, 0, fds, 2));
-            CHECK_STATUS(ignis_channel_receive(both.b, back, 10, &size, fds, 1, &count), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+            CHECK_STATUS(ignis_channel_receive(both.b, back, 10, &size, fds, 1, &count), IGNIS_ERROR_ARGUMENT,
+                         IGNIS_DIAG_COUNT_MISMATCH);
             CHECK_INT(count, 2);
             CHECK_OK(ignis_channel_receive(both.b, back, 10, &size, fds, 2, &count));
             CHECK_INT(process_descriptors(), before + 2);
@@ -248,7 +256,8 @@ TEST(a_message_that_does_not_fit_stays)
             close(fds[1]);
             fds[0] = ends[0];
             CHECK_OK(ignis_channel_send(both.a, NULL, 0, fds, 1)); /* nobody takes it */
-            CHECK_STATUS(ignis_channel_receive(both.b, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+            CHECK_STATUS(ignis_channel_receive(both.b, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT,
+                         IGNIS_DIAG_COUNT_MISMATCH);
             CHECK_INT(process_descriptors(), before + 1);
             drop_pair(&both);
             /* its two ends, the server's socket, its token and what it waits for; on Windows for the last both sides' processes */
@@ -275,7 +284,8 @@ TEST(nothing_waits_beyond_its_deadline)
         double begin = test_seconds();
         pair both;
         int i;
-        CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("nobody", m, 0.2), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("nobody", m, 0.2), IGNIS_ERROR_TIMEOUT,
+                         IGNIS_DIAG_CHANNEL_TIMEOUT);
         CHECK(test_seconds() - begin >= 0.2 && test_seconds() - begin < 15);
         server = serve("silent", m, 0.2);
         begin = test_seconds();
@@ -285,7 +295,8 @@ TEST(nothing_waits_beyond_its_deadline)
         both = make_pair(m, 20);
         set_timeout(both.a, 0.2);
         begin = test_seconds();
-        CHECK_STATUS(ignis_channel_receive(both.a, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
+        CHECK_STATUS(ignis_channel_receive(both.a, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_TIMEOUT,
+                     IGNIS_DIAG_CHANNEL_TIMEOUT);
         CHECK(test_seconds() - begin >= 0.2 && test_seconds() - begin < 15);
         CHECK_OK(ignis_channel_send(both.b, "late", 4, NULL, 0)); /* a deadline does no harm */
         CHECK_INT(receive_size(both.a, back, 10), 4);
@@ -355,9 +366,11 @@ TEST(closing_wakes_who_waits)
         double begin = test_seconds();
         pthread_t closer;
         pthread_create(&closer, NULL, close_soon, &both.a);
-        CHECK_STATUS(ignis_channel_receive(both.a, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
+        CHECK_STATUS(ignis_channel_receive(both.a, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_FREED,
+                     IGNIS_DIAG_CHANNEL_FREED);
         pthread_join(closer, NULL);
-        CHECK_STATUS(ignis_channel_receive(both.b, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_STATUS(ignis_channel_receive(both.b, back, 10, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_CHANNEL_LOST);
         pthread_create(&closer, NULL, close_soon, &both.server);
         CHECK_FAILS(ignis_channel_accept(both.server), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);
         pthread_join(closer, NULL);
@@ -392,13 +405,17 @@ TEST(arguments_are_checked)
     CHECK_FAILS(ignis_channel_serve(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     both = make_pair(IGNIS_CHANNEL_DEFAULT, 20);
     CHECK_STATUS(ignis_channel_send(both.a, big, -1, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_STATUS(ignis_channel_send(both.a, big, IGNIS_CHANNEL_MAX_BYTES + 1, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_send(both.a, big, IGNIS_CHANNEL_MAX_BYTES + 1, NULL, 0), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_channel_send(both.a, NULL, 1, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_STATUS(ignis_channel_send(both.a, big, 1, NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_STATUS(ignis_channel_send(both.a, big, 1, &fd, IGNIS_CHANNEL_MAX_FDS + 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_send(both.a, big, 1, &fd, IGNIS_CHANNEL_MAX_FDS + 1), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_channel_send(both.a, big, 1, &bad, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_STATUS(ignis_channel_receive(both.a, NULL, 1, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_STATUS(ignis_channel_receive(both.a, back, -1, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_receive(both.a, NULL, 1, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_channel_receive(both.a, back, -1, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_channel_send(both.server, big, 1, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_FAILS(ignis_channel_accept(both.a), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_channel_query(both.a, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
@@ -488,7 +505,8 @@ TEST(an_event_loop_serves_clients)
         REQUIRE(channel.id != 0);
         fd = info_of_channel(channel).fd;
         CHECK(fd >= 0 && becomes_ready(info_of_channel(channel).send_fd, POLLOUT));
-        CHECK_INT(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0), IGNIS_ERROR_TIMEOUT);
+        CHECK_INT(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0),
+                  IGNIS_ERROR_TIMEOUT);
         CHECK_OK(ignis_status_last());
         CHECK_OK(ignis_channel_send(client.b, "hello", 5, NULL, 0));
         CHECK(becomes_ready(fd, POLLIN));
@@ -500,8 +518,8 @@ TEST(an_event_loop_serves_clients)
         CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_TIMEOUT), 0);
         CHECK_OK(ignis_channel_close(client.b));
         CHECK(becomes_ready(fd, POLLIN));
-        CHECK_STATUS(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0), IGNIS_ERROR_PEER,
-                     IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_STATUS(ignis_channel_receive_within(channel, back, sizeof back, &size, NULL, 0, NULL, 0),
+                     IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
         CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_LOST), 0); /* it has said goodbye */
         CHECK_OK(ignis_channel_close(channel));
         CHECK_OK(ignis_channel_close(server));
@@ -577,7 +595,8 @@ TEST(long_and_usual_places)
     path[0] = '/';
     path[sizeof path - 1] = 0;
     setenv("TMPDIR", path, 1);
-    CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("far", IGNIS_CHANNEL_SOCKET, 1), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
+    CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("far", IGNIS_CHANNEL_SOCKET, 1), IGNIS_ERROR_IO,
+                     IGNIS_DIAG_CHANNEL_IO);
     CHECK_MESSAGE_HAS("longer than");
     unsetenv("TMPDIR");
     unsetenv("XDG_RUNTIME_DIR");
@@ -668,7 +687,8 @@ static void *look_at_shared_file(void *path)
         struct stat info;
         if (fd < 0)
             continue;
-        if (fstat(fd, &info) == 0 && info.st_size == (off_t)sizeof(ignis__shared)) /* else what has got its number since */
+        if (fstat(fd, &info) == 0 &&
+            info.st_size == (off_t)sizeof(ignis__shared)) /* else what has got its number since */
             *seen_half += pread(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic || magic != IGNIS__MESSAGE_MAGIC;
         close(fd);
     }
@@ -748,7 +768,8 @@ TEST(descriptors_stay_flat_within_a_tight_limit)
     for (i = 0; i < 30; i++)
         fds[i] = 0;
     CHECK_OK(ignis_channel_send(both.a, "many", 4, fds, 30)); /* more than fit the limit */
-    CHECK_STATUS(ignis_channel_receive(both.b, back, 4, NULL, fds, 30, &count), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+    CHECK_STATUS(ignis_channel_receive(both.b, back, 4, NULL, fds, 30, &count), IGNIS_ERROR_PEER,
+                 IGNIS_DIAG_CHANNEL_MESSAGE);
     CHECK_MESSAGE_HAS("its limit of open files");
     drop_pair(&both);
     CHECK_INT(process_descriptors(), open_before);
@@ -769,9 +790,11 @@ static int role_forks(void)
     fflush(stdout);
     child = fork();
     if (child == 0) {
-        if (ignis_channel_send(channel, "x", 1, NULL, 0) != IGNIS_ERROR_NOT_SETUP || ignis_channel_close(channel) != IGNIS_ERROR_NOT_SETUP)
+        if (ignis_channel_send(channel, "x", 1, NULL, 0) != IGNIS_ERROR_NOT_SETUP ||
+            ignis_channel_close(channel) != IGNIS_ERROR_NOT_SETUP)
             _exit(7);
-        execl("/bin/sh", "sh", "-c", "for fd in /proc/self/fd/*; do case $(readlink $fd) in socket:*) exit 8;; esac; done; exit 0",
+        execl("/bin/sh", "sh", "-c",
+              "for fd in /proc/self/fd/*; do case $(readlink $fd) in socket:*) exit 8;; esac; done; exit 0",
               (char *)NULL);
         _exit(9);
     }
@@ -800,7 +823,8 @@ TEST(a_forked_child_has_no_channel)
     CHECK_INT(receive_size(channel, &grandchild, sizeof grandchild), sizeof grandchild);
     begin = test_seconds();
     kill(child.pid, SIGKILL);
-    CHECK_STATUS(ignis_channel_receive(channel, back, 4, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    CHECK_STATUS(ignis_channel_receive(channel, back, 4, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER,
+                 IGNIS_DIAG_CHANNEL_LOST);
     CHECK(test_seconds() - begin < 15); /* the grandchild lives longer */
     CHECK_INT(process_end(&child), -1);
     if (grandchild > 0)

@@ -19,7 +19,16 @@ typedef struct raw_head {
     uint32_t size, fd_count;
     uint64_t sequence;
 } raw_head;
-enum { RAW_MAGIC = 0x52494749, RAW_HELLO = 1, RAW_CHALLENGE, RAW_PROOF, RAW_WELCOME, RAW_REFUSED, RAW_GOODBYE, RAW_DATA };
+enum {
+    RAW_MAGIC = 0x52494749,
+    RAW_HELLO = 1,
+    RAW_CHALLENGE,
+    RAW_PROOF,
+    RAW_WELCOME,
+    RAW_REFUSED,
+    RAW_GOODBYE,
+    RAW_DATA
+};
 
 /*  What a client says: first its nonce, then its proof and its process. */
 typedef struct raw_hello {
@@ -80,7 +89,8 @@ static int raw_connect(ignis_channel server)
 {
     HANDLE end = INVALID_HANDLE_VALUE;
     int tries;
-    for (tries = 0; tries < 1000 && end == INVALID_HANDLE_VALUE; tries++) { /* there is one when the server waits for it */
+    for (tries = 0; tries < 1000 && end == INVALID_HANDLE_VALUE;
+         tries++) { /* there is one when the server waits for it */
         end = CreateFileA(info_of_channel(server).path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING, 0, NULL);
         if (end == INVALID_HANDLE_VALUE)
             test_sleep_ms(2);
@@ -189,9 +199,10 @@ static void tell_lies(void)
         default: break;
         }
         CHECK(write(friend.fd, &message, sizeof message) == sizeof message);
-        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, NULL), IGNIS_ERROR_PEER,
-                     IGNIS_DIAG_CHANNEL_MESSAGE);
-        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, NULL),
+                     IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_CHANNEL_LOST);
         CHECK_STATUS(ignis_channel_send(channel, back, 1, NULL, 0), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
         CHECK_OK(ignis_channel_close(channel));
         close(friend.fd);
@@ -372,7 +383,8 @@ TEST(without_the_token_nobody_connects)
         pair later;
         pthread_t thread;
         desc.token = other_token;
-        CHECK_NO_CHANNEL(ignis_channel_connect, desc, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT); /* nobody looks */
+        CHECK_NO_CHANNEL(ignis_channel_connect, desc, IGNIS_ERROR_TIMEOUT,
+                         IGNIS_DIAG_CHANNEL_TIMEOUT); /* nobody looks */
         CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
         CHECK_INT(info_of_channel(server).refused, 1);
         memset(&later, 0, sizeof later);
@@ -425,22 +437,27 @@ TEST(a_message_that_lies_ends_its_channel)
         fd = friend.fd;
         head = raw_head_of(RAW_DATA, 0, 0, 2);
         switch (lie) {
-        case 0: raw_send(fd, &head, sizeof head - 1, -1, 0); break;                             /* cut off */
-        case 1: head.size = 1, raw_send(fd, &head, sizeof head, -1, 0); break;                  /* less than it says */
-        case 2: raw_send(fd, &hello, sizeof hello, -1, 0); break;                               /* an old message again */
-        case 3: head.fd_count = 1, raw_send(fd, &head, sizeof head, -1, 0); break;              /* no descriptor */
-        case 4: raw_send(fd, &head, sizeof head, 0, 1); break;                                  /* one too many */
-        case 5: head.fd_count = 64, raw_send(fd, &head, sizeof head, 0, 65); break;             /* more than there is room for */
-        case 6: memcpy(huge, &head, sizeof head), raw_send(fd, huge, sizeof huge, 0, 3); break; /* longer than any message */
-        case 7: head.sequence = 3, raw_send(fd, &head, sizeof head, 0, 1); break;               /* one is missing */
-        case 8: head.type = RAW_WELCOME, raw_send(fd, &head, sizeof head, -1, 0); break;        /* not now */
-        case 9: head.size = 0x80000000u, raw_send(fd, &head, sizeof head, 0, 64); break;        /* too much, with 64 descriptors */
+        case 0: raw_send(fd, &head, sizeof head - 1, -1, 0); break;                 /* cut off */
+        case 1: head.size = 1, raw_send(fd, &head, sizeof head, -1, 0); break;      /* less than it says */
+        case 2: raw_send(fd, &hello, sizeof hello, -1, 0); break;                   /* an old message again */
+        case 3: head.fd_count = 1, raw_send(fd, &head, sizeof head, -1, 0); break;  /* no descriptor */
+        case 4: raw_send(fd, &head, sizeof head, 0, 1); break;                      /* one too many */
+        case 5: head.fd_count = 64, raw_send(fd, &head, sizeof head, 0, 65); break; /* more than there is room for */
+        case 6:
+            memcpy(huge, &head, sizeof head), raw_send(fd, huge, sizeof huge, 0, 3);
+            break;                                                                       /* longer than any message */
+        case 7: head.sequence = 3, raw_send(fd, &head, sizeof head, 0, 1); break;        /* one is missing */
+        case 8: head.type = RAW_WELCOME, raw_send(fd, &head, sizeof head, -1, 0); break; /* not now */
+        case 9:
+            head.size = 0x80000000u, raw_send(fd, &head, sizeof head, 0, 64);
+            break; /* too much, with 64 descriptors */
         case 10: head.fd_count = 0xFFFFFFFFu, raw_send(fd, &head, sizeof head, 0, 64); break;
         default: break;
         }
-        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, NULL), IGNIS_ERROR_PEER,
-                     IGNIS_DIAG_CHANNEL_MESSAGE);
-        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, NULL),
+                     IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
+        CHECK_STATUS(ignis_channel_receive(channel, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_CHANNEL_LOST);
         CHECK_STATUS(ignis_channel_send(channel, back, 1, NULL, 0), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
         CHECK(!info_of_channel(channel).alive);
         CHECK(recv(fd, &head, sizeof head, 0) <= 0); /* it learns of it */
@@ -489,8 +506,10 @@ TEST(bytes_that_lie_end_their_channel)
         shared->ring[1].written += ((uint64_t)1 << 62) + 5;
         ignis__channel_drop(channel);
     }
-    CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
-    CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_LOST);
+    CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER,
+                 IGNIS_DIAG_CHANNEL_MESSAGE);
+    CHECK_STATUS(ignis_channel_receive(both.a, back, sizeof back, NULL, NULL, 0, NULL), IGNIS_ERROR_PEER,
+                 IGNIS_DIAG_CHANNEL_LOST);
     drop_pair(&both);
 }
 
@@ -568,7 +587,8 @@ static void *fuzz_serve(void *data)
         channel = ignis_channel_accept_within(server, 0.05);
         if (!channel.id)
             continue;
-        while (ignis_channel_receive_within(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, &count, 0.5) == IGNIS_OK)
+        while (ignis_channel_receive_within(channel, back, sizeof back, NULL, fds, IGNIS_CHANNEL_MAX_FDS, &count,
+                                            0.5) == IGNIS_OK)
             while (count > 0)
                 close(fds[--count]);
         ignis_channel_close(channel);

@@ -172,7 +172,8 @@ TEST(checkpoints_add_up)
     l.weight = vector3(1, 1, 1, true);
     scope = ignis_scope_begin();
     CHECK_OK(ignis_backward(
-        user_sum(user_add(user_add(ignis_checkpoint(layer_run, &l, &x, 1), ignis_checkpoint(layer_run, &l, &x, 1)), user_mul(x, l.weight))),
+        user_sum(user_add(user_add(ignis_checkpoint(layer_run, &l, &x, 1), ignis_checkpoint(layer_run, &l, &x, 1)),
+                          user_mul(x, l.weight))),
         IGNIS_NO_ARRAY));
     CHECK_GRAD(l.weight, 3, 10, 21); /* 2 x^2 + x */
     CHECK_GRAD(x, 5, 9, 13);         /* 4 x w + w */
@@ -301,7 +302,8 @@ TEST(a_checkpoint_releases_what_its_function_makes)
         } else {
             CHECK_OK(ignis_scope_end(scope));
         }
-        CHECK_INT(memory().live_bytes - before, outside ? 0 : 2 * BYTES); /* the two gradients are new in the first round */
+        CHECK_INT(memory().live_bytes - before,
+                  outside ? 0 : 2 * BYTES); /* the two gradients are new in the first round */
     }
     CHECK_OK(ignis_no_grad_begin());
     let_go(ignis_checkpoint(deep_run, &w, &x, 1));

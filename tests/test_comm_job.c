@@ -125,13 +125,14 @@ TEST(environments_are_read_strictly)
 
 TEST(every_launcher_is_understood)
 {
-    static const char *const table[] = {"IGNIS_RANK=0 IGNIS_WORLD_SIZE=1 IGNIS_LOCAL_RANK=1",
-                                        "RANK=0 WORLD_SIZE=1 LOCAL_RANK=1",
-                                        "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=1",
-                                        "PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=1",
-                                        "SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_LOCALID=1",
-                                        "RANK=0 WORLD_SIZE=1 LOCAL_RANK=1 SLURM_PROCID=0 SLURM_NTASKS=1",
-                                        "IGNIS_COMM_LAUNCHER=torchrun RANK=0 WORLD_SIZE=1 LOCAL_RANK=1 SLURM_PROCID=1 SLURM_NTASKS=4"};
+    static const char *const table[] = {
+        "IGNIS_RANK=0 IGNIS_WORLD_SIZE=1 IGNIS_LOCAL_RANK=1",
+        "RANK=0 WORLD_SIZE=1 LOCAL_RANK=1",
+        "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=1",
+        "PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=1",
+        "SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_LOCALID=1",
+        "RANK=0 WORLD_SIZE=1 LOCAL_RANK=1 SLURM_PROCID=0 SLURM_NTASKS=1",
+        "IGNIS_COMM_LAUNCHER=torchrun RANK=0 WORLD_SIZE=1 LOCAL_RANK=1 SLURM_PROCID=1 SLURM_NTASKS=4"};
     int i;
     SETUP(NULL);
     for (i = 0; i < (int)(sizeof table / sizeof table[0]); i++) {
@@ -225,9 +226,10 @@ TEST(ranks_of_torchrun_meet_beside_its_store)
     int i, port = free_port();
     NEEDS(2);
     for (i = 0; i < 2; i++) {
-        snprintf(text, sizeof text,
-                 "RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d TORCHELASTIC_USE_AGENT_STORE=True", i, i,
-                 port - 1);
+        snprintf(
+            text, sizeof text,
+            "RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d TORCHELASTIC_USE_AGENT_STORE=True",
+            i, i, port - 1);
         ranks[i] = puppet_take(text);
     }
     all_well(ranks, 2);
@@ -249,7 +251,8 @@ TEST(without_a_secret_no_port_is_open)
     struct sockaddr_in address;
     outcome result;
     NEEDS(1);
-    snprintf(text, sizeof text, "IGNIS_RANK=0 IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d", port);
+    snprintf(text, sizeof text,
+             "IGNIS_RANK=0 IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d", port);
     rank = puppet_take(text);
     all_well(&rank, 1);
     patience = 1;
@@ -290,7 +293,8 @@ TEST(the_name_of_a_job_is_place_enough)
         finish(ranks, 2);
     }
     for (i = 0; i < 2; i++) {
-        snprintf(text, sizeof text, "SLURM_JOB_ID=7 SLURM_STEP_ID=%d SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=%d", i, i, i);
+        snprintf(text, sizeof text, "SLURM_JOB_ID=7 SLURM_STEP_ID=%d SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=%d",
+                 i, i, i);
         ranks[i] = puppet_take(text);
     }
     all_well(ranks, 2);
@@ -412,7 +416,8 @@ static int network_fails(void)
     pid_t ranks[2];
     int i, met[2], status = 0, well = 0;
     char byte;
-    if ((unshare(0x40000000) != 0 && unshare(0x50000000) != 0) || !network(true) || pipe(met) != 0) /* CLONE_NEWNET, and CLONE_NEWUSER */
+    if ((unshare(0x40000000) != 0 && unshare(0x50000000) != 0) || !network(true) ||
+        pipe(met) != 0) /* CLONE_NEWNET, and CLONE_NEWUSER */
         return 77;
     for (i = 0; i < 2; i++) {
         ranks[i] = fork();
@@ -458,7 +463,8 @@ TEST(a_host_that_vanishes_is_noticed)
 /* --- T20: what goes wrong when ranks meet ------------------------------------------------------------------------------ */
 
 /*  An init of this process as a rank of several, which is to fail. */
-static void init_fails(int rank, int size, const char *rendezvous, double timeout_s, ignis_status status, ignis_diagnostic diagnostic)
+static void init_fails(int rank, int size, const char *rendezvous, double timeout_s, ignis_status status,
+                       ignis_diagnostic diagnostic)
 {
     ignis_comm_desc desc;
     double start = test_seconds();
@@ -573,12 +579,14 @@ static void say(ignis__connection *connection, const void *bytes, size_t size)
 /*  One who comes with the ranks' token or another one, says that it is a rank, and hears what there is against it. */
 static void refused(const ignis__endpoint *address, int rank, int size, bool other, const char *part)
 {
-    const ignis__deadline until = ignis__deadline_in(other ? 300000000 : 5000000000); /* another token is tried until then */
+    const ignis__deadline until =
+        ignis__deadline_in(other ? 300000000 : 5000000000); /* another token is tried until then */
     unsigned char secret[32];
     ignis__job_rank claim;
     ignis__peer_error error;
     ignis__connection *connection;
-    const ignis__client client = {address->kind, address->path, NULL, secret, &claim, sizeof claim, IGNIS__HANDSHAKE_BYTES};
+    const ignis__client client = {address->kind, address->path,         NULL, secret, &claim,
+                                  sizeof claim,  IGNIS__HANDSHAKE_BYTES};
     memset(&claim, 0, sizeof claim);
     claim.rank = rank, claim.size = size;
     memcpy(secret, address->secret, sizeof secret);
@@ -600,8 +608,9 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     NEEDS(2);
     for (i = 0; i < 2; i++) {
         snprintf(text, sizeof text,
-                 "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d IGNIS_COMM_TOKEN=sesame", i, i,
-                 port);
+                 "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d "
+                 "IGNIS_COMM_TOKEN=sesame",
+                 i, i, port);
         ranks[i] = puppet_take(text);
     }
     all_well(ranks, 2);
@@ -802,7 +811,8 @@ TEST(through_host_memory_when_asked)
 }
 
 /*  Two ranks with a variable each, which do not go together: both are told so. */
-static void ranks_that_differ(const char *first, const char *second, ignis_status status, ignis_diagnostic diagnostic, const char *told)
+static void ranks_that_differ(const char *first, const char *second, ignis_status status, ignis_diagnostic diagnostic,
+                              const char *told)
 {
     process ranks[2];
     int i;
@@ -822,15 +832,15 @@ static void ranks_that_differ(const char *first, const char *second, ignis_statu
 TEST(ranks_that_ask_for_different_transports_are_told)
 {
     NEEDS(2);
-    ranks_that_differ("IGNIS_COMM_TRANSPORT=peer", "IGNIS_COMM_TRANSPORT=staged", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS,
-                      "rank 0 requests peer and rank 1 staged");
+    ranks_that_differ("IGNIS_COMM_TRANSPORT=peer", "IGNIS_COMM_TRANSPORT=staged", IGNIS_ERROR_PEER,
+                      IGNIS_DIAG_COMM_RENDEZVOUS, "rank 0 requests peer and rank 1 staged");
 }
 
 TEST(ranks_that_are_tuned_in_different_ways_are_told)
 {
     NEEDS(2);
-    ranks_that_differ("IGNIS_COMM_TUNE=blocks=8", "IGNIS_COMM_TUNE=blocks=4", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_ENVIRONMENT,
-                      "IGNIS_COMM_TUNE differs between rank 0 and rank 1");
+    ranks_that_differ("IGNIS_COMM_TUNE=blocks=8", "IGNIS_COMM_TUNE=blocks=4", IGNIS_ERROR_ARGUMENT,
+                      IGNIS_DIAG_COMM_ENVIRONMENT, "IGNIS_COMM_TUNE differs between rank 0 and rank 1");
 }
 
 int main(int argc, char **argv)

@@ -112,8 +112,9 @@ static bool simulated(void) { return getenv("IGNIS_CUDA_LIBRARY") || getenv("IGN
 enum { WAYS = 5 };
 static const char *way_of(int way)
 {
-    static const char *const table[WAYS] = {"ll_max=1M,ll_two_max=0,one_shot_max=0", "ll_max=0,ll_two_max=1M,one_shot_max=0",
-                                            "ll_max=0,ll_two_max=0,one_shot_max=1024M", "ll_max=0,ll_two_max=0,one_shot_max=0", ""};
+    static const char *const table[WAYS] = {
+        "ll_max=1M,ll_two_max=0,one_shot_max=0", "ll_max=0,ll_two_max=1M,one_shot_max=0",
+        "ll_max=0,ll_two_max=0,one_shot_max=1024M", "ll_max=0,ll_two_max=0,one_shot_max=0", ""};
     static char text[256];
     const bool few = simulated();
     snprintf(text, sizeof text, "IGNIS_COMM_TUNE=%s%s%s", table[way], few && *table[way] ? "," : "",
@@ -138,10 +139,11 @@ TEST(a_rank_that_is_killed_at_any_time_ends_no_other)
     int i, round, rounds = test_env("IGNIS_SOAK") ? 100 : 6;
     NEEDS(3);
     for (round = 0; round < rounds && !test__state.failures; round++) {
-        const int dead = random_below(3), when = round < WHENS ? round : random_below(WHENS), count = 1 << random_below(18),
-                  few = 1 + random_below(5);
+        const int dead = random_below(3), when = round < WHENS ? round : random_below(WHENS),
+                  count = 1 << random_below(18), few = 1 + random_below(5);
         bool lost = false;
-        snprintf(extra, sizeof extra, "%s%s", way_of(random_below(WAYS)), round % 3 == 1 ? " IGNIS_COMM_TRANSPORT=staged" : "");
+        snprintf(extra, sizeof extra, "%s%s", way_of(random_below(WAYS)),
+                 round % 3 == 1 ? " IGNIS_COMM_TRANSPORT=staged" : "");
         start(ranks, 3, extra);
         patience = PROMPT;
         all(ranks, 3, INIT, 0, 0);
@@ -360,7 +362,11 @@ TEST(hidden_and_permuted_devices)
          false},
         {{"IGNIS_SIM_PEER=0", NULL, NULL}, {0, 1, 2}, IGNIS_COMM_STAGED, "host memory", true},
         {{"IGNIS_SIM_PEER=0-1", NULL, NULL}, {0, 1, 2}, IGNIS_COMM_STAGED, "host memory", true},
-        {{"", NULL, "IGNIS_SIM_PEER=0-1"}, {0, 1, 2}, IGNIS_COMM_STAGED, "host memory", true}, /* one rank's veto is enough */
+        {{"", NULL, "IGNIS_SIM_PEER=0-1"},
+         {0, 1, 2},
+         IGNIS_COMM_STAGED,
+         "host memory",
+         true}, /* one rank's veto is enough */
     };
     uint64_t hash = 0;
     char text[128];
@@ -426,7 +432,8 @@ TEST(two_jobs_at_once)
         CHECK(mkdir(place[i], 0700) == 0);
     }
     for (i = 0; i < 4; i++) {
-        snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s", i / 2, i, place[i % 2]);
+        snprintf(text, sizeof text, "IGNIS_RANK=%d IGNIS_WORLD_SIZE=2 IGNIS_LOCAL_RANK=%d IGNIS_COMM_DIR=%s", i / 2, i,
+                 place[i % 2]);
         ranks[i] = puppet_take(text);
     }
     all_well(ranks, 4);
@@ -800,7 +807,8 @@ static void *member_run(void *pointer)
 }
 
 /*  Threads, each a rank, and what each does. */
-static void members_run_as(void *(*run)(void *), member *members, int count, int rounds, ignis_comm_transport transport, double timeout_s)
+static void members_run_as(void *(*run)(void *), member *members, int count, int rounds, ignis_comm_transport transport,
+                           double timeout_s)
 {
     pthread_t threads[RANKS];
     int i;
@@ -861,8 +869,10 @@ enum { CROWD_NUMBERS = 5000, CROWD_ROUNDS = 12 };
 /*  A failure of a communicator that others break or end is one of these. */
 static void crowd_check(crowd *c, ignis_status status)
 {
-    bool expected = status == IGNIS_OK || (c->what != NO_MISHAP && (status == IGNIS_ERROR_PEER || status == IGNIS_ERROR_FREED));
-    expected = expected || (c->what == ENDED && status == IGNIS_ERROR_TIMEOUT); /* one rank may end before the other's last operation */
+    bool expected =
+        status == IGNIS_OK || (c->what != NO_MISHAP && (status == IGNIS_ERROR_PEER || status == IGNIS_ERROR_FREED));
+    expected = expected || (c->what == ENDED &&
+                            status == IGNIS_ERROR_TIMEOUT); /* one rank may end before the other's last operation */
     if (!expected) {
         ignis__atomic_add(&c->wrong, 1);
         fprintf(stderr, "rank %d, mishap %d: %s\n", c->rank, (int)c->what, ignis_status_message());
@@ -1175,8 +1185,9 @@ TEST(a_rank_that_lies_is_dead_to_the_others)
             header.from = lies[i].from, header.to = lies[i].to;
             memcpy(bytes, &header, sizeof header);
             ignis__mutex_lock(&job->links[0].connection->send_lock);
-            CHECK(ignis__connection_send(&error, job->links[0].connection, (int)IGNIS__MESSAGE_JOB + lies[i].type, bytes,
-                                         lies[i].size < 0 ? sizeof header + 4 : (size_t)lies[i].size, ends, lies[i].fds, &until));
+            CHECK(ignis__connection_send(&error, job->links[0].connection, (int)IGNIS__MESSAGE_JOB + lies[i].type,
+                                         bytes, lies[i].size < 0 ? sizeof header + 4 : (size_t)lies[i].size, ends,
+                                         lies[i].fds, &until));
             ignis__mutex_unlock(&job->links[0].connection->send_lock);
         }
         pthread_join(thread, NULL);
@@ -1199,8 +1210,9 @@ TEST(any_driver_call_may_fail)
                                                   {"cuMemAddressReserve", "cuMemAddressFree"},
                                                   {"cuMemHostRegister_v2", "cuMemHostUnregister"},
                                                   {"cuStreamCreate", "cuStreamDestroy_v2"}};
-    static const char *const freeing[] = {"cuMemUnmap",         "cuMemAddressFree", "cuMemRelease", "cuMemHostUnregister",
-                                          "cuStreamDestroy_v2", "cuMemFreeHost",    "cuMemFree_v2", "cuModuleUnload"};
+    static const char *const freeing[] = {"cuMemUnmap",          "cuMemAddressFree",   "cuMemRelease",
+                                          "cuMemHostUnregister", "cuStreamDestroy_v2", "cuMemFreeHost",
+                                          "cuMemFree_v2",        "cuModuleUnload"};
     member members[2];
     int k, i, c, failures = 0, descriptors, step, spare;
     NEEDS(2);
@@ -1297,7 +1309,8 @@ TEST(ranks_of_several_hosts_use_nccl)
     NEEDS(RANKS);
     for (i = 0; i < RANKS; i++) {
         snprintf(text, sizeof text,
-                 "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_HOST=host%d MASTER_ADDR=localhost MASTER_PORT=%d "
+                 "IGNIS_RANK=%d IGNIS_WORLD_SIZE=%d IGNIS_LOCAL_RANK=%d IGNIS_COMM_HOST=host%d MASTER_ADDR=localhost "
+                 "MASTER_PORT=%d "
                  "IGNIS_SIM_STREAMS=thread",
                  i, RANKS, i, i / 2, port);
         ranks[i] = puppet_new(text);

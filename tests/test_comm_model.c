@@ -178,15 +178,17 @@ static bool does(const model *m, int process, action_kind kind, int op, int phas
 
 static int slots_of(const model *m, int op)
 {
-    return m->operations[op].shape == SLICES ? m->rules.two_phase_slots : m->operations[op].shape == PARTS ? m->rules.one_phase_slots : 1;
+    return m->operations[op].shape == SLICES  ? m->rules.two_phase_slots
+           : m->operations[op].shape == PARTS ? m->rules.one_phase_slots
+                                              : 1;
 }
 
 static int set_of(const model *m, int op) { return m->rules.alternates ? op % 2 : 0; }
 
 /*  Whether two steps of operations use a common place of the receiver. Operations are cut up in different ways, so two that share a set may touch any
     of each other's places. */
-static bool collide(const model *m, int op, int phase, int step, int process, int other_op, int other_phase, int other_step,
-                    int other_process)
+static bool collide(const model *m, int op, int phase, int step, int process, int other_op, int other_phase,
+                    int other_step, int other_process)
 {
     if (set_of(m, op) != set_of(m, other_op))
         return false;
@@ -207,7 +209,8 @@ static bool push_is_safe(const model *m, const unsigned char *at, int process, c
             const int taker = push->peer * m->blocks + block;
             if (before->kind != PUSH || before->peer != push->peer)
                 continue;
-            if (other == process && before->op == push->op && before->phase == push->phase && before->step == push->step)
+            if (other == process && before->op == push->op && before->phase == push->phase &&
+                before->step == push->step)
                 continue;
             if (source != from && before->op == push->op) /* inside an operation every source has places of its own */
                 continue;
@@ -229,7 +232,9 @@ static bool enabled(model *m, const unsigned char *at, int process)
     int other, i;
     switch (a->kind) {
     case MEET: return has_done(m, a->peer * m->blocks, at[a->peer * m->blocks], GREET, a->op, 0, 0, rank);
-    case AWAIT: other = a->peer * m->blocks + block; return has_done(m, other, at[other], POST, a->op, a->phase, a->step, rank);
+    case AWAIT:
+        other = a->peer * m->blocks + block;
+        return has_done(m, other, at[other], POST, a->op, a->phase, a->step, rank);
     case TAKE:
         other = a->peer * m->blocks + block;
         if (has_done(m, other, at[other], PUSH, a->op, a->phase, a->step, rank))
@@ -244,7 +249,8 @@ static bool enabled(model *m, const unsigned char *at, int process)
     case WIPE: /* nobody may have pushed into the set for the operation after this one, and all of the last one was taken */
         for (other = 0; other < m->processes; other++)
             for (i = 0; i < at[other]; i++)
-                if (m->actions[other][i].kind == PUSH && m->actions[other][i].peer == rank && m->actions[other][i].op > a->op)
+                if (m->actions[other][i].kind == PUSH && m->actions[other][i].peer == rank &&
+                    m->actions[other][i].op > a->op)
                     m->wrong = "packets of the next operation were wiped";
         return true;
     case FINISH:
@@ -355,7 +361,8 @@ TEST(two_ranks_of_one_block)
 TEST(two_ranks_of_two_blocks)
 {
     static const operation parts[] = {{PARTS, 2, 2, false}, {PARTS, 1, 1, false}, {PARTS, 1, 2, false}};
-    static const operation packets[] = {{PACKETS, 1, 2, false}, {PACKETS, 1, 1, true}, {PACKETS, 1, 2, false}, {PACKETS, 1, 2, true}};
+    static const operation packets[] = {
+        {PACKETS, 1, 2, false}, {PACKETS, 1, 1, true}, {PACKETS, 1, 2, false}, {PACKETS, 1, 2, true}};
     static const operation slices[] = {{SLICES, 1, 2, false}, {PACKETS, 1, 1, false}, {SLICES, 1, 2, false}};
     holds(2, 2, parts, 3, the_rules);
     holds(2, 2, packets, 4, the_rules);
@@ -364,7 +371,8 @@ TEST(two_ranks_of_two_blocks)
 
 TEST(three_ranks)
 {
-    static const operation packets[] = {{PACKETS, 1, 1, false}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, false}};
+    static const operation packets[] = {
+        {PACKETS, 1, 1, false}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, false}};
     static const operation parts[] = {{PARTS, 3, 1, false}, {PACKETS, 1, 1, true}, {PARTS, 1, 1, false}};
     static const operation slices[] = {{SLICES, 3, 1, false}, {PACKETS, 1, 1, false}};
     holds(3, 1, packets, 4, the_rules);
@@ -374,7 +382,8 @@ TEST(three_ranks)
 
 TEST(wiping)
 {
-    static const operation packets[] = {{PACKETS, 1, 2, false}, {PACKETS, 1, 1, true}, {PACKETS, 1, 2, false}, {PACKETS, 1, 2, false}};
+    static const operation packets[] = {
+        {PACKETS, 1, 2, false}, {PACKETS, 1, 1, true}, {PACKETS, 1, 2, false}, {PACKETS, 1, 2, false}};
     rules how = the_rules;
     int op;
     for (op = 1; op < 4; op++) {
@@ -387,7 +396,8 @@ TEST(every_rule_is_needed)
 {
     static const operation parts[] = {{PARTS, 6, 1, false}};
     static const operation slices[] = {{SLICES, 5, 1, false}};
-    static const operation rooted[] = {{PACKETS, 1, 1, true}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, true}};
+    static const operation rooted[] = {
+        {PACKETS, 1, 1, true}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, true}};
     static const operation packets[] = {{PACKETS, 1, 1, false}, {PACKETS, 1, 1, true}, {PACKETS, 1, 1, false}};
     rules how = the_rules;
     how.one_phase_slots = 3;

@@ -40,7 +40,8 @@ static void graph_launch(ignis_comm comm, int count, int times)
     while (times-- > 0 && ignis_status_last() == IGNIS_OK) {
         ignis_array_zero(graph_out);
         ignis_graph_launch(graph);
-        if (ignis_comm_synchronize(comm) == IGNIS_OK && ignis_array_to_host(graph_out, data, IGNIS_F32, count) == IGNIS_OK)
+        if (ignis_comm_synchronize(comm) == IGNIS_OK &&
+            ignis_array_to_host(graph_out, data, IGNIS_F32, count) == IGNIS_OK)
             CHECK(data[0] == (float)(info.size * (info.size + 1) / 2) && data[count - 1] == data[0]);
     }
     free(data);
@@ -109,8 +110,8 @@ static void start_with_nccl(process *ranks, int count, int odd, const char *its_
     char extra[256];
     int i;
     for (i = 0; i < count; i++) {
-        snprintf(extra, sizeof extra, "IGNIS_COMM_TUNE=nccl_min=64K IGNIS_SIM_STREAMS=thread %s%s", i == odd ? "IGNIS_NCCL_LIBRARY=" : "",
-                 i == odd ? its_library : "");
+        snprintf(extra, sizeof extra, "IGNIS_COMM_TUNE=nccl_min=64K IGNIS_SIM_STREAMS=thread %s%s",
+                 i == odd ? "IGNIS_NCCL_LIBRARY=" : "", i == odd ? its_library : "");
         ranks[i] = puppet_new(rank_in_folder(i, count, i, extra));
     }
 }
@@ -366,7 +367,8 @@ TEST(a_rank_that_dies_or_stops_in_nccl_is_noticed_and_the_others_go_on)
 TEST(an_error_that_nccl_reports_later_breaks_the_communicator_on_all_ranks)
 {
     enum { FAILS_AT = 3, FAILING = 1 };
-    static const char *const ways[] = {"IGNIS_COMM_TRANSPORT=nccl", "IGNIS_COMM_TUNE=nccl_min=64K"}, *const fails[] = {"3", "3,ends"};
+    static const char *const ways[] = {"IGNIS_COMM_TRANSPORT=nccl", "IGNIS_COMM_TUNE=nccl_min=64K"}, *const fails[] = {
+                                                                                                         "3", "3,ends"};
     process ranks[3];
     outcome result;
     char extra[128];

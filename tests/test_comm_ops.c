@@ -35,7 +35,8 @@ static void *compile_programs(void *context)
         program.ranks = 3;
         program.op = index / IGNIS_DTYPE_COUNT;
         program.dtype = index % IGNIS_DTYPE_COUNT;
-        if (program.dtype >= IGNIS_F16 && is_tried(program.op, program.dtype) && ignis__comm_program_load("test", device, &program))
+        if (program.dtype >= IGNIS_F16 && is_tried(program.op, program.dtype) &&
+            ignis__comm_program_load("test", device, &program))
             ignis__module_unload(&program.module); /* it is in the cache now */
     }
     ignis__device_leave(&binding);
@@ -87,7 +88,8 @@ TEST(all_reduce_at_the_crossovers)
             if (ignis__comm_table[i].kind == IGNIS__COMM_ALL_REDUCE && ignis__comm_table[i].most_ranks >= ranks &&
                 ignis__comm_table[i].most_bytes <= (test_is_simulator() ? 64 << 10 : 1 << 30))
                 for (step = -1; step <= 1; step++)
-                    CHECK(all_reduce_is_right(IGNIS_F32, IGNIS_OP_SUM, ignis__comm_table[i].most_bytes / 4 + step, 0, 0, "table"));
+                    CHECK(all_reduce_is_right(IGNIS_F32, IGNIS_OP_SUM, ignis__comm_table[i].most_bytes / 4 + step, 0, 0,
+                                              "table"));
         end();
     }
 }
@@ -110,7 +112,8 @@ TEST(any_alignment)
 static void others_are_right(ignis_dtype dtype, int64_t part, int offset, const char *what)
 {
     const ignis_op op = IGNIS_OP_SUM;
-    arrays few = make_all(dtype, part, offset), many = make_all(dtype, part * size, offset), more = make_all(dtype, part * size, offset);
+    arrays few = make_all(dtype, part, offset), many = make_all(dtype, part * size, offset),
+           more = make_all(dtype, part * size, offset);
     int r;
     part_of = part;
     for (r = 0; r < size; r++) {
@@ -391,7 +394,8 @@ TEST(graphs_and_eager_operations_mixed)
             }
             settle();
             CHECK(all_reduce_is_right(IGNIS_F32, IGNIS_OP_MAX, 777, 0, 0, "between launches"));
-            for (r = 0; r < 2; r++) { /* the largest of all ranks, in a; all-to-all of equal arrays gathers one part of them */
+            for (r = 0; r < 2;
+                 r++) { /* the largest of all ranks, in a; all-to-all of equal arrays gathers one part of them */
                 double got[1000];
                 int i;
                 CHECK_OK(ignis_array_to_host(a.at[r], got, IGNIS_F64, 1000));
@@ -586,8 +590,8 @@ TEST(blocks_that_are_late_at_random)
     int i, r, iterations;
     RANKS_SETUP(3);
     iterations = test_is_simulator() ? (test_env("IGNIS_SOAK") ? 3000 : 60) : test_env("IGNIS_SOAK") ? 1000000 : 3000;
-    REQUIRE(begin(
-        3, "delay=1,ll_max=2K,ll_two_max=6K,one_shot_max=12K,ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,epoch=0xFFFFFFC0"));
+    REQUIRE(begin(3, "delay=1,ll_max=2K,ll_two_max=6K,one_shot_max=12K,ll_blocks=3,ll_threads=64,blocks=3,threads=64,"
+                     "chunk=3K,epoch=0xFFFFFFC0"));
     a = make_all(IGNIS_I32, 6000, 0);
     b = make_all(IGNIS_I32, 6000, 0);
     for (r = 0; r < 3; r++)
@@ -657,7 +661,8 @@ static void *rank_thread(void *context)
     int r = (int)(intptr_t)context, i;
     CHECK_OK(ignis_device_use(r));
     for (i = 0; i < 50; i++)
-        CHECK_OK(ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], i ? IGNIS_OP_MIN : IGNIS_OP_SUM));
+        CHECK_OK(
+            ignis_comm_all_reduce(comms[r], shared_arrays.at[r], shared_arrays.at[r], i ? IGNIS_OP_MIN : IGNIS_OP_SUM));
     CHECK_OK(ignis_comm_synchronize(comms[r]));
     return NULL;
 }

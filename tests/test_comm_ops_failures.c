@@ -32,19 +32,26 @@ TEST(arguments_are_checked_before_anything_is_queued)
     shorter = ignis_array_slice(a.at[0], 0, 0, 50);
     overlapping = ignis_array_slice(a.at[0], 0, 25, 50);
     CHECK_OK(ignis_array_zero(ints));
-    CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[0], ints, IGNIS_OP_SUM), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-    CHECK_STATUS(ignis_comm_all_reduce(comms[0], ints, ints, IGNIS_OP_AVG), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[0], a.at[0], (ignis_op)9), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
-    CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[0], shorter, IGNIS_OP_SUM), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[0], ints, IGNIS_OP_SUM), IGNIS_ERROR_DTYPE,
+                 IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_STATUS(ignis_comm_all_reduce(comms[0], ints, ints, IGNIS_OP_AVG), IGNIS_ERROR_UNSUPPORTED,
+                 IGNIS_DIAG_UNSUPPORTED);
+    CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[0], a.at[0], (ignis_op)9), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_BAD_ENUM);
+    CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[0], shorter, IGNIS_OP_SUM), IGNIS_ERROR_SHAPE,
+                 IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_OK(ignis_array_query(overlapping, &before));
-    CHECK_STATUS(ignis_comm_all_reduce(comms[0], shorter, overlapping, IGNIS_OP_SUM), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_OVERLAP);
+    CHECK_STATUS(ignis_comm_all_reduce(comms[0], shorter, overlapping, IGNIS_OP_SUM), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_COMM_OVERLAP);
     CHECK_OK(ignis_array_query(overlapping, &after));
     CHECK_INT(after.version, before.version); /* a backward may still use it */
-    CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[1], a.at[1], IGNIS_OP_SUM), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+    CHECK_STATUS(ignis_comm_all_reduce(comms[0], a.at[1], a.at[1], IGNIS_OP_SUM), IGNIS_ERROR_DEVICE,
+                 IGNIS_DIAG_DEVICE_DIFFERS);
     CHECK_STATUS(ignis_comm_all_gather(comms[0], overlapping, a.at[0]), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_OVERLAP);
     CHECK_STATUS(ignis_comm_all_gather(comms[0], a.at[0], a.at[0]), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_STATUS(ignis_comm_broadcast(comms[0], a.at[0], 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_STATUS(ignis_comm_reduce(comms[0], a.at[0], a.at[0], IGNIS_OP_SUM, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_comm_reduce(comms[0], a.at[0], a.at[0], IGNIS_OP_SUM, -1), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_BAD_NUMBER);
     CHECK_OK(ignis_contract_acquire(a.at[0], IGNIS_OWNER_WNAIS));
     CHECK_STATUS(ignis_comm_broadcast(comms[0], a.at[0], 0), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_OWNER_DIFFERS);
     CHECK_OK(ignis_contract_release(a.at[0], IGNIS_OWNER_WNAIS));
@@ -116,7 +123,10 @@ static ignis_status wrong_op(int rank, const arrays *a)
 {
     return ignis_comm_all_reduce(comms[rank], a->at[rank], a->at[rank], rank ? IGNIS_OP_SUM : IGNIS_OP_MAX);
 }
-static ignis_status wrong_root(int rank, const arrays *a) { return ignis_comm_broadcast(comms[rank], a->at[rank], rank); }
+static ignis_status wrong_root(int rank, const arrays *a)
+{
+    return ignis_comm_broadcast(comms[rank], a->at[rank], rank);
+}
 static ignis_status wrong_kind(int rank, const arrays *a)
 {
     return rank ? ignis_comm_barrier(comms[rank]) : ignis_comm_broadcast(comms[rank], a->at[rank], 0);
@@ -124,7 +134,8 @@ static ignis_status wrong_kind(int rank, const arrays *a)
 
 TEST(ranks_that_disagree_all_hear_of_it)
 {
-    static const wrong_fn wrongs[] = {wrong_count, wrong_op, wrong_root, wrong_kind, wrong_dtype, wrong_count_of_one_hash};
+    static const wrong_fn wrongs[] = {wrong_count, wrong_op,    wrong_root,
+                                      wrong_kind,  wrong_dtype, wrong_count_of_one_hash};
     static const char *const says[] = {"all_reduce sum of 99 f32",       "all_reduce max of 1000 f32",
                                        "broadcast of 1000 f32 (root 1)", "barrier",
                                        "all_reduce sum of 1000 i32",     "all_reduce sum of 530 f32"};
@@ -137,7 +148,8 @@ TEST(ranks_that_disagree_all_hear_of_it)
                 continue;
             REQUIRE(begin_for(2, w == 5 ? "" : ways[way], 20));
             a = make_all(IGNIS_F32, 1000, 0);
-            CHECK(all_reduce_is_right(IGNIS_I32, IGNIS_OP_SUM, 10, 0, 0, "loaded now, as loading may wait for the device"));
+            CHECK(all_reduce_is_right(IGNIS_I32, IGNIS_OP_SUM, 10, 0, 0,
+                                      "loaded now, as loading may wait for the device"));
             for (r = 0; r < 2; r++)
                 CHECK_OK(wrongs[w](r, &a));
             for (r = 0; r < 2; r++) {
@@ -177,9 +189,11 @@ TEST(a_rank_that_is_late_and_one_that_does_not_come)
             CHECK_STATUS(ignis_comm_synchronize(comms[r]), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
             CHECK_MESSAGE_HAS("rank 2 did not come");
         }
-        CHECK_OK(ignis_comm_all_reduce(comms[2], a.at[2], a.at[2], IGNIS_OP_SUM)); /* too late: its region is poisoned */
+        CHECK_OK(
+            ignis_comm_all_reduce(comms[2], a.at[2], a.at[2], IGNIS_OP_SUM)); /* too late: its region is poisoned */
         CHECK_STATUS(ignis_comm_synchronize(comms[2]), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
-        CHECK_STATUS(ignis_comm_all_reduce(comms[2], a.at[2], a.at[2], IGNIS_OP_SUM), IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_BROKEN);
+        CHECK_STATUS(ignis_comm_all_reduce(comms[2], a.at[2], a.at[2], IGNIS_OP_SUM), IGNIS_ERROR_PEER,
+                     IGNIS_DIAG_COMM_BROKEN);
         free_all(&a);
         end();
     }
@@ -221,7 +235,8 @@ static bool sums_over(const ignis_comm *some, const int *ranks, int members, dou
         if (!some[i].id)
             continue;
         CHECK_OK(ignis_comm_query(some[i], &info));
-        fine &= info.rank == ranks[i] && info.size == members && info.device == i && info.status == IGNIS_OK && info.timeout_s == 20;
+        fine &= info.rank == ranks[i] && info.size == members && info.device == i && info.status == IGNIS_OK &&
+                info.timeout_s == 20;
         x[i] = make_on(i, IGNIS_F32, 100);
         CHECK_OK(ignis_array_fill(x[i], 1 << i));
         CHECK_OK(ignis_comm_all_reduce(some[i], x[i], x[i], IGNIS_OP_SUM));
@@ -249,7 +264,8 @@ static void destroy_some(const ignis_comm *some)
 
 TEST(one_thread_splits_all_ranks_at_once)
 {
-    static const int colors[] = {7, -1, 7, 7}, keys[] = {1, 0, 5, -2}, ranks[] = {1, -1, 2, 0}, own[] = {0, 1, 2, 3}, zero[RANKS] = {0};
+    static const int colors[] = {7, -1, 7, 7}, keys[] = {1, 0, 5, -2}, ranks[] = {1, -1, 2, 0}, own[] = {0, 1, 2, 3},
+                     zero[RANKS] = {0};
     ignis_comm some[RANKS], pair[RANKS], ordered[RANKS], mixed[RANKS];
     int i;
     RANKS_SETUP(4);
@@ -346,7 +362,8 @@ TEST(what_cannot_be_split_or_shrunk_is_refused)
     CHECK_STATUS(ignis_comm_split_all(comms, colors, NULL, 2, comms), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_comm_shrink_all(comms, 2, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_STATUS(ignis_comm_split_all(comms, colors, NULL, 0, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_STATUS(ignis_comm_shrink_all(comms, IGNIS_COMM_MAX_RANKS + 1, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_comm_shrink_all(comms, IGNIS_COMM_MAX_RANKS + 1, out), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_comm_split_all(comms, colors, NULL, 1, out), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("all 2 ranks");
     mixed[0] = comms[0], mixed[1] = others[1];
@@ -447,7 +464,8 @@ enum { WAITS = 5 };
 static void multiply(int rows)
 {
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor product = ignis_matmul(ignis_tensor_zeros(IGNIS_SHAPE(rows, 3), NULL), ignis_tensor_zeros(IGNIS_SHAPE(3, 5), NULL));
+    ignis_tensor product =
+        ignis_matmul(ignis_tensor_zeros(IGNIS_SHAPE(rows, 3), NULL), ignis_tensor_zeros(IGNIS_SHAPE(3, 5), NULL));
     CHECK(product.id != 0);
     CHECK_OK(ignis_scope_end(scope));
 }
@@ -574,7 +592,8 @@ TEST(a_start_that_fails_anywhere_leaves_nothing)
     CHECK_INT(after.live_bytes, before.live_bytes);
     CHECK_INT(after.pinned_bytes, before.pinned_bytes);
     CHECK_INT(after.vmm_bytes, 0);
-    CHECK(after.device_free + (test_is_simulator() ? 0 : 256 << 20) >= before.device_free); /* drivers keep some for themselves */
+    CHECK(after.device_free + (test_is_simulator() ? 0 : 256 << 20) >=
+          before.device_free); /* drivers keep some for themselves */
 }
 
 TEST(a_split_that_fails_anywhere_leaves_nothing)
@@ -640,7 +659,8 @@ TEST(an_operation_that_fails_anywhere)
             holds(&a, IGNIS_OP_MAX, IGNIS_F32, 1000, expect_combined, "although a call failed");
         } else {
             (void)ignis_comm_synchronize(comms[1]);
-            CHECK(ignis_status_last() == IGNIS_OK || ignis_status_last() == IGNIS_ERROR_TIMEOUT || ignis_status_last() == IGNIS_ERROR_PEER);
+            CHECK(ignis_status_last() == IGNIS_OK || ignis_status_last() == IGNIS_ERROR_TIMEOUT ||
+                  ignis_status_last() == IGNIS_ERROR_PEER);
             (void)ignis_comm_synchronize(comms[0]);
         }
         ignis_status_clear();

@@ -81,9 +81,11 @@ TEST(ownership_stays_while_shared)
     CHECK_INT(ignis_array_increment_ref(array), 1);
     CHECK_OK(ignis_contract_acquire(array, IGNIS_OWNER_NVCCL)); /* one reference is the acquirer's own */
     CHECK_INT(ignis_array_increment_ref(array), 2);
-    CHECK_STATUS(ignis_contract_release(array, IGNIS_OWNER_NVCCL), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_TRANSFER_REFERENCED);
+    CHECK_STATUS(ignis_contract_release(array, IGNIS_OWNER_NVCCL), IGNIS_ERROR_CONTRACT,
+                 IGNIS_DIAG_TRANSFER_REFERENCED);
     CHECK_NAMED(array, "ref_count", "2");
-    CHECK_STATUS(ignis_contract_acquire(array, IGNIS_OWNER_WNAIS), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_TRANSFER_REFERENCED);
+    CHECK_STATUS(ignis_contract_acquire(array, IGNIS_OWNER_WNAIS), IGNIS_ERROR_CONTRACT,
+                 IGNIS_DIAG_TRANSFER_REFERENCED);
     CHECK_NAMED(array, "ref_count", "2");
     CHECK_INT(info_of(array).owner, IGNIS_OWNER_NVCCL);
     CHECK_INT(ignis_array_decrement_ref(array), 1);

@@ -35,7 +35,9 @@ static scenario grouped(scenario s, int groups)
 
 static int out_side(const scenario *s, int side)
 {
-    return ((side ? s->width : s->height) + 2 * s->padding[side] - s->dilation[side] * (s->kernel[side] - 1) - 1) / s->stride[side] + 1;
+    return ((side ? s->width : s->height) + 2 * s->padding[side] - s->dilation[side] * (s->kernel[side] - 1) - 1) /
+               s->stride[side] +
+           1;
 }
 
 static ignis_conv_desc conv_desc(const scenario *s)
@@ -85,10 +87,12 @@ OPTIMIZED static void add_to(results *r, int which, int64_t at, double x)
 }
 
 /*  By the definition. */
-OPTIMIZED static results reference(const scenario *s, const double *x, const double *w, const double *bias, const double *g)
+OPTIMIZED static results reference(const scenario *s, const double *x, const double *w, const double *bias,
+                                   const double *g)
 {
     results r = results_make(s);
-    int oh = out_side(s, 0), ow = out_side(s, 1), c = s->channels / s->groups, o = s->outs / s->groups, n, p, q, f, i, j, k;
+    int oh = out_side(s, 0), ow = out_side(s, 1), c = s->channels / s->groups, o = s->outs / s->groups, n, p, q, f, i,
+        j, k;
     for (n = 0; n < s->images; n++)
         for (p = 0; p < oh; p++)
             for (q = 0; q < ow; q++)
@@ -99,7 +103,8 @@ OPTIMIZED static results reference(const scenario *s, const double *x, const dou
                             int y = p * s->stride[0] - s->padding[0] + i * s->dilation[0];
                             int z = q * s->stride[1] - s->padding[1] + j * s->dilation[1];
                             for (k = 0; k < c && y >= 0 && y < s->height && z >= 0 && z < s->width; k++) {
-                                int64_t from = (((int64_t)n * s->height + y) * s->width + z) * s->channels + f / o * c + k;
+                                int64_t from =
+                                    (((int64_t)n * s->height + y) * s->width + z) * s->channels + f / o * c + k;
                                 int64_t weight = (((int64_t)f * s->kernel[0] + i) * s->kernel[1] + j) * c + k;
                                 add_to(&r, OUT, out, x[from] * w[weight]);
                                 add_to(&r, DX, from, g[out] * w[weight]);
@@ -113,7 +118,8 @@ OPTIMIZED static results reference(const scenario *s, const double *x, const dou
     return r;
 }
 
-static void compare(const char *what, const scenario *s, ignis_dtype dtype, int which, const double *got, const results *r, double rounding)
+static void compare(const char *what, const scenario *s, ignis_dtype dtype, int which, const double *got,
+                    const results *r, double rounding)
 {
     double unit = dtype == IGNIS_F64   ? ldexp(1, -53)
                   : dtype == IGNIS_F32 ? ldexp(1, -24)
@@ -126,18 +132,19 @@ static void compare(const char *what, const scenario *s, ignis_dtype dtype, int 
                                  : (double)r->numel[OUT] / (s->outs ? s->outs : 1);
     int64_t i;
     for (i = 0; i < r->numel[which]; i++) {
-        double bound =
-            unit * 1.01 * fabs(r->value[which][i]) + (sums * (terms + 4) + rounding) * r->size[which][i] + 1e-7 * (dtype == IGNIS_F16);
+        double bound = unit * 1.01 * fabs(r->value[which][i]) + (sums * (terms + 4) + rounding) * r->size[which][i] +
+                       1e-7 * (dtype == IGNIS_F16);
         char text[400];
         if (fabs(got[i] - r->value[which][i]) <= bound)
             continue;
         snprintf(text, sizeof text,
-                 "%s of %s [%d, %d, %d, %d] by [%d, %d, %d] stride %d %d padding %d %d dilation %d %d groups %d, element %lld: %.9g, "
+                 "%s of %s [%d, %d, %d, %d] by [%d, %d, %d] stride %d %d padding %d %d dilation %d %d groups %d, "
+                 "element %lld: %.9g, "
                  "expected %.9g "
                  "within %.3g",
-                 what, dtype_names[dtype], s->images, s->height, s->width, s->channels, s->outs, s->kernel[0], s->kernel[1], s->stride[0],
-                 s->stride[1], s->padding[0], s->padding[1], s->dilation[0], s->dilation[1], s->groups, (long long)i, got[i],
-                 r->value[which][i], bound);
+                 what, dtype_names[dtype], s->images, s->height, s->width, s->channels, s->outs, s->kernel[0],
+                 s->kernel[1], s->stride[0], s->stride[1], s->padding[0], s->padding[1], s->dilation[0], s->dilation[1],
+                 s->groups, (long long)i, got[i], r->value[which][i], bound);
         test__fail(__FILE__, __LINE__, text);
         return;
     }
@@ -175,9 +182,10 @@ static void check_rounding(scenario s, ignis_dtype dtype, int what, bool bias, d
 {
     static const char *const names[] = {"result", "gradient of x", "gradient of w", "gradient of bias"};
     int oh = out_side(&s, 0), ow = out_side(&s, 1), i;
-    ignis_tensor in[3] = {tensor_noise(IGNIS_SHAPE(s.images, s.height, s.width, s.channels), dtype, 1, true),
-                          tensor_noise(IGNIS_SHAPE(s.outs, s.kernel[0], s.kernel[1], s.channels / s.groups), dtype, 2, true),
-                          bias ? tensor_noise(IGNIS_SHAPE(s.outs), dtype, 3, true) : no_tensor()};
+    ignis_tensor in[3] = {
+        tensor_noise(IGNIS_SHAPE(s.images, s.height, s.width, s.channels), dtype, 1, true),
+        tensor_noise(IGNIS_SHAPE(s.outs, s.kernel[0], s.kernel[1], s.channels / s.groups), dtype, 2, true),
+        bias ? tensor_noise(IGNIS_SHAPE(s.outs), dtype, 3, true) : no_tensor()};
     ignis_tensor g = tensor_noise(IGNIS_SHAPE(s.images, oh, ow, s.outs), dtype, 4, false), out;
     double *values[3], *got, *gv = tensor_values(g);
     ignis_conv_desc desc = conv_desc(&s);
@@ -230,11 +238,13 @@ static int scenarios(scenario *s)
     s[count++] = grouped(strided(plain(1, 6, 7, 5, 10, 3), 2, 1, 1), 5);
     s[count++] = grouped(strided(plain(2, 9, 8, 24, 24, 7), 1, 3, 1), 24); /* many taps */
     s[count++] = grouped(strided(plain(3, 8, 11, 136, 136, 3), 2, 1, 1), 136);
-    s[count++] = grouped(strided(plain(2, 9, 13, 16, 16, 3), 1, 1, 1), 16); /* strips of pixels, of which the last one is cut */
+    s[count++] =
+        grouped(strided(plain(2, 9, 13, 16, 16, 3), 1, 1, 1), 16); /* strips of pixels, of which the last one is cut */
     s[count++] = grouped(strided(plain(3, 7, 10, 40, 40, 5), 1, 2, 1), 40);
     s[count++] = grouped(strided(plain(1, 11, 14, 8, 8, 5), 2, 2, 1), 8);
     s[count++] = grouped(strided(plain(1, 17, 15, 16, 16, 7), 2, 3, 1), 16);
-    s[count++] = grouped(strided(plain(2, 9, 13, 64, 64, 3), 1, 1, 1), 8); /* groups of packs: a slab, and parts of one */
+    s[count++] =
+        grouped(strided(plain(2, 9, 13, 64, 64, 3), 1, 1, 1), 8); /* groups of packs: a slab, and parts of one */
     s[count++] = grouped(strided(plain(2, 11, 37, 80, 80, 3), 2, 1, 1), 10);
     s[count++] = grouped(strided(plain(1, 6, 9, 24, 48, 3), 1, 2, 2), 3);
     s[count++] = grouped(strided(plain(3, 7, 8, 32, 16, 1), 2, 0, 1), 2);
@@ -247,7 +257,8 @@ static int scenarios(scenario *s)
     s[count].kernel[0] = 4, s[count].stride[0] = 2, s[count].padding[1] = 2, s[count].dilation[0] = 2;
     count++;
     s[count] = plain(2, 9, 4, 8, 8, 3); /* nothing alike in the two directions */
-    s[count].kernel[1] = 2, s[count].stride[0] = 2, s[count].stride[1] = 3, s[count].padding[1] = 3, s[count].dilation[0] = 3;
+    s[count].kernel[1] = 2, s[count].stride[0] = 2, s[count].stride[1] = 3, s[count].padding[1] = 3,
+    s[count].dilation[0] = 3;
     count++;
     s[count] = plain(2, 1, 20, 8, 8, 1);
     s[count].kernel[1] = 5, s[count].stride[1] = 4, s[count].dilation[1] = 2, s[count].padding[1] = 4;
@@ -284,7 +295,9 @@ static void check_wgmma(scenario s, ignis_dtype dtype, int what)
     int maps = 1 + (s.channels % 64 == 0), i, j;
     for (i = 0; i < s.stride[0] && i < s.kernel[0]; i++)
         for (j = 0; j < s.stride[1] && j < s.kernel[1]; j++)
-            maps += s.stride[0] * s.stride[1] > 1 && s.channels % 8 == 0 && what == FEW ? 2 : 1; /* a result that is apart has one, too */
+            maps += s.stride[0] * s.stride[1] > 1 && s.channels % 8 == 0 && what == FEW
+                        ? 2
+                        : 1; /* a result that is apart has one, too */
     fault_reset_counts();
     check(s, dtype, what);
     CHECK_INT(fault_count("cuTensorMapEncodeIm2col"), maps);
@@ -329,7 +342,8 @@ TEST(equal_inputs_give_equal_bits)
         for (i = 0; i < 2; i++) {
             second = array_values(ignis_tensor_grad(i ? w : x));
             if (turn)
-                CHECK(memcmp(first[i], second, sizeof *second * (size_t)numel_of(i ? w : x)) == 0), free(first[i]), free(second);
+                CHECK(memcmp(first[i], second, sizeof *second * (size_t)numel_of(i ? w : x)) == 0), free(first[i]),
+                    free(second);
             else
                 first[i] = second;
         }
@@ -367,7 +381,8 @@ TEST(conv1d)
     memset(&one, 0, sizeof one), memset(&two, 0, sizeof two);
     one.stride[0] = two.stride[1] = 2, one.padding[0] = two.padding[1] = 3, one.dilation[0] = two.dilation[1] = 2;
     one.groups = two.groups = 2;
-    x = tensor_noise(IGNIS_SHAPE(3, 17, 4), IGNIS_F32, 1, true), w = tensor_noise(IGNIS_SHAPE(6, 5, 2), IGNIS_F32, 2, true);
+    x = tensor_noise(IGNIS_SHAPE(3, 17, 4), IGNIS_F32, 1, true),
+    w = tensor_noise(IGNIS_SHAPE(6, 5, 2), IGNIS_F32, 2, true);
     bias = tensor_noise(IGNIS_SHAPE(6), IGNIS_F32, 3, true);
     in[0] = ignis_reshape(x, IGNIS_SHAPE(3, 1, 17, 4)), in[1] = ignis_reshape(w, IGNIS_SHAPE(6, 1, 5, 2)), in[2] = bias;
     out[0] = ignis_conv1d(x, w, bias, &one), out[1] = ignis_conv2d(in[0], in[1], in[2], &two);
@@ -400,7 +415,8 @@ TEST(gradients_are_those_of_finite_differences)
         if (s[i].images * s[i].height * s[i].width * s[i].channels > 300)
             continue;
         in[0] = tensor_noise(IGNIS_SHAPE(s[i].images, s[i].height, s[i].width, s[i].channels), IGNIS_F64, 1, true);
-        in[1] = tensor_noise(IGNIS_SHAPE(s[i].outs, s[i].kernel[0], s[i].kernel[1], s[i].channels / s[i].groups), IGNIS_F64, 2, true);
+        in[1] = tensor_noise(IGNIS_SHAPE(s[i].outs, s[i].kernel[0], s[i].kernel[1], s[i].channels / s[i].groups),
+                             IGNIS_F64, 2, true);
         in[2] = tensor_noise(IGNIS_SHAPE(s[i].outs), IGNIS_F64, 3, true);
         CHECK(ignis_gradcheck(run_conv, &desc, in, 3, NULL) < 1e-6);
         let_go(in[0]), let_go(in[1]), let_go(in[2]);
@@ -440,12 +456,14 @@ TEST(bad_input)
     ignis_tensor x, w, bias, half, whole;
     ignis_conv_desc desc;
     int *const numbers[] = {&desc.stride[0], &desc.padding[1], &desc.dilation[1], &desc.groups};
-    static const char *const says[] = {"desc.stride[0] is -1, below 1", "desc.padding[1] is -1, below 0", "desc.dilation[1] is -1, below 1",
-                                       "desc.groups is -1, below 1"};
+    static const char *const says[] = {"desc.stride[0] is -1, below 1", "desc.padding[1] is -1, below 0",
+                                       "desc.dilation[1] is -1, below 1", "desc.groups is -1, below 1"};
     int i;
     SETUP(NULL);
-    x = tensor_noise(IGNIS_SHAPE(2, 5, 4, 6), IGNIS_F32, 1, true), w = tensor_noise(IGNIS_SHAPE(4, 3, 3, 6), IGNIS_F32, 2, true);
-    bias = tensor_noise(IGNIS_SHAPE(5), IGNIS_F32, 3, true), half = tensor_noise(IGNIS_SHAPE(4, 3, 3, 6), IGNIS_F16, 3, false);
+    x = tensor_noise(IGNIS_SHAPE(2, 5, 4, 6), IGNIS_F32, 1, true),
+    w = tensor_noise(IGNIS_SHAPE(4, 3, 3, 6), IGNIS_F32, 2, true);
+    bias = tensor_noise(IGNIS_SHAPE(5), IGNIS_F32, 3, true),
+    half = tensor_noise(IGNIS_SHAPE(4, 3, 3, 6), IGNIS_F16, 3, false);
     whole = tensor_counting(IGNIS_SHAPE(2, 5, 4, 6), IGNIS_I32, 1, false);
     for (i = 0; i < 4; i++) {
         memset(&desc, 0, sizeof desc);

@@ -4,7 +4,8 @@
 #include "reference.h"
 
 /*  The first element that differs fails the test, with the values. */
-static void check_converted(const char *how, ignis_dtype to, const void *got, ignis_dtype from, const void *values, size_t count)
+static void check_converted(const char *how, ignis_dtype to, const void *got, ignis_dtype from, const void *values,
+                            size_t count)
 {
     char text[256];
     size_t i;
@@ -12,9 +13,10 @@ static void check_converted(const char *how, ignis_dtype to, const void *got, ig
         uint64_t x = ref_load(values, from, i), expected = ref_convert(to, from, x), y = ref_load(got, to, i);
         if (ref_same(to, expected, y))
             continue;
-        snprintf(text, sizeof text, "%s: %s 0x%llx (%.17g) to %s: got 0x%llx (%.17g), expected 0x%llx (%.17g)", how, ref_formats[from].name,
-                 (unsigned long long)x, ref_to_double(from, x), ref_formats[to].name, (unsigned long long)y, ref_to_double(to, y),
-                 (unsigned long long)expected, ref_to_double(to, expected));
+        snprintf(text, sizeof text, "%s: %s 0x%llx (%.17g) to %s: got 0x%llx (%.17g), expected 0x%llx (%.17g)", how,
+                 ref_formats[from].name, (unsigned long long)x, ref_to_double(from, x), ref_formats[to].name,
+                 (unsigned long long)y, ref_to_double(to, y), (unsigned long long)expected,
+                 ref_to_double(to, expected));
         test__fail(__FILE__, __LINE__, text);
         return;
     }

@@ -17,8 +17,9 @@ static void check_cross_entropy(const entropy_case *e)
 {
     ignis_cross_entropy_desc desc;
     ignis_dtype wide = e->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
-    ignis_tensor logits = noise_at(IGNIS_SHAPE(e->rows, e->columns), e->dtype, (uint64_t)e->columns, 0, 5, e->skip, !e->alone), targets,
-                 loss, grad;
+    ignis_tensor logits = noise_at(IGNIS_SHAPE(e->rows, e->columns), e->dtype, (uint64_t)e->columns, 0, 5, e->skip,
+                                   !e->alone),
+                 targets, loss, grad;
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, i, used = 0;
     double *xs = tensor_values(logits), *expected = numbers(e->rows * e->columns), *got, sum = 0, scale;
     for (r = 0; r < e->rows; r++) {
@@ -60,8 +61,8 @@ static void check_cross_entropy(const entropy_case *e)
     grad = tensor_of(&e->upstream, IGNIS_SHAPE(1), wide, false);
     CHECK_OK(ignis_backward(loss, e->upstream == 1 ? IGNIS_NO_ARRAY : ignis_tensor_data(grad)));
     got = array_values(ignis_tensor_grad(logits));
-    CHECK_ALL("gradient of cross_entropy", e->dtype, e->columns, got, expected, e->rows * e->columns, 2 * rounding_of(e->dtype),
-              e->dtype == IGNIS_F16 ? 1e-4 : scale * e->upstream * 0.01);
+    CHECK_ALL("gradient of cross_entropy", e->dtype, e->columns, got, expected, e->rows * e->columns,
+              2 * rounding_of(e->dtype), e->dtype == IGNIS_F16 ? 1e-4 : scale * e->upstream * 0.01);
     free(got), free(xs), free(expected), free(indices);
     let_go(logits), let_go(targets), let_go(loss), let_go(grad);
 }
@@ -131,7 +132,8 @@ static void check_linear_cross_entropy(const linear_entropy_case *e)
     ignis_tensor hidden = noise_at(IGNIS_SHAPE(e->rows, e->n), e->dtype, 1, 0, 1, 0, e->of_hidden), targets, loss, grad;
     ignis_tensor weight = noise_at(IGNIS_SHAPE(e->columns, e->n), e->dtype, 2, 0, 1, 0, e->of_weight);
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(e->rows + 1)), r, v, i, used = 0;
-    double *hs = tensor_values(hidden), *ws = tensor_values(weight), *dh = numbers(e->rows * e->n), *dw = numbers(e->columns * e->n), *got;
+    double *hs = tensor_values(hidden), *ws = tensor_values(weight), *dh = numbers(e->rows * e->n),
+           *dw = numbers(e->columns * e->n), *got;
     double *row = numbers(e->columns), *share = numbers(e->columns), sum = 0, scale,
            tolerance = e->dtype == IGNIS_F16 ? 3e-3 : 2 * rounding_of(e->dtype);
     for (r = 0; r < e->rows; r++) {
@@ -257,7 +259,8 @@ static ignis_tensor edge_linear(const double *x, const edge_case *e, ignis_tenso
     return ignis_linear_cross_entropy(hidden, *weight, targets, NULL);
 }
 
-static ignis_tensor edge_loss(const double *x, const edge_case *e, ignis_tensor logits, ignis_tensor targets, ignis_tensor *into)
+static ignis_tensor edge_loss(const double *x, const edge_case *e, ignis_tensor logits, ignis_tensor targets,
+                              ignis_tensor *into)
 {
     ignis_cross_entropy_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -274,8 +277,9 @@ static void check_edge(const edge_case *e)
         "softmax at the edges", "loss at the edges",   "gradient at the edges",    "linear_cross_entropy at the edges",
         "losses at the edges",  "smooth at the edges", "log_softmax at the edges", "nll at the edges"};
     int64_t count = e->rows * e->n, *indices = (int64_t *)calloc((size_t)e->rows, sizeof *indices), r, i;
-    double *x = numbers(count), *share = numbers(count), *losses = numbers(e->rows), *maxima = numbers(e->rows), *rests = numbers(e->rows),
-           *xs, *got, *turned, sum = 0, scale = 1 / (double)e->rows, smooth = e->kind == EDGE_SMOOTH ? 0.1 : 0;
+    double *x = numbers(count), *share = numbers(count), *losses = numbers(e->rows), *maxima = numbers(e->rows),
+           *rests = numbers(e->rows), *xs, *got, *turned, sum = 0, scale = 1 / (double)e->rows,
+           smooth = e->kind == EDGE_SMOOTH ? 0.1 : 0;
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor logits, targets, result = ignis_value(0), into;
     for (r = 0; r < e->rows; r++)
@@ -303,7 +307,8 @@ static void check_edge(const edge_case *e)
     targets = indices_of(indices, IGNIS_SHAPE(e->rows), IGNIS_I64);
     if (e->kind == EDGE_SOFTMAX) {
         got = tensor_values(ignis_softmax(logits));
-        CHECK_ALL(names[e->kind], e->dtype, e->n, got, share, count, 2 * rounding_of(e->dtype), e->dtype == IGNIS_F16 ? 1e-4 : 1e-9);
+        CHECK_ALL(names[e->kind], e->dtype, e->n, got, share, count, 2 * rounding_of(e->dtype),
+                  e->dtype == IGNIS_F16 ? 1e-4 : 1e-9);
         free(got);
     } else if (e->kind == EDGE_LOGS) {
         turned = numbers(count);
@@ -326,7 +331,10 @@ static void check_edge(const edge_case *e)
         free(indices), free(x), free(share), free(losses), free(maxima), free(rests), free(xs);
         return;
     }
-    CHECK_CLOSE(ignis_item(result), sum * scale, e->kind == EDGE_NLL ? rounding_of(e->dtype) : e->dtype == IGNIS_F64 ? 1e-12 : 4e-6);
+    CHECK_CLOSE(ignis_item(result), sum * scale,
+                e->kind == EDGE_NLL     ? rounding_of(e->dtype)
+                : e->dtype == IGNIS_F64 ? 1e-12
+                                        : 4e-6);
     if (e->kind > EDGE_LOSS) {
         for (r = 0; r < e->rows; r++) {
             share[r * e->n + indices[r]] -= 1 - smooth;
@@ -441,9 +449,11 @@ TEST(linear_cross_entropy_is_deterministic_and_may_be_repeated)
     {
         for (run = 0; run < 2; run++) {
             ignis_scope scope = ignis_scope_begin();
-            ignis_tensor x = tensor_noise(IGNIS_SHAPE(4, 25, 32), dtype, 1, true), w = tensor_noise(IGNIS_SHAPE(48, 32), dtype, 2, true);
-            ignis_tensor loss =
-                ignis_scale(ignis_linear_cross_entropy(ignis_gelu(x), w, indices_of(targets, IGNIS_SHAPE(4, 25), IGNIS_I64), &desc), 0.5);
+            ignis_tensor x = tensor_noise(IGNIS_SHAPE(4, 25, 32), dtype, 1, true),
+                         w = tensor_noise(IGNIS_SHAPE(48, 32), dtype, 2, true);
+            ignis_tensor loss = ignis_scale(
+                ignis_linear_cross_entropy(ignis_gelu(x), w, indices_of(targets, IGNIS_SHAPE(4, 25), IGNIS_I64), &desc),
+                0.5);
             if (run == 0) {
                 CHECK_OK(ignis_backward_retain(loss, IGNIS_NO_ARRAY));
                 CHECK_OK(ignis_zero_grad(x));
@@ -634,7 +644,9 @@ TEST(cross_entropy_alone)
     for (i = 0; i < COUNT_OF(sizes); i++) {
         e.rows = sizes[i][0];
         e.columns = sizes[i][1];
-        e.classes = e.columns - (i % 3 == 1 ? 0 : i % 3 == 2 && e.columns > 8 ? 8 : 1); /* the last ones are packs of f32 to f64 only */
+        e.classes = e.columns - (i % 3 == 1                    ? 0
+                                 : i % 3 == 2 && e.columns > 8 ? 8
+                                                               : 1); /* the last ones are packs of f32 to f64 only */
         e.target_dtype = i % 2 ? IGNIS_I64 : IGNIS_I32;
         e.ignore = i % 2 ? 0 : -100;
         e.reduction = i % 4 == 3 ? IGNIS_REDUCTION_SUM : IGNIS_REDUCTION_MEAN;

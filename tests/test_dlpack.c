@@ -50,8 +50,9 @@ TEST(every_type_is_lent_in_both_versions)
     static const struct {
         ignis_dtype dtype;
         int code, bits;
-    } types[] = {{IGNIS_F16, 2, 16}, {IGNIS_BF16, 4, 16}, {IGNIS_F32, 2, 32},     {IGNIS_F64, 2, 64},    {IGNIS_I32, 0, 32},
-                 {IGNIS_I64, 0, 64}, {IGNIS_U8, 1, 8},    {IGNIS_F8_E4M3, 10, 8}, {IGNIS_F8_E5M2, 12, 8}};
+    } types[] = {{IGNIS_F16, 2, 16}, {IGNIS_BF16, 4, 16},    {IGNIS_F32, 2, 32},
+                 {IGNIS_F64, 2, 64}, {IGNIS_I32, 0, 32},     {IGNIS_I64, 0, 64},
+                 {IGNIS_U8, 1, 8},   {IGNIS_F8_E4M3, 10, 8}, {IGNIS_F8_E5M2, 12, 8}};
     ignis_array_desc desc;
     ignis_dlpack *plain;
     ignis_dlpack_versioned *versioned;
@@ -303,7 +304,8 @@ TEST(what_cannot_be_borrowed_stays_with_its_lender)
     REFUSED(lender.shape[0] = -1, &lender.plain, 0, SHAPE, SHAPE_DIM);
     REFUSED(lender.strides[0] = 4, &lender.plain, 0, SHAPE, SLICE_STRIDED);
     REFUSED((lender.strides[0] = 1, lender.strides[1] = 2), &lender.plain, 0, SHAPE, SLICE_STRIDED);
-    REFUSED((lender.shape[0] = 4, lender.shape[1] = lender.strides[0] = INT64_MAX / 2), &lender.plain, 0, SHAPE, SHAPE_OVERFLOW);
+    REFUSED((lender.shape[0] = 4, lender.shape[1] = lender.strides[0] = INT64_MAX / 2), &lender.plain, 0, SHAPE,
+            SHAPE_OVERFLOW);
     REFUSED(lender.plain.tensor.byte_offset = 2, &lender.plain, 0, ARGUMENT, BAD_NUMBER);
     REFUSED(lender.plain.tensor.data = NULL, &lender.plain, 0, ARGUMENT, NULL_ARGUMENT);
     REFUSED(lender.plain.tensor.data = on_host, &lender.plain, 0, ARGUMENT, BAD_NUMBER);
@@ -320,10 +322,17 @@ TEST(what_cannot_be_borrowed_stays_with_its_lender)
 /*  Strides that say nothing: of tensors without elements, and of dimensions of one element. And bool, which becomes u8. */
 TEST(strides_that_lead_nowhere)
 {
-    static const int64_t cases[][6] = {
-        /* shape, strides */
-        {0, 4, 1, 0, 4, 1}, {4, 0, 1, 1, 4, 1},  {0, 4, 1, 1, 1, 1}, {0, 2048, 1, 0, 2048, 1},   {2, 3, 0, -7, INT64_MAX, INT64_MIN},
-        {0, 0, 0, 9, 9, 9}, {1, 1, 1, 5, -1, 0}, {1, 3, 1, 0, 1, 0}, {2, 1, 3, 3, INT64_MIN, 1}, {1, 2, 3, 77, 3, 1}};
+    static const int64_t cases[][6] = {/* shape, strides */
+                                       {0, 4, 1, 0, 4, 1},
+                                       {4, 0, 1, 1, 4, 1},
+                                       {0, 4, 1, 1, 1, 1},
+                                       {0, 2048, 1, 0, 2048, 1},
+                                       {2, 3, 0, -7, INT64_MAX, INT64_MIN},
+                                       {0, 0, 0, 9, 9, 9},
+                                       {1, 1, 1, 5, -1, 0},
+                                       {1, 3, 1, 0, 1, 0},
+                                       {2, 1, 3, 3, INT64_MIN, 1},
+                                       {1, 2, 3, 77, 3, 1}};
     ignis_array owner, array;
     ignis_array_info info;
     int i, k;

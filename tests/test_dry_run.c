@@ -541,10 +541,13 @@ TEST(inputs_of_different_rank)
                 SETTLE(ignis_scatter_add(x, dim, ids, y));
                 SETTLE(ignis_scatter_add(x, dim, ids, x));
             }
-            SETTLE(ignis_matmul(x, y)), SETTLE(ignis_matmul_t(x, y)), SETTLE(ignis_linear(x, y, w)), SETTLE(ignis_linear(x, w, y));
+            SETTLE(ignis_matmul(x, y)), SETTLE(ignis_matmul_t(x, y)), SETTLE(ignis_linear(x, y, w)),
+                SETTLE(ignis_linear(x, w, y));
             SETTLE(ignis_mlp(x, y, w, y, w, IGNIS_ACTIVATION_RELU)), SETTLE(ignis_mlp_gated(x, y, y, x));
-            SETTLE(ignis_conv1d(x, y, w, &conv)), SETTLE(ignis_conv2d(x, y, w, &conv)), SETTLE(ignis_conv2d(x, x, y, &conv));
-            SETTLE(ignis_add(x, y)), SETTLE(ignis_mul(x, y)), SETTLE(ignis_add_bias(x, y)), SETTLE(ignis_silu_mul(x, y));
+            SETTLE(ignis_conv1d(x, y, w, &conv)), SETTLE(ignis_conv2d(x, y, w, &conv)),
+                SETTLE(ignis_conv2d(x, x, y, &conv));
+            SETTLE(ignis_add(x, y)), SETTLE(ignis_mul(x, y)), SETTLE(ignis_add_bias(x, y)),
+                SETTLE(ignis_silu_mul(x, y));
             SETTLE(ignis_map("x*y", IGNIS_INPUTS(x, y))), SETTLE(ignis_map_sum("x*y", IGNIS_INPUTS(x, y)));
             SETTLE(ignis_expand(x, twos(b)));
             SETTLE(ignis_layer_norm(x, y, w, 0)), SETTLE(ignis_layer_norm(x, w, y, 0)), SETTLE(ignis_rms_norm(x, y, 0));
@@ -575,7 +578,8 @@ TEST(extreme_counts_and_sizes)
     x = ignis_tensor_zeros(IGNIS_SHAPE(2, 4), NULL), y = ignis_tensor_zeros(IGNIS_SHAPE(1, 4), NULL),
     w = ignis_tensor_zeros(IGNIS_SHAPE(4), NULL);
     ids = ignis_tensor_zeros(IGNIS_SHAPE(1), &integers), pair = ignis_tensor_zeros(IGNIS_SHAPE(2), &integers);
-    empty = ignis_tensor_zeros(IGNIS_SHAPE((int64_t)1 << 40, 0, 4), NULL); /* no elements, and large sizes all the same */
+    empty =
+        ignis_tensor_zeros(IGNIS_SHAPE((int64_t)1 << 40, 0, 4), NULL); /* no elements, and large sizes all the same */
     image = ignis_tensor_zeros(IGNIS_SHAPE(1, 4, 4, 4), NULL);
     for (i = 0; i < (int)(sizeof narrow / sizeof narrow[0]); i++) {
         int n = narrow[i], dims[8] = {0, 1, 0, 0, 0, 0, 0, 0};
@@ -585,12 +589,15 @@ TEST(extreme_counts_and_sizes)
         memset(&conv, 0, sizeof conv);
         if (n < 1 || n > IGNIS_MAX_DIMS) {
             REFUSED(ignis_expand(y, shape)), REFUSED(ignis_reshape(x, shape)), REFUSED(ignis_tensor_zeros(shape, NULL));
-            REFUSED(ignis_tensor_ones(shape, NULL)), REFUSED(ignis_tensor_rand(shape, NULL)), REFUSED(ignis_tensor_randn(shape, NULL));
-            REFUSED(ignis_tensor_from_host(pads, shape, NULL)), REFUSED(ignis_array_reshape(ignis_tensor_data(x), shape));
+            REFUSED(ignis_tensor_ones(shape, NULL)), REFUSED(ignis_tensor_rand(shape, NULL)),
+                REFUSED(ignis_tensor_randn(shape, NULL));
+            REFUSED(ignis_tensor_from_host(pads, shape, NULL)),
+                REFUSED(ignis_array_reshape(ignis_tensor_data(x), shape));
             REFUSED(ignis_permute(x, dims, n));
         }
         if (n < 1) {
-            REFUSED(ignis_stack(parts, n, 0)), REFUSED(ignis_concat(parts, n, 0)), REFUSED(ignis_group_norm(image, n, w, w, 0));
+            REFUSED(ignis_stack(parts, n, 0)), REFUSED(ignis_concat(parts, n, 0)),
+                REFUSED(ignis_group_norm(image, n, w, w, 0));
             REFUSED(ignis_mlp_layers(x, parts, parts, n, IGNIS_ACTIVATION_RELU));
             REFUSED(ignis_group_norm(empty, n, w, w, 0));
             if (n < 0)
@@ -600,7 +607,8 @@ TEST(extreme_counts_and_sizes)
             ignis_status_clear();
         }
         SETTLE(ignis_group_norm(image, n, w, w, 0)), SETTLE(ignis_group_norm(empty, n, w, w, 0));
-        SETTLE(ignis_sum_dim(x, n)), SETTLE(ignis_mean_dim(x, n)), SETTLE(ignis_cumsum(x, n)), SETTLE(ignis_transpose(x, n, 0));
+        SETTLE(ignis_sum_dim(x, n)), SETTLE(ignis_mean_dim(x, n)), SETTLE(ignis_cumsum(x, n)),
+            SETTLE(ignis_transpose(x, n, 0));
         SETTLE(ignis_transpose(x, 0, n)), SETTLE(ignis_slice(x, n, 0, 1)), SETTLE(ignis_sort(x, n, false, NULL)),
             SETTLE(ignis_topk(x, 1, n, true, NULL));
         SETTLE(ignis_stack(&x, 1, n)), SETTLE(ignis_concat(&x, 1, n)), SETTLE(ignis_gather(x, n, ids)),
@@ -620,10 +628,12 @@ TEST(extreme_counts_and_sizes)
         }
         for (k = 0; k < (int)(sizeof narrow / sizeof narrow[0]); k++) {
             conv.stride[0] = conv.stride[1] = n > 0 ? n : 1, conv.padding[0] = conv.padding[1] = narrow[k];
-            SETTLE(ignis_conv2d(image, image, no_tensor(), &conv)), SETTLE(ignis_conv1d(empty, empty, no_tensor(), &conv));
+            SETTLE(ignis_conv2d(image, image, no_tensor(), &conv)),
+                SETTLE(ignis_conv1d(empty, empty, no_tensor(), &conv));
             memset(&conv, 0, sizeof conv);
             conv.dilation[0] = conv.dilation[1] = n, conv.groups = narrow[k];
-            SETTLE(ignis_conv2d(image, image, no_tensor(), &conv)), SETTLE(ignis_conv1d(empty, empty, no_tensor(), &conv));
+            SETTLE(ignis_conv2d(image, image, no_tensor(), &conv)),
+                SETTLE(ignis_conv1d(empty, empty, no_tensor(), &conv));
         }
     }
     for (i = 0; i < (int)(sizeof wide / sizeof wide[0]); i++)
@@ -636,8 +646,10 @@ TEST(extreme_counts_and_sizes)
             ignis_tensor made, more;
             if (n < 0)
                 REFUSED(ignis_tensor_linspace(0, 1, n, NULL)), REFUSED(ignis_one_hot(ids, n, IGNIS_U8));
-            SETTLE(ignis_tensor_linspace(0, 1, n, NULL)), SETTLE(ignis_one_hot(ids, n, IGNIS_F32)), SETTLE(ignis_tensor_eye(n, m, NULL));
-            SETTLE(ignis_slice(x, 0, n, m)), SETTLE(ignis_slice_step(x, 0, n, m, 1)), SETTLE(ignis_slice_step(x, 1, 0, n, m));
+            SETTLE(ignis_tensor_linspace(0, 1, n, NULL)), SETTLE(ignis_one_hot(ids, n, IGNIS_F32)),
+                SETTLE(ignis_tensor_eye(n, m, NULL));
+            SETTLE(ignis_slice(x, 0, n, m)), SETTLE(ignis_slice_step(x, 0, n, m, 1)),
+                SETTLE(ignis_slice_step(x, 1, 0, n, m));
             SETTLE(ignis_slice_step(x, 1, n, 2, m)), SETTLE(ignis_topk(x, n, -1, true, NULL)), SETTLE(ignis_tril(x, n)),
                 SETTLE(ignis_triu(x, n));
             before[0] = n, before[1] = 0, after[0] = m, after[1] = 0;
@@ -661,7 +673,8 @@ TEST(extreme_counts_and_sizes)
                 two[0] = two[1] = two[2] = made;
                 SETTLE(ignis_concat(two, 3, 0)), SETTLE(ignis_concat(two, 3, 1)), SETTLE(ignis_stack(two, 3, 0)),
                     SETTLE(ignis_matmul_t(made, made));
-                SETTLE(ignis_matmul(made, x)), SETTLE(ignis_sum_dim(made, 0)), SETTLE(ignis_sum_dim(made, 1)), SETTLE(ignis_softmax(made));
+                SETTLE(ignis_matmul(made, x)), SETTLE(ignis_sum_dim(made, 0)), SETTLE(ignis_sum_dim(made, 1)),
+                    SETTLE(ignis_softmax(made));
                 SETTLE(ignis_cumsum(made, 1)), SETTLE(ignis_sort(made, 0, true, NULL)),
                     SETTLE(ignis_map("made + y", IGNIS_INPUTS(made, y)));
                 more = ignis_tensor_zeros(IGNIS_SHAPE(m), NULL), ignis_status_clear();
@@ -671,8 +684,10 @@ TEST(extreme_counts_and_sizes)
                 let_go(made);
             }
             memset(&pool, 0, sizeof pool), memset(&up, 0, sizeof up);
-            pool.window[0] = pool.window[1] = (int)(n % INT32_MAX), pool.stride[0] = pool.stride[1] = (int)(m % INT32_MAX);
-            SETTLE(ignis_max_pool(image, &pool)), SETTLE(ignis_avg_pool(image, &pool)), SETTLE(ignis_avg_pool(empty, &pool));
+            pool.window[0] = pool.window[1] = (int)(n % INT32_MAX),
+            pool.stride[0] = pool.stride[1] = (int)(m % INT32_MAX);
+            SETTLE(ignis_max_pool(image, &pool)), SETTLE(ignis_avg_pool(image, &pool)),
+                SETTLE(ignis_avg_pool(empty, &pool));
             pool.window[0] = pool.window[1] = 2, pool.stride[0] = (int)(n % INT32_MAX),
             pool.padding[0] = pool.padding[1] = (int)(m % INT32_MAX), pool.ceil_mode = true;
             SETTLE(ignis_max_pool(image, &pool)), SETTLE(ignis_avg_pool(image, &pool));
@@ -688,9 +703,13 @@ TEST(strides_of_convolutions_cost_nothing)
     static const struct {
         int64_t in, kernel;
         int stride, padding, dilation;
-    } table[] = {
-        {4, 2, 1 << 30, 0, 1},          {4, 2, INT32_MAX, 0, 1},     {1 << 12, 3, 1 << 12, 1, 1},       {1 << 12, 3, (1 << 12) - 1, 1, 5},
-        {1 << 12, 2, 1 << 11, 0, 1024}, {5, 3, 1 << 30, 1 << 20, 1}, {64, 2, 1 << 30, 1 << 28, 1 << 20}};
+    } table[] = {{4, 2, 1 << 30, 0, 1},
+                 {4, 2, INT32_MAX, 0, 1},
+                 {1 << 12, 3, 1 << 12, 1, 1},
+                 {1 << 12, 3, (1 << 12) - 1, 1, 5},
+                 {1 << 12, 2, 1 << 11, 0, 1024},
+                 {5, 3, 1 << 30, 1 << 20, 1},
+                 {64, 2, 1 << 30, 1 << 28, 1 << 20}};
     ignis_desc desc = dry_desc();
     ignis_tensor_desc grad = {0};
     int k;

@@ -40,14 +40,17 @@ static void operand_check(const operand *o, const char *what)
     CHECK_OK(ignis_array_to_host_raw(o->whole, fetched, (int64_t)(count * size)));
     for (i = 0; i < count; i++) {
         bool inside = i >= first && i < first + (size_t)o->n;
-        uint64_t got = ref_load(fetched, o->dtype, i), expected = UINT64_C(0x3C3C3C3C3C3C3C3C) & ref_mask(8 * (int)size);
+        uint64_t got = ref_load(fetched, o->dtype, i),
+                 expected = UINT64_C(0x3C3C3C3C3C3C3C3C) & ref_mask(8 * (int)size);
         if (inside)
             expected = ref_load(o->host, o->dtype, i - first);
         if (ref_same(o->dtype, got, expected))
             continue;
-        snprintf(text, sizeof text, "%s on %s[%lld] at offset %lld: element %lld is 0x%llx (%.17g), expected 0x%llx (%.17g)", what,
+        snprintf(text, sizeof text,
+                 "%s on %s[%lld] at offset %lld: element %lld is 0x%llx (%.17g), expected 0x%llx (%.17g)", what,
                  ref_formats[o->dtype].name, (long long)o->n, (long long)o->offset, (long long)i - (long long)first,
-                 (unsigned long long)got, ref_to_double(o->dtype, got), (unsigned long long)expected, ref_to_double(o->dtype, expected));
+                 (unsigned long long)got, ref_to_double(o->dtype, got), (unsigned long long)expected,
+                 ref_to_double(o->dtype, expected));
         test__fail(__FILE__, __LINE__, text);
         return;
     }
@@ -114,7 +117,8 @@ static void check_operation(operation op, ignis_dtype dtype, int64_t n, const in
     if (op == SCALE)
         CHECK_OK(ignis_array_scale(to->view, src_a.view, factor));
     for (i = 0; i < (size_t)n; i++)
-        ref_store(to->host, dtype, i, expected_of(op, dtype, ref_load(src_a.host, dtype, i), ref_load(src_b.host, dtype, i), factor));
+        ref_store(to->host, dtype, i,
+                  expected_of(op, dtype, ref_load(src_a.host, dtype, i), ref_load(src_b.host, dtype, i), factor));
     operand_check(to, names[op]);
     if (!in_place)
         operand_check(&src_a, "the first operand after it"), operand_close(&dst);
@@ -223,8 +227,9 @@ static void check_casts_of_hard_values(void)
                 if (to == from ? x == y : ref_same(to, y, expected))
                     continue;
                 snprintf(text, sizeof text, "%s 0x%llx (%.17g) cast to %s gave 0x%llx (%.17g), expected 0x%llx (%.17g)",
-                         ref_formats[from].name, (unsigned long long)x, ref_to_double(from, x), ref_formats[to].name, (unsigned long long)y,
-                         ref_to_double(to, y), (unsigned long long)expected, ref_to_double(to, expected));
+                         ref_formats[from].name, (unsigned long long)x, ref_to_double(from, x), ref_formats[to].name,
+                         (unsigned long long)y, ref_to_double(to, y), (unsigned long long)expected,
+                         ref_to_double(to, expected));
                 test__fail(__FILE__, __LINE__, text);
                 break;
             }

@@ -209,16 +209,19 @@ static void check_run(const host_counter *counter, const char *what, long long a
         wrong = "failed with no cause: an earlier run has left something";
     else if (!failed && result.values_wrong)
         wrong = "gave wrong values and no failure";
-    else if (failed && fault.failed && !sticky && result.status != IGNIS_ERROR_MEMORY && !strstr(result.message, fault.failed))
+    else if (failed && fault.failed && !sticky && result.status != IGNIS_ERROR_MEMORY &&
+             !strstr(result.message, fault.failed))
         wrong = "its message does not name the function";
-    else if (failed && fault.failed && !sticky && result.status != IGNIS_ERROR_MEMORY && !strstr(result.message, "_ERROR_"))
+    else if (failed && fault.failed && !sticky && result.status != IGNIS_ERROR_MEMORY &&
+             !strstr(result.message, "_ERROR_"))
         wrong = "its message does not name the error";
     else if (failed && counter->failed && result.diagnostic != IGNIS_DIAG_HOST_MEMORY)
         wrong = "is not HOST_MEMORY";
     else if (failed && !strstr(result.message, ": "))
         wrong = "its message does not name the call";
     else if (failed && fault.failed && result.status != IGNIS_ERROR_CUDA && result.status != IGNIS_ERROR_MEMORY &&
-             result.status != IGNIS_ERROR_DEVICE && result.status != IGNIS_ERROR_LIBRARY && result.status != IGNIS_ERROR_COMPILE)
+             result.status != IGNIS_ERROR_DEVICE && result.status != IGNIS_ERROR_LIBRARY &&
+             result.status != IGNIS_ERROR_COMPILE)
         wrong = "has a status that does not fit";
     else if (counter->blocks != 0 || counter->bytes != 0)
         wrong = "left host memory";
@@ -407,8 +410,12 @@ static bool call_number(int which, const bench_of_calls *on)
         return array.id ? freed_array(array) && ok : ok;
     case 10: return fine(ignis_array_to_host(on->a, host, IGNIS_F32, 64));
     case 11: return fine(ignis_array_from_host(on->a, host, IGNIS_F32, 64));
-    case 12: ticket = ignis_array_to_host_async(on->a, host, IGNIS_F32, 64); return ticket.id && fine(ignis_ticket_wait(ticket));
-    case 13: ticket = ignis_array_from_host_async(on->a, host, IGNIS_F32, 64); return ticket.id && fine(ignis_ticket_wait(ticket));
+    case 12:
+        ticket = ignis_array_to_host_async(on->a, host, IGNIS_F32, 64);
+        return ticket.id && fine(ignis_ticket_wait(ticket));
+    case 13:
+        ticket = ignis_array_from_host_async(on->a, host, IGNIS_F32, 64);
+        return ticket.id && fine(ignis_ticket_wait(ticket));
     case 14: pointer = ignis_stream_create(NULL); return pointer && fine(ignis_stream_free(pointer));
     case 15: event = ignis_event_create(); return event.id && fine(ignis_event_free(event));
     case 16:
@@ -432,7 +439,9 @@ static bool call_number(int which, const bench_of_calls *on)
     case 23: return released(ignis_tensor_randn(IGNIS_SHAPE(8, 8), NULL));
     case 24: return released(ignis_tensor_from_array(on->a, false));
     case 25: return released(ignis_detach(*x));
-    case 26: scope = ignis_scope_begin(); return scope.id && (ignis_relu(*x).id != 0) + fine(ignis_scope_end(scope)) == 2;
+    case 26:
+        scope = ignis_scope_begin();
+        return scope.id && (ignis_relu(*x).id != 0) + fine(ignis_scope_end(scope)) == 2;
     case 27:
         made = ignis_relu(*x);
         ok = made.id && fine(ignis_tape_clear());
@@ -526,7 +535,8 @@ static void sweep_call(int which, const bench_of_calls *on, host_counter *counte
         scope = ignis_scope_begin();
         fault_plan(prefix, at, UNKNOWN, counter, false);
         ok = call_number(which, on);
-        ended = fault.failed && (strstr(fault.failed, "Destroy") || strstr(fault.failed, "FreeHost")); /* what it has is the driver's */
+        ended = fault.failed &&
+                (strstr(fault.failed, "Destroy") || strstr(fault.failed, "FreeHost")); /* what it has is the driver's */
         left_behind += ended;
         hit = fault_over(counter);
         (void)ignis_status_query(&info);
@@ -567,11 +577,13 @@ TEST(each_call_fails_with_a_sentence_and_keeps_nothing)
     int which, turn;
     fault_disarm();
     desc.dry_run = true;
-    memset(&on, 0, sizeof on), memset(&trained, 0, sizeof trained), memset(&wide, 0, sizeof wide), memset(&whole, 0, sizeof whole);
+    memset(&on, 0, sizeof on), memset(&trained, 0, sizeof trained), memset(&wide, 0, sizeof wide),
+        memset(&whole, 0, sizeof whole);
     trained.requires_grad = wide.requires_grad = true;
     wide.dtype = IGNIS_F64;
     whole.dtype = IGNIS_I32, whole.host_dtype = IGNIS_I64;
-    unsetenv("IGNIS_MEMORY_BYPASS"); /* without the cache the driver frees each temporary, and its failure is told beside a success */
+    unsetenv(
+        "IGNIS_MEMORY_BYPASS"); /* without the cache the driver frees each temporary, and its failure is told beside a success */
     SETUP(&desc);
     if (bypass)
         setenv("IGNIS_MEMORY_BYPASS", "1", 1);

@@ -5,8 +5,9 @@
 /*  Sees every driver call before it is made. */
 static void (*watch_call)(const char *name);
 #undef IGNIS_CALL_HOOK
-#define IGNIS_CALL_HOOK(name, call) \
-    ((watch_call ? watch_call(name) : (void)0), (fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
+#define IGNIS_CALL_HOOK(name, call)             \
+    ((watch_call ? watch_call(name) : (void)0), \
+     (fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
 
 #include "tensor.h"
 
@@ -161,8 +162,10 @@ TEST(a_file_of_nothing)
 /*  What safetensors.numpy.save writes for the same tensors: those of the largest alignment first, then by name. */
 TEST(the_bytes_are_those_of_the_reference)
 {
-    static const char *const names[] = {"u8", "half", "b", "a", "i32", "f64", "i64", "\xC3\xA9\x7F\x01\"\\/\n\t\r\b\f", "bf"};
-    static const ignis_dtype dtypes[] = {IGNIS_U8, IGNIS_F16, IGNIS_F32, IGNIS_F32, IGNIS_I32, IGNIS_F64, IGNIS_I64, IGNIS_F32, IGNIS_BF16};
+    static const char *const names[] = {"u8", "half", "b", "a", "i32", "f64", "i64", "\xC3\xA9\x7F\x01\"\\/\n\t\r\b\f",
+                                        "bf"};
+    static const ignis_dtype dtypes[] = {IGNIS_U8,  IGNIS_F16, IGNIS_F32, IGNIS_F32, IGNIS_I32,
+                                         IGNIS_F64, IGNIS_I64, IGNIS_F32, IGNIS_BF16};
     static const char header[] =
         "{\"i64\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
         "\"f64\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[8,16]},"
@@ -209,10 +212,12 @@ TEST(the_bytes_are_those_of_the_reference)
 TEST(files_of_others)
 {
     static const char header[] =
-        "{ \"__metadata__\" : {\"format\":\"pt\", \"\":\"\\u0000\"},\n \"second\":{\"shape\":[2],\"data_offsets\":[4,8],\"dtype\":\"F16\","
+        "{ \"__metadata__\" : {\"format\":\"pt\", \"\":\"\\u0000\"},\n "
+        "\"second\":{\"shape\":[2],\"data_offsets\":[4,8],\"dtype\":\"F16\","
         "\"more\":{\"x\":[1,-0.5e+2,null,true,false,\"\",{},[]]}},\r\n\t"
         "\"first\":{\"data_offsets\":[0,4],\"dtype\":\"\\u004632\",\"shape\":[]},"
-        "\"mask\":{\"dtype\":\"BOOL\",\"shape\":[2,2],\"data_offsets\":[8,12]},\"\\u00e9\\ud83d\\ude00\":{\"dtype\":\"F4\",\"shape\":[4],"
+        "\"mask\":{\"dtype\":\"BOOL\",\"shape\":[2,2],\"data_offsets\":[8,12]},\"\\u00e9\\ud83d\\ude00\":{\"dtype\":"
+        "\"F4\",\"shape\":[4],"
         "\"data_offsets\":[12,14]},\"none\":{\"dtype\":\"I64\",\"shape\":[0],\"data_offsets\":[8,8]}} \n";
     const char *path = test_path("others.safetensors");
     static const char *const names[] = {"first", "second", "none"};
@@ -241,7 +246,8 @@ TEST(files_of_others)
     for (i = 0; i < 3; i++)
         let_go(tensors[i]);
     tensors[0] = no_tensor();
-    CHECK_STATUS(ignis_load(path, one("\xC3\xA9\xF0\x9F\x98\x80"), &tensors[0], 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_STATUS(ignis_load(path, one("\xC3\xA9\xF0\x9F\x98\x80"), &tensors[0], 1), IGNIS_ERROR_UNSUPPORTED,
+                 IGNIS_DIAG_UNSUPPORTED);
 }
 
 /*  Types that Ignis has not, and those that hold their values. */
@@ -252,8 +258,9 @@ TEST(whole_numbers_of_other_widths)
         int bytes;
         ignis_dtype dtype;
         int64_t low, high;
-    } types[] = {{"BOOL", 1, IGNIS_U8, 0, 1},     {"I8", 1, IGNIS_I32, -128, 127},      {"I16", 2, IGNIS_I32, -32768, 32767},
-                 {"U16", 2, IGNIS_I32, 0, 65535}, {"U32", 4, IGNIS_I64, 0, 4294967295}, {"U64", 8, IGNIS_DTYPE_DEFAULT, 0, 0}};
+    } types[] = {{"BOOL", 1, IGNIS_U8, 0, 1},          {"I8", 1, IGNIS_I32, -128, 127},
+                 {"I16", 2, IGNIS_I32, -32768, 32767}, {"U16", 2, IGNIS_I32, 0, 65535},
+                 {"U32", 4, IGNIS_I64, 0, 4294967295}, {"U64", 8, IGNIS_DTYPE_DEFAULT, 0, 0}};
     const char *path = test_path("widths.safetensors");
     enum { COUNT = 700001 }; /* more than a part of staging memory */
     unsigned char *file = (unsigned char *)malloc((size_t)COUNT * 8 + 200);
@@ -266,8 +273,8 @@ TEST(whole_numbers_of_other_widths)
         size_t at;
         int wrong = 0;
         ignis_tensor tensor = no_tensor();
-        snprintf(header, sizeof header, "{\"x\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", types[i].name, COUNT,
-                 COUNT * types[i].bytes);
+        snprintf(header, sizeof header, "{\"x\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
+                 types[i].name, COUNT, COUNT * types[i].bytes);
         at = make_file(file, header, 0);
         for (k = 0; k < COUNT; k++)
             for (b = 0; b < types[i].bytes; b++) {
@@ -286,7 +293,8 @@ TEST(whole_numbers_of_other_widths)
             continue;
         }
         CHECK_OK(ignis_load(path, one("x"), &tensor, 1));
-        CHECK_OK(ignis_array_to_host_raw(ignis_tensor_data(tensor), loaded, ignis_array_size_bytes(ignis_tensor_data(tensor))));
+        CHECK_OK(ignis_array_to_host_raw(ignis_tensor_data(tensor), loaded,
+                                         ignis_array_size_bytes(ignis_tensor_data(tensor))));
         for (k = 0; k < COUNT; k++) {
             int64_t value = k == 0   ? types[i].low
                             : k == 1 ? types[i].high
@@ -428,7 +436,8 @@ static const struct {
     {A(F32 "\"shape\":[2],\"data_offsets\":[8,0]"), 8, "has 8 bytes, but its data_offsets are 8 and 0"},
     {A(F32 "\"shape\":[3],\"data_offsets\":[0,8]"), 8, "has 12 bytes, but its data_offsets are 0 and 8"},
     {A("\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,8]"), 8, "has 16 bytes, but"},
-    {A(F32 "\"shape\":[2],\"data_offsets\":[9223372036854775799,9223372036854775807]"), 8, "begins at 9223372036854775799"},
+    {A(F32 "\"shape\":[2],\"data_offsets\":[9223372036854775799,9223372036854775807]"), 8,
+     "begins at 9223372036854775799"},
     /* the data */
     {A(GOOD), 7, "have 8 bytes, but the file has 7"},
     {A(GOOD), 9, "have 8 bytes, but the file has 9"},
@@ -487,8 +496,9 @@ TEST(lengths_of_the_header_are_checked)
     static const struct {
         uint64_t length;
         const char *says;
-    } lengths[] = {{3, "are left of the file"},           {1000, "are left of the file"},  {100000000, "are left of the file"},
-                   {100000001, "above 100000000"},        {UINT64_MAX, "above 100000000"}, {UINT64_MAX - 7, "above 100000000"},
+    } lengths[] = {{3, "are left of the file"},           {1000, "are left of the file"},
+                   {100000000, "are left of the file"},   {100000001, "above 100000000"},
+                   {UINT64_MAX, "above 100000000"},       {UINT64_MAX - 7, "above 100000000"},
                    {(uint64_t)1 << 63, "above 100000000"}};
     unsigned char file[10] = {0, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
     const char *path = test_path("length.safetensors");
@@ -545,7 +555,8 @@ TEST(names_of_hostile_files_do_not_reach_the_terminal)
 {
     const char *path = test_path("terminal.safetensors");
     SETUP(NULL);
-    write_header(path, "{\"\\u001b[2Jabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\":{}}", 0);
+    write_header(
+        path, "{\"\\u001b[2Jabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\":{}}", 0);
     CHECK_FAILS(ignis_file_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
     CHECK_MESSAGE_HAS("tensor '\\x1b[2Jabc");
     CHECK_MESSAGE_HAS("...' has no field dtype");
@@ -562,7 +573,8 @@ TEST(large_headers)
     SETUP(NULL);
     at += sprintf(at, "{");
     for (i = COUNT - 1; i >= 0; i--)
-        at += sprintf(at, "\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}%s", i, i, i + 1, i ? "," : "}");
+        at += sprintf(at, "\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}%s", i, i,
+                      i + 1, i ? "," : "}");
     write_header(path, header, COUNT);
     CHECK_INT(ignis_file_list(path, NULL, 0), COUNT);
     memset(header, '[', 1 << 20);
@@ -666,11 +678,13 @@ TEST(what_cannot_be_opened_or_replaced)
     CHECK_MESSAGE_HAS("it is not replaced");
     CHECK(stat("/dev/null", &info) == 0 && S_ISCHR(info.st_mode));
     REQUIRE(mkfifo(fifo, 0600) == 0);
-    CHECK_STATUS(ignis_load(fifo, one("a"), &none, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO); /* and does not wait for a writer */
+    CHECK_STATUS(ignis_load(fifo, one("a"), &none, 1), IGNIS_ERROR_IO,
+                 IGNIS_DIAG_STORAGE_IO); /* and does not wait for a writer */
     CHECK_STATUS(ignis_save(fifo, one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     unlink(fifo);
 #endif
-    CHECK_STATUS(ignis_save(test_path("no_such_folder/x"), one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_STATUS(ignis_save(test_path("no_such_folder/x"), one("a"), &tensor, 1), IGNIS_ERROR_IO,
+                 IGNIS_DIAG_STORAGE_IO);
     CHECK_MESSAGE_HAS("no_such_folder/x' cannot be created: "); /* the path as it was given */
     let_go(tensor);
 }

@@ -14,7 +14,8 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static void at_point(const char *text, double a_value, double b_value, double *found)
 {
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor a = tensor_of(&a_value, IGNIS_SHAPE(1), IGNIS_F64, true), b = tensor_of(&b_value, IGNIS_SHAPE(1), IGNIS_F64, true);
+    ignis_tensor a = tensor_of(&a_value, IGNIS_SHAPE(1), IGNIS_F64, true),
+                 b = tensor_of(&b_value, IGNIS_SHAPE(1), IGNIS_F64, true);
     ignis_tensor y = ignis_map(text, IGNIS_INPUTS(a, b));
     found[0] = ignis_item(y);
     CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY));
@@ -163,7 +164,8 @@ TEST(choices_with_any_gradient)
 /*  Rows of log-probabilities, of which some are nothing but minus infinity: their gradient is 0. */
 TEST(logsumexp_of_minus_infinity)
 {
-    static const double values[3][3] = {{-INFINITY, -INFINITY, -INFINITY}, {0, -INFINITY, 0}, {-INFINITY, -1e30, -INFINITY}};
+    static const double values[3][3] = {
+        {-INFINITY, -INFINITY, -INFINITY}, {0, -INFINITY, 0}, {-INFINITY, -1e30, -INFINITY}};
     static const double expected[9] = {0, 0, 0, 1, 0, 1, 0, 0, 0};
     static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_F64, IGNIS_BF16, IGNIS_F16};
     double got[9];
@@ -249,7 +251,8 @@ TEST(short_functions)
     static const struct {
         const char *text;
         double (*fn)(double);
-    } functions[] = {{"log(x)", log}, {"log1p(x)", log1p}, {"exp(x)", exp}, {"tanh(x)", tanh}, {"erf(x)", erf}, {"sigmoid(x)", sigmoid}};
+    } functions[] = {{"log(x)", log},   {"log1p(x)", log1p}, {"exp(x)", exp},
+                     {"tanh(x)", tanh}, {"erf(x)", erf},     {"sigmoid(x)", sigmoid}};
     static double values[MANY], got[MANY];
     ignis_array x, y;
     int f, i;
@@ -288,7 +291,10 @@ static const struct {
     {{3, {4, 1, 16}}, {3, {1, 3, 1}}, {2, {3, 16}}, {3, {4, 3, 16}}},
     {{3, {2, 3, 5}}, {3, {2, 1, 5}}, {3, {1, 3, 1}}, {3, {2, 3, 5}}},
     {{4, {2, 1, 3, 1}}, {4, {1, 5, 1, 8}}, {2, {3, 8}}, {4, {2, 5, 3, 8}}},
-    {{8, {2, 1, 2, 1, 2, 1, 2, 1}}, {8, {1, 3, 1, 2, 1, 2, 1, 3}}, {8, {2, 3, 1, 1, 2, 2, 1, 1}}, {8, {2, 3, 2, 2, 2, 2, 2, 3}}},
+    {{8, {2, 1, 2, 1, 2, 1, 2, 1}},
+     {8, {1, 3, 1, 2, 1, 2, 1, 3}},
+     {8, {2, 3, 1, 1, 2, 2, 1, 1}},
+     {8, {2, 3, 2, 2, 2, 2, 2, 3}}},
     {{2, {0, 5}}, {1, {5}}, {2, {1, 1}}, {2, {0, 5}}},
     {{2, {3, 1}}, {2, {1, 0}}, {1, {1}}, {2, {3, 0}}},
     {{2, {64, 33}}, {2, {64, 33}}, {1, {33}}, {2, {64, 33}}},
@@ -338,7 +344,10 @@ TEST(broadcasting)
             weight = tensor_of(weights, result, dtypes[t], false);
             CHECK_OK(ignis_backward(y, ignis_tensor_data(weight)));
             for (k = 0; k < 3; k++) {
-                CHECK_OK(ignis_array_to_host(ignis_tensor_grad(k == 0 ? a : k == 1 ? b : c), got, IGNIS_F64, shape_numel(shapes[k])));
+                CHECK_OK(ignis_array_to_host(ignis_tensor_grad(k == 0   ? a
+                                                               : k == 1 ? b
+                                                                        : c),
+                                             got, IGNIS_F64, shape_numel(shapes[k])));
                 check_near(what, "gradient", got, grads[k], shape_numel(shapes[k]), tolerance);
             }
             CHECK_OK(ignis_scope_end(scope));
@@ -392,7 +401,8 @@ TEST(result_dtypes)
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(cases); i++) {
         ignis_scope scope = ignis_scope_begin();
-        ignis_tensor a = tensor_counting(IGNIS_SHAPE(5), cases[i].a, 1, false), b = tensor_counting(IGNIS_SHAPE(5), cases[i].b, 1, false);
+        ignis_tensor a = tensor_counting(IGNIS_SHAPE(5), cases[i].a, 1, false),
+                     b = tensor_counting(IGNIS_SHAPE(5), cases[i].b, 1, false);
         CHECK_INT(tensor_info(ignis_map(cases[i].text, IGNIS_INPUTS(a, b))).dtype, cases[i].result);
         CHECK_OK(ignis_scope_end(scope));
     }
@@ -401,7 +411,8 @@ TEST(result_dtypes)
 /*  Every dtype as input and as result, through a formula that keeps values; with 21 elements there are whole packs and a rest in each. */
 TEST(all_dtypes)
 {
-    static const double values[21] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 96, 112, 80, 128}; /* e5m2 has them */
+    static const double values[21] = {0,  1,  2,  3,  4,  5,  6,  7,   8,  10, 12,
+                                      14, 16, 20, 24, 28, 32, 96, 112, 80, 128}; /* e5m2 has them */
     double got[21];
     ignis_dtype from, to;
     int i;
@@ -421,7 +432,8 @@ TEST(all_dtypes)
 /*  A result of few bits is rounded once, not by way of f32. */
 TEST(rounded_once)
 {
-    static const ignis_dtype from[] = {IGNIS_F64, IGNIS_I64}, to[] = {IGNIS_BF16, IGNIS_F16, IGNIS_F8_E4M3, IGNIS_F8_E5M2};
+    static const ignis_dtype from[] = {IGNIS_F64, IGNIS_I64},
+                             to[] = {IGNIS_BF16, IGNIS_F16, IGNIS_F8_E4M3, IGNIS_F8_E5M2};
     static const int bits[] = {8, 11, 4, 3};
     int d, t, i;
     SETUP(NULL);
@@ -430,7 +442,8 @@ TEST(rounded_once)
             double values[3], got[3], cast[3];
             ignis_array x = make(IGNIS_SHAPE(3), from[d]), y = make(IGNIS_SHAPE(3), to[t]), z;
             for (i = 0; i < 3; i++) /* a tie, and next to it, at a distance that f32 does not see */
-                values[i] = d == 0 ? ldexp(ldexp(1, bits[t]) + 1, -bits[t]) + (i - 1) * ldexp(1, -40) : ldexp(1, 30) + 0 * i;
+                values[i] =
+                    d == 0 ? ldexp(ldexp(1, bits[t]) + 1, -bits[t]) + (i - 1) * ldexp(1, -40) : ldexp(1, 30) + 0 * i;
             if (d == 1 && t == 0) /* an f16 ends before f32 has lost a bit of an integer */
                 for (i = 0; i < 3; i++)
                     values[i] = ldexp(257, 22) + i - 1;
@@ -653,7 +666,8 @@ TEST(comparisons_of_integers)
         double ones[3] = {1, 2, 3}, grad[3];
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor t = tensor_of(ones, IGNIS_SHAPE(3), IGNIS_F32, true);
-        CHECK_OK(ignis_backward(ignis_map_sum("index(0) < n ? t*t : 0", IGNIS_INPUTS(t, IGNIS_VALUE(n, 2))), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_backward(ignis_map_sum("index(0) < n ? t*t : 0", IGNIS_INPUTS(t, IGNIS_VALUE(n, 2))),
+                                IGNIS_NO_ARRAY));
         CHECK_OK(ignis_array_to_host(ignis_tensor_grad(t), grad, IGNIS_F64, 3));
         CHECK(grad[0] == 2 && grad[1] == 4 && grad[2] == 0);
         CHECK_OK(ignis_scope_end(scope));
@@ -700,7 +714,8 @@ TEST(names_and_values)
     l.weight = tensor_counting(IGNIS_SHAPE(1), IGNIS_F32, 3, false);
     x = tensor_counting(IGNIS_SHAPE(1), IGNIS_F32, 2, false);
     first = ignis_map("x*w + half", IGNIS_INPUTS(x, IGNIS_NAMED(w, l.weight), IGNIS_VALUE(half, 1.0 / 2)));
-    second = ignis_map("a*b", IGNIS_INPUTS(IGNIS_NAMED(a, ignis_map("x + 1", IGNIS_INPUTS(x))), IGNIS_VALUE(b, ignis_item(x))));
+    second = ignis_map(
+        "a*b", IGNIS_INPUTS(IGNIS_NAMED(a, ignis_map("x + 1", IGNIS_INPUTS(x))), IGNIS_VALUE(b, ignis_item(x))));
     CHECK(ignis_item(first) == 6.5);
     CHECK(ignis_item(second) == 6);
     CHECK_OK(ignis_scope_end(scope));
@@ -761,9 +776,11 @@ TEST(arrays_overlap)
     CHECK_OK(ignis_array_fill(whole, 1));
     part = ignis_array_slice(whole, 0, 0, 8);
     other = ignis_array_slice(whole, 0, 4, 8);
-    CHECK_STATUS(ignis_array_map(part, "x", IGNIS_ARRAYS(IGNIS_NAMED(x, other))), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_STATUS(ignis_array_map(part, "x", IGNIS_ARRAYS(IGNIS_NAMED(x, other))), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_OVERLAP);
     one = ignis_array_slice(whole, 0, 0, 1);
-    CHECK_STATUS(ignis_array_map(part, "x + one", IGNIS_ARRAYS(IGNIS_NAMED(x, part), one)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_STATUS(ignis_array_map(part, "x + one", IGNIS_ARRAYS(IGNIS_NAMED(x, part), one)), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_OVERLAP);
     wide = make(IGNIS_SHAPE(8), IGNIS_F32);
     CHECK_STATUS(ignis_array_map(part, "x + wide", IGNIS_ARRAYS(IGNIS_NAMED(x, part), wide)), IGNIS_ERROR_ARGUMENT,
                  IGNIS_DIAG_ARRAY_UNWRITTEN);
@@ -811,7 +828,8 @@ TEST(refused_formulas)
         {"a; b", "column 4 of 'a; b': 'b' is not expected here"},
         {"1 2", "column 3"},
         {"a ? b", "column 6 of 'a ? b': ':' is expected before the end"},
-        {"a & b", "column 3 of 'a & b': '&' takes integers, and one here is a floating number; && and || are those of truth values"},
+        {"a & b", "column 3 of 'a & b': '&' takes integers, and one here is a floating number; && and || are those of "
+                  "truth values"},
         {"a, b", "'a, b' has 2 results, not 1"},
         {"", "column 1 of '': the end where a value is expected"},
         {"2a", "column 2 of '2a': 'a' does not belong to a number"},
@@ -987,13 +1005,16 @@ TEST(index_of_elements)
     for (n = 0; n < COUNT_OF(shapes); n++) {
         ignis_shape shape = shapes[n];
         int64_t numel = shape_numel(shape), last = shape.dim[shape.ndim - 1], rows = shape.ndim > 1 ? shape.dim[1] : 1;
-        const char *text = shape.ndim == 1 ? "index(0)*10 + index(-1) + 0*x*row" : "index(0)*10000 + index(1)*100 + index(-1) + 0*x*row";
+        const char *text = shape.ndim == 1 ? "index(0)*10 + index(-1) + 0*x*row"
+                                           : "index(0)*10000 + index(1)*100 + index(-1) + 0*x*row";
         ignis_scope scope = ignis_scope_begin();
-        ignis_tensor x = tensor_counting(shape, IGNIS_F32, 0, true), row = tensor_counting(IGNIS_SHAPE(last), IGNIS_F32, 0, true), y;
+        ignis_tensor x = tensor_counting(shape, IGNIS_F32, 0, true),
+                     row = tensor_counting(IGNIS_SHAPE(last), IGNIS_F32, 0, true), y;
         y = ignis_map(text, IGNIS_INPUTS(x, row));
         CHECK_OK(ignis_tensor_to_host(y, got, IGNIS_F64, numel));
         for (i = 0; i < numel; i++)
-            CHECK(got[i] == (double)(shape.ndim == 1 ? 11 * i : i / last / rows * 10000 + i / last % rows * 100 + i % last));
+            CHECK(got[i] ==
+                  (double)(shape.ndim == 1 ? 11 * i : i / last / rows * 10000 + i / last % rows * 100 + i % last));
         /* in a sum over rows, in its gradients, and in their sums: the weights are the columns */
         y = ignis_map_sum("(index(-1) + 1)*(x + 1)*(row + 1)", IGNIS_INPUTS(x, row));
         CHECK(ignis_item(y) == (double)(numel * (last + 1) / 2));
@@ -1011,10 +1032,13 @@ TEST(index_of_elements)
         CHECK_OK(ignis_array_to_host(square, got, IGNIS_F64, 81));
         for (i = 0; i < 81; i++)
             CHECK(got[i] == (i / 9 >= i % 9));
-        CHECK_STATUS(ignis_array_map(square, "index(2)*other", IGNIS_ARRAYS(other)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-        CHECK_STATUS(ignis_array_map(square, "index(other)", IGNIS_ARRAYS(other)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+        CHECK_STATUS(ignis_array_map(square, "index(2)*other", IGNIS_ARRAYS(other)), IGNIS_ERROR_SHAPE,
+                     IGNIS_DIAG_DIM_RANGE);
+        CHECK_STATUS(ignis_array_map(square, "index(other)", IGNIS_ARRAYS(other)), IGNIS_ERROR_ARGUMENT,
+                     IGNIS_DIAG_FORMULA);
         CHECK_MESSAGE_HAS("column 1 of 'index(other)': index takes the number of a dimension, -8 to 7");
-        CHECK_STATUS(ignis_array_map(square, "index(8)", IGNIS_ARRAYS(other)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+        CHECK_STATUS(ignis_array_map(square, "index(8)", IGNIS_ARRAYS(other)), IGNIS_ERROR_ARGUMENT,
+                     IGNIS_DIAG_FORMULA);
         drop(square), drop(other);
     }
 }
@@ -1023,12 +1047,13 @@ TEST(index_of_elements)
 TEST(names_of_inputs)
 {
     static const char *const names[] = {
-        "x",        "int",    "float",      "const", "return", "while",    "struct", "class", "template", "asm",     "threadIdx",
-        "blockIdx", "min",    "max",        "W",     "P",      "S",        "p",      "q",     "k",        "f",       "x0",
-        "y0",       "n1",     "d2_0",       "i3",    "at",     "e",        "g",      "u",     "a0",       "b",       "c",
-        "place",    "factor", "parts",      "part",  "row",    "lane",     "finish", "map_f", "map_most", "S0",      "exp",
-        "pow",      "index",  "rand",       "pi",    "inf",    "INFINITY", "M_PI",   "NAN",   "NULL",     "IGNIS_T", "IGNIS_WIDE",
-        "infinity", "chosen", "__global__", "_",     "this",   "true"};
+        "x",          "int",       "float",    "const",      "return",   "while",    "struct", "class",  "template",
+        "asm",        "threadIdx", "blockIdx", "min",        "max",      "W",        "P",      "S",      "p",
+        "q",          "k",         "f",        "x0",         "y0",       "n1",       "d2_0",   "i3",     "at",
+        "e",          "g",         "u",        "a0",         "b",        "c",        "place",  "factor", "parts",
+        "part",       "row",       "lane",     "finish",     "map_f",    "map_most", "S0",     "exp",    "pow",
+        "index",      "rand",      "pi",       "inf",        "INFINITY", "M_PI",     "NAN",    "NULL",   "IGNIS_T",
+        "IGNIS_WIDE", "infinity",  "chosen",   "__global__", "_",        "this",     "true"};
     static const ignis_shape shapes[] = {{2, {3, 16}}, {2, {16, 3}}};
     static double values[48], got[3], first[3];
     char text[100];
@@ -1061,7 +1086,8 @@ TEST(names_of_inputs)
     }
     for (n = 0; n < COUNT_OF(shapes); n++)
         for (r = IGNIS_REDUCE_SUM; r < IGNIS_REDUCE_COUNT; r++) {
-            bool differs = (r >= IGNIS_REDUCE_PROD && r <= IGNIS_REDUCE_MIN) || r >= IGNIS_REDUCE_LOGSUMEXP || r == IGNIS_REDUCE_SUM;
+            bool differs = (r >= IGNIS_REDUCE_PROD && r <= IGNIS_REDUCE_MIN) || r >= IGNIS_REDUCE_LOGSUMEXP ||
+                           r == IGNIS_REDUCE_SUM;
             ignis_reduce_desc desc = {{1}, 1, false};
             ignis_scope scope = ignis_scope_begin();
             ignis_tensor x = tensor_of(values, shapes[n], IGNIS_F32, differs), y;
@@ -1124,7 +1150,8 @@ static void *map_in_thread(void *index)
     int i, id = (int)(intptr_t)index;
     for (i = 0; i < 12; i++) {
         ignis_scope scope = ignis_scope_begin();
-        ignis_tensor a = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 1, true), b = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 1, false);
+        ignis_tensor a = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 1, true),
+                     b = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 1, false);
         int which = (i + id) % 4;
         ignis_tensor y = ignis_map(texts[which], IGNIS_INPUTS(a, b));
         double got[5];

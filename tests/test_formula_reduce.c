@@ -23,7 +23,8 @@ static double folded(ignis_reducer reducer, double a, double b)
 }
 
 /*  The expected result of shape `kept` of values of a shape. */
-static void reduce_on_host(ignis_reducer reducer, const double *values, ignis_shape shape, ignis_shape kept, double *out)
+static void reduce_on_host(ignis_reducer reducer, const double *values, ignis_shape shape, ignis_shape kept,
+                           double *out)
 {
     int64_t numel = shape_numel(shape), results = shape_numel(kept), i;
     double best[MAX_NUMEL], count[MAX_NUMEL];
@@ -63,7 +64,10 @@ static const struct {
     {{2, {16, 1}}, {2, {1, 16}}, {2, {16, 16}}, {{0}, 0, true}},
     {{3, {5, 1, 6}}, {3, {5, 1, 6}}, {3, {5, 1, 6}}, {{1}, 1, false}},
     {{2, {1, 6}}, {2, {1, 6}}, {2, {1, 6}}, {{0}, 1, false}},
-    {{3, {3, 4, 5}}, {3, {3, 4, 5}}, {3, {3, 4, 5}}, {{0, 2}, 2, false}}, /* in two steps; the last ones in this table */
+    {{3, {3, 4, 5}},
+     {3, {3, 4, 5}},
+     {3, {3, 4, 5}},
+     {{0, 2}, 2, false}}, /* in two steps; the last ones in this table */
     {{5, {2, 3, 2, 3, 2}}, {3, {2, 3, 1}}, {5, {2, 3, 2, 3, 2}}, {{0, 2, 4}, 3, true}},
 };
 
@@ -115,10 +119,12 @@ TEST(reductions)
             snprintf(what, sizeof what, "%s %d", reducer_names[r], n);
             CHECK_OK(ignis_tensor_to_host(y, got, IGNIS_F64, shape_numel(kept)));
             check_near(what, "tensor", got, expected, shape_numel(kept), dtype == IGNIS_F64 ? 1e-12 : 1e-5);
-            dst = make(kept,
-                       r == IGNIS_REDUCE_ARGMAX || r == IGNIS_REDUCE_ARGMIN ? IGNIS_I32 : IGNIS_F64); /* also wider than what is computed */
-            CHECK_OK(ignis_array_reduce(dst, (ignis_reducer)r, "x*y",
-                                        IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(a)), IGNIS_NAMED(y, ignis_tensor_data(b)))));
+            dst = make(kept, r == IGNIS_REDUCE_ARGMAX || r == IGNIS_REDUCE_ARGMIN
+                                 ? IGNIS_I32
+                                 : IGNIS_F64); /* also wider than what is computed */
+            CHECK_OK(ignis_array_reduce(
+                dst, (ignis_reducer)r, "x*y",
+                IGNIS_ARRAYS(IGNIS_NAMED(x, ignis_tensor_data(a)), IGNIS_NAMED(y, ignis_tensor_data(b)))));
             CHECK_OK(ignis_array_to_host(dst, got, IGNIS_F64, shape_numel(kept)));
             check_near(what, "array", got, expected, shape_numel(kept), 1e-5);
             drop(dst);
@@ -151,7 +157,8 @@ TEST(reductions_gradients)
             reduced_call c;
             ignis_tensor x[2];
             bool is_place = reducers[r] == IGNIS_REDUCE_MAX || reducers[r] == IGNIS_REDUCE_MIN;
-            if (shape_numel(reductions[n].result) > 400 || (is_place && n >= COUNT_OF(reductions) - 2) || (r > 0 && n % 4 == 3)) {
+            if (shape_numel(reductions[n].result) > 400 || (is_place && n >= COUNT_OF(reductions) - 2) ||
+                (r > 0 && n % 4 == 3)) {
                 CHECK_OK(ignis_scope_end(scope));
                 continue;
             }
@@ -170,7 +177,8 @@ TEST(reductions_gradients)
 TEST(norms_far_from_one)
 {
     static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F64};
-    static const int powers[][2] = {{0, 0}, {66, 520}, {20, 160}, {45, 300}, {100, 1000}, {120, 1015}, {-70, -520}, {-100, -800}};
+    static const int powers[][2] = {{0, 0},      {66, 520},   {20, 160},   {45, 300},
+                                    {100, 1000}, {120, 1015}, {-70, -520}, {-100, -800}};
     static const ignis_reduce_desc descs[] = {{{0}, 0, true}, {{-1}, 1, true}, {{0}, 1, true}, {{0, 2}, 2, true}};
     static const ignis_shape shapes[] = {{3, {2, 3, 5}}, {3, {3, 2, 700}}, {3, {300, 2, 3}}};
     static const double zeros[4] = {0, 0, 0, 0}, whole[4] = {3, 4, 12, 84};
@@ -184,7 +192,8 @@ TEST(norms_far_from_one)
                 ignis_shape shape = shapes[s = (d + k + n) % 3], kept = shape;
                 int64_t numel = shape_numel(shape), at;
                 int power = powers[k][d == 2], e;
-                double *xs = rounded_noise(shape, dtypes[d], 5, 1), *norms = (double *)calloc((size_t)numel, sizeof *norms), *got;
+                double *xs = rounded_noise(shape, dtypes[d], 5, 1),
+                       *norms = (double *)calloc((size_t)numel, sizeof *norms), *got;
                 ignis_scope scope = ignis_scope_begin();
                 for (e = 0; e < 3; e++)
                     if (n == 0 || (n == 1 && e == 2) || (n == 2 && e == 0) || (n == 3 && e != 1))
@@ -198,14 +207,18 @@ TEST(norms_far_from_one)
                 CHECK_SHAPE(ignis_tensor_data(y), kept);
                 got = tensor_values(y);
                 for (i = 0; i < shape_numel(kept); i++)
-                    CHECK(fabs(ldexp(got[i], -power) / sqrt(norms[i]) - 1) < (d == 0 ? 1e-6 : d == 1 ? 1.0 / 256 : 1e-14));
+                    CHECK(fabs(ldexp(got[i], -power) / sqrt(norms[i]) - 1) < (d == 0   ? 1e-6
+                                                                              : d == 1 ? 1.0 / 256
+                                                                                       : 1e-14));
                 free(got);
                 if (n < 3) { /* else they are neighbours in no order */
                     CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
                     got = array_values(ignis_tensor_grad(x));
                     for (i = 0; i < numel; i++) {
                         at = offset_of(shape, kept, i);
-                        CHECK(fabs(got[i] - ldexp(xs[i], -power) / sqrt(norms[at])) < (d == 0 ? 1e-6 : d == 1 ? 1.0 / 256 : 1e-14));
+                        CHECK(fabs(got[i] - ldexp(xs[i], -power) / sqrt(norms[at])) < (d == 0   ? 1e-6
+                                                                                       : d == 1 ? 1.0 / 256
+                                                                                                : 1e-14));
                     }
                     free(got);
                 }
@@ -238,14 +251,15 @@ TEST(reductions_gradients_of_one)
     SETUP(NULL);
     scope = ignis_scope_begin();
     a = tensor_of(values, IGNIS_SHAPE(3, 4), IGNIS_BF16, true);
-    CHECK_OK(ignis_backward(
-        ignis_map_sum("m", IGNIS_INPUTS(IGNIS_NAMED(m, ignis_map_reduce(IGNIS_REDUCE_MAX, "a", IGNIS_INPUTS(a), &rows)))), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(ignis_map_sum("m", IGNIS_INPUTS(IGNIS_NAMED(m, ignis_map_reduce(IGNIS_REDUCE_MAX, "a",
+                                                                                            IGNIS_INPUTS(a), &rows)))),
+                            IGNIS_NO_ARRAY));
     CHECK_OK(ignis_array_to_host(ignis_tensor_grad(a), got, IGNIS_F64, 12));
     check_near("max", "gradient", got, places, 12, 0);
     CHECK_OK(ignis_zero_grad(a));
-    CHECK_OK(ignis_backward(
-        ignis_map_sum("m", IGNIS_INPUTS(IGNIS_NAMED(m, ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "a", IGNIS_INPUTS(a), &rows)))),
-        IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(ignis_map_sum("m", IGNIS_INPUTS(IGNIS_NAMED(m, ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "a",
+                                                                                            IGNIS_INPUTS(a), &rows)))),
+                            IGNIS_NO_ARRAY));
     CHECK_OK(ignis_array_to_host(ignis_tensor_grad(a), got, IGNIS_F64, 12));
     for (i = 0; i < 12; i++) {
         double sum = 0;
@@ -286,7 +300,8 @@ TEST(reductions_in_parts)
             CHECK_OK(ignis_array_to_host(sum, k ? again : got, IGNIS_F64, results));
         }
         CHECK(memcmp(got, again, sizeof got[0] * (size_t)results) == 0);
-        check_near("parts", "sum", got, expected, results, 1e-5); /* f32 sums of 300001 numbers, each thread's up to a few hundred */
+        check_near("parts", "sum", got, expected, results,
+                   1e-5); /* f32 sums of 300001 numbers, each thread's up to a few hundred */
         CHECK_OK(ignis_array_reduce(index, IGNIS_REDUCE_ARGMAX, "x", IGNIS_ARRAYS(x)));
         CHECK_OK(ignis_array_to_host(index, got, IGNIS_F64, results));
         check_near("parts", "argmax", got, places, results, 0);
@@ -305,12 +320,18 @@ TEST(reductions_apart)
         double scale;
         double tolerance;
     } cases[] = {
-        {IGNIS_REDUCE_SUM, IGNIS_F32, IGNIS_F64, 1e6, 1e-15},       {IGNIS_REDUCE_MEAN, IGNIS_F32, IGNIS_F64, 1e6, 1e-15},
-        {IGNIS_REDUCE_LOGSUMEXP, IGNIS_F32, IGNIS_F64, 20, 1e-14},  {IGNIS_REDUCE_MAX, IGNIS_I32, IGNIS_F64, 2e9, 0},
-        {IGNIS_REDUCE_LOGSUMEXP, IGNIS_I32, IGNIS_F64, 20, 1e-14},  {IGNIS_REDUCE_SUM, IGNIS_I64, IGNIS_F64, 2e12, 0},
-        {IGNIS_REDUCE_SUM, IGNIS_I32, IGNIS_F64, 2e9, 0},           {IGNIS_REDUCE_MEAN, IGNIS_I32, IGNIS_F64, 2e9, 1e-15},
-        {IGNIS_REDUCE_MEAN, IGNIS_F64, IGNIS_F64, 1, 1e-15},        {IGNIS_REDUCE_MEAN, IGNIS_I64, IGNIS_I64, 2e12, 0},
-        {IGNIS_REDUCE_MEAN, IGNIS_I64, IGNIS_F32, 2e12, 1.0 / 1e7}, {IGNIS_REDUCE_MEAN, IGNIS_U8, IGNIS_F64, 255, 1e-15},
+        {IGNIS_REDUCE_SUM, IGNIS_F32, IGNIS_F64, 1e6, 1e-15},
+        {IGNIS_REDUCE_MEAN, IGNIS_F32, IGNIS_F64, 1e6, 1e-15},
+        {IGNIS_REDUCE_LOGSUMEXP, IGNIS_F32, IGNIS_F64, 20, 1e-14},
+        {IGNIS_REDUCE_MAX, IGNIS_I32, IGNIS_F64, 2e9, 0},
+        {IGNIS_REDUCE_LOGSUMEXP, IGNIS_I32, IGNIS_F64, 20, 1e-14},
+        {IGNIS_REDUCE_SUM, IGNIS_I64, IGNIS_F64, 2e12, 0},
+        {IGNIS_REDUCE_SUM, IGNIS_I32, IGNIS_F64, 2e9, 0},
+        {IGNIS_REDUCE_MEAN, IGNIS_I32, IGNIS_F64, 2e9, 1e-15},
+        {IGNIS_REDUCE_MEAN, IGNIS_F64, IGNIS_F64, 1, 1e-15},
+        {IGNIS_REDUCE_MEAN, IGNIS_I64, IGNIS_I64, 2e12, 0},
+        {IGNIS_REDUCE_MEAN, IGNIS_I64, IGNIS_F32, 2e12, 1.0 / 1e7},
+        {IGNIS_REDUCE_MEAN, IGNIS_U8, IGNIS_F64, 255, 1e-15},
     };
     static double values[A * B * C];
     double got[B];
@@ -335,7 +356,8 @@ TEST(reductions_apart)
                                                                        : sum;
             if (cases[n].to == IGNIS_I64)
                 expected[0] = trunc(expected[0]);
-            check_near(reducer_names[cases[n].reducer], ignis_dtype_name(cases[n].from), &got[b], expected, 1, cases[n].tolerance);
+            check_near(reducer_names[cases[n].reducer], ignis_dtype_name(cases[n].from), &got[b], expected, 1,
+                       cases[n].tolerance);
         }
         drop(x), drop(y);
     }
@@ -379,7 +401,8 @@ TEST(means_of_integers)
             CHECK_OK(ignis_array_to_host(z, real, IGNIS_F64, 2));
             for (i = 0; i < 2; i++) {
                 test__check_int(__FILE__, __LINE__, "the mean", got[i], cases[n].expected);
-                CHECK(fabs(real[i] - (n == 3 ? -7.5 : (double)cases[n].expected)) <= 4e-16 * fabs((double)cases[n].expected));
+                CHECK(fabs(real[i] - (n == 3 ? -7.5 : (double)cases[n].expected)) <=
+                      4e-16 * fabs((double)cases[n].expected));
             }
             drop(x), drop(y), drop(z);
         }
@@ -419,13 +442,16 @@ TEST(reductions_of_special_values)
     CHECK(ignis_item(ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "none", IGNIS_INPUTS(none), NULL)) == -INFINITY);
     CHECK(ignis_item(ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "-inf*(m > -10)", IGNIS_INPUTS(m), NULL)) == -INFINITY);
     CHECK(ignis_item(ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "m > 5 ? inf : m", IGNIS_INPUTS(m), NULL)) == INFINITY);
-    CHECK(fabs(ignis_item(ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "1000 + 0*m", IGNIS_INPUTS(m), NULL)) - 1000 - log(5)) < 1e-4);
+    CHECK(fabs(ignis_item(ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "1000 + 0*m", IGNIS_INPUTS(m), NULL)) - 1000 -
+               log(5)) < 1e-4);
     CHECK(isnan(ignis_item(ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "x", IGNIS_INPUTS(x), NULL))));
     CHECK(ignis_item(ignis_map_reduce(IGNIS_REDUCE_ALL, "none", IGNIS_INPUTS(none), NULL)) == 1);
-    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_MAX, "none", IGNIS_INPUTS(none), NULL), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_MAX, "none", IGNIS_INPUTS(none), NULL), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_SHAPE_DIFFERS);
     {
         ignis_reduce_desc desc = {{1}, 1, false};
-        CHECK_OK(ignis_tensor_to_host(ignis_map_reduce(IGNIS_REDUCE_PROD, "none", IGNIS_INPUTS(none), &desc), got, IGNIS_F64, 3));
+        CHECK_OK(ignis_tensor_to_host(ignis_map_reduce(IGNIS_REDUCE_PROD, "none", IGNIS_INPUTS(none), &desc), got,
+                                      IGNIS_F64, 3));
         CHECK(got[0] == 1 && got[2] == 1);
     }
     CHECK_OK(ignis_scope_end(scope));
@@ -440,21 +466,29 @@ TEST(reductions_refused)
     SETUP(NULL);
     a = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 1, true);
     cube = tensor_counting(IGNIS_SHAPE(2, 3, 4), IGNIS_F32, 1, false);
-    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &twice), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &outside), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &fewer), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &more), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_ARGMAX, "cube", IGNIS_INPUTS(cube), &far), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_COUNT, "a", IGNIS_INPUTS(a), NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &twice), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &outside), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &fewer), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_SUM, "a", IGNIS_INPUTS(a), &more), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_ARGMAX, "cube", IGNIS_INPUTS(cube), &far), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_COUNT, "a", IGNIS_INPUTS(a), NULL), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_BAD_ENUM);
     CHECK_FAILS(ignis_map_sum("a + q", IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     x = ignis_tensor_data(cube);
     dst = make(IGNIS_SHAPE(2, 1), IGNIS_F32);
-    CHECK_STATUS(ignis_array_reduce(dst, IGNIS_REDUCE_SUM, "x", IGNIS_ARRAYS(x)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
+    CHECK_STATUS(ignis_array_reduce(dst, IGNIS_REDUCE_SUM, "x", IGNIS_ARRAYS(x)), IGNIS_ERROR_SHAPE,
+                 IGNIS_DIAG_BROADCAST_SHAPE);
     drop(dst);
     dst = make(IGNIS_SHAPE(8), IGNIS_F32);
     CHECK_OK(ignis_array_fill(dst, 1));
     part = ignis_array_slice(dst, 0, 0, 1);
-    CHECK_STATUS(ignis_array_reduce(part, IGNIS_REDUCE_SUM, "dst", IGNIS_ARRAYS(dst)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_STATUS(ignis_array_reduce(part, IGNIS_REDUCE_SUM, "dst", IGNIS_ARRAYS(dst)), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_OVERLAP);
     drop(dst), drop(part);
     CHECK_OK(ignis_tensor_release(a));
     CHECK_OK(ignis_tensor_release(cube));

@@ -138,8 +138,8 @@ TEST(random_arrays)
     CHECK(sum > 125 && sum < 155);
     CHECK_STATUS(ignis_array_map(x, "x + rand(1)", IGNIS_ARRAYS(x)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     CHECK_MESSAGE_HAS("')' is expected before '1'");
-    CHECK_STATUS(ignis_array_map(x, "x + randn()*randn()*randn()*randn()*rand()", IGNIS_ARRAYS(x)), IGNIS_ERROR_ARGUMENT,
-                 IGNIS_DIAG_FORMULA);
+    CHECK_STATUS(ignis_array_map(x, "x + randn()*randn()*randn()*randn()*rand()", IGNIS_ARRAYS(x)),
+                 IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     CHECK_MESSAGE_HAS("column 37");
     CHECK_MESSAGE_HAS("more than 8 random numbers, of which randn() is two");
     CHECK_STATUS(ignis_array_map(x, "x + normal(x, x)", IGNIS_ARRAYS(x)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
@@ -186,7 +186,8 @@ TEST(random_in_a_graph)
 static ignis_tensor noisy(const ignis_tensor *x, int count, void *user)
 {
     (void)count, (void)user;
-    return ignis_map("h*h*rand()", IGNIS_INPUTS(IGNIS_NAMED(h, ignis_map("x*randn()", IGNIS_INPUTS(IGNIS_NAMED(x, x[0]))))));
+    return ignis_map("h*h*rand()",
+                     IGNIS_INPUTS(IGNIS_NAMED(h, ignis_map("x*randn()", IGNIS_INPUTS(IGNIS_NAMED(x, x[0]))))));
 }
 
 /*  What a checkpoint computes again has the same numbers. */
@@ -201,7 +202,8 @@ TEST(random_in_a_checkpoint)
         ignis_scope scope = ignis_scope_begin();
         CHECK_OK(ignis_seed(3));
         CHECK_OK(ignis_zero_grad(x));
-        CHECK_OK(ignis_backward(ignis_sum(i ? ignis_checkpoint(noisy, NULL, &x, 1) : noisy(&x, 1, NULL)), IGNIS_NO_ARRAY));
+        CHECK_OK(
+            ignis_backward(ignis_sum(i ? ignis_checkpoint(noisy, NULL, &x, 1) : noisy(&x, 1, NULL)), IGNIS_NO_ARRAY));
         CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x), grads[i], IGNIS_F64, 21));
         CHECK_OK(ignis_scope_end(scope));
     }
@@ -217,7 +219,8 @@ static ignis_tensor call_result(const ignis_tensor *x, int count, void *user)
     (void)count;
     if (ignis_map_many("t = tanh(a*b); t*c, a > 0, t + c/2", IGNIS_INPUTS(a, b, c), 3, results) != IGNIS_OK)
         return results[0];
-    return user ? ignis_map("y + 3*z", IGNIS_INPUTS(IGNIS_NAMED(y, results[0]), IGNIS_NAMED(z, results[2]))) : results[2];
+    return user ? ignis_map("y + 3*z", IGNIS_INPUTS(IGNIS_NAMED(y, results[0]), IGNIS_NAMED(z, results[2])))
+                : results[2];
 }
 
 TEST(results)
@@ -284,11 +287,14 @@ TEST(results_in_place)
         CHECK_MESSAGE_HAS("results 0 and 1 are in the same memory");
         part = ignis_array_slice(c, 0, 0, 12);
         two[1] = part;
-        CHECK_STATUS(ignis_array_map_many(2, two, "b, b", IGNIS_ARRAYS(b)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+        CHECK_STATUS(ignis_array_map_many(2, two, "b, b", IGNIS_ARRAYS(b)), IGNIS_ERROR_SHAPE,
+                     IGNIS_DIAG_SHAPE_DIFFERS);
         CHECK_STATUS(ignis_array_map_many(2, two, "b", IGNIS_ARRAYS(b)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
         CHECK_MESSAGE_HAS("'b' has 1 results, not 2");
-        CHECK_STATUS(ignis_array_map_many(0, two, "b", IGNIS_ARRAYS(b)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
-        CHECK_STATUS(ignis_array_map_many(1, NULL, "b", IGNIS_ARRAYS(b)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+        CHECK_STATUS(ignis_array_map_many(0, two, "b", IGNIS_ARRAYS(b)), IGNIS_ERROR_ARGUMENT,
+                     IGNIS_DIAG_COUNT_MISMATCH);
+        CHECK_STATUS(ignis_array_map_many(1, NULL, "b", IGNIS_ARRAYS(b)), IGNIS_ERROR_ARGUMENT,
+                     IGNIS_DIAG_NULL_ARGUMENT);
         CHECK_STATUS(ignis_array_map(a, "b, b", IGNIS_ARRAYS(b)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
         CHECK_MESSAGE_HAS("'b, b' has 2 results, not 1");
         drop(part);
@@ -310,8 +316,8 @@ TEST(results_refused)
     CHECK_STATUS(ignis_map_many("a", IGNIS_INPUTS(a), 1, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_STATUS(ignis_map_many("a, a, a", IGNIS_INPUTS(a), 2, results), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     CHECK_FAILS(ignis_map_sum("a, a", IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
-    CHECK_STATUS(ignis_map_many("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", IGNIS_INPUTS(a), 16, results), IGNIS_ERROR_ARGUMENT,
-                 IGNIS_DIAG_FORMULA);
+    CHECK_STATUS(ignis_map_many("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", IGNIS_INPUTS(a), 16, results),
+                 IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     CHECK_MESSAGE_HAS("column 33");
     CHECK_OK(ignis_map_many("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,2*a", IGNIS_INPUTS(a), 16, results));
     {
@@ -333,7 +339,8 @@ TEST(results_refused)
 static void grads_of(const char *text, double *const *in, double (*grads)[6], double *value)
 {
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor a = tensor_of(in[0], IGNIS_SHAPE(6), IGNIS_F64, true), b = tensor_of(in[1], IGNIS_SHAPE(6), IGNIS_F64, true);
+    ignis_tensor a = tensor_of(in[0], IGNIS_SHAPE(6), IGNIS_F64, true),
+                 b = tensor_of(in[1], IGNIS_SHAPE(6), IGNIS_F64, true);
     ignis_tensor y = ignis_map(text, IGNIS_INPUTS(a, b));
     CHECK_OK(ignis_tensor_to_host(y, value, IGNIS_F64, 6));
     CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
@@ -361,9 +368,10 @@ TEST(given_gradients)
         CHECK(value[i] == a[i] * b[i] * b[i] + a[i] && grads[0][i] == 1 && grads[1][i] == a[i] * b[i]);
     grads_of("with_grad(log(a), a*detach(7*b) + b*detach(a))", in, grads, value); /* two gradients written down */
     for (i = 0; i < 6; i++)
-        CHECK((isnan(value[i]) || value[i] == -HUGE_VAL || fabs(value[i] - log(a[i])) < 1e-15) && grads[0][i] == 7 * b[i] &&
-              grads[1][i] == a[i]);
-    grads_of("with_grad(a, sqrt(a - 10)*0 + b) + 0*b", in, grads, value); /* the value of what only gives the gradient is not computed */
+        CHECK((isnan(value[i]) || value[i] == -HUGE_VAL || fabs(value[i] - log(a[i])) < 1e-15) &&
+              grads[0][i] == 7 * b[i] && grads[1][i] == a[i]);
+    grads_of("with_grad(a, sqrt(a - 10)*0 + b) + 0*b", in, grads,
+             value); /* the value of what only gives the gradient is not computed */
     for (i = 0; i < 6; i++)
         CHECK(value[i] == a[i] && grads[1][i] == 1);
 }
@@ -383,7 +391,8 @@ TEST(quotients_of_16_bits)
     for (d = 0; d < 2; d++) {
         ignis_dtype dtype = d ? IGNIS_F16 : IGNIS_BF16;
         scope = ignis_scope_begin();
-        for (i = 0; i < 4096; i++) { /* quotients up to 256 by 1 to 256 have at most 8 bits in what is divided, or index has them all */
+        for (i = 0; i < 4096;
+             i++) { /* quotients up to 256 by 1 to 256 have at most 8 bits in what is divided, or index has them all */
             b[i] = 1 + i % 256;
             a[i] = i / 256;
         }
@@ -392,8 +401,9 @@ TEST(quotients_of_16_bits)
         CHECK_OK(ignis_tensor_to_host(ignis_map("floor(x*y/y) + 0*x", IGNIS_INPUTS(x, y)), got, IGNIS_F64, 4096));
         for (i = 0; i < 4096; i++)
             CHECK(got[i] == a[i]);
-        CHECK_OK(ignis_tensor_to_host(ignis_map("floor(index(0)/y) == (index(0) - index(0) % y)/y ? x : -1", IGNIS_INPUTS(x, y)), got,
-                                      IGNIS_F64, 4096));
+        CHECK_OK(ignis_tensor_to_host(
+            ignis_map("floor(index(0)/y) == (index(0) - index(0) % y)/y ? x : -1", IGNIS_INPUTS(x, y)), got, IGNIS_F64,
+            4096));
         for (i = 0; i < 4096; i++)
             CHECK(got[i] == a[i]);
         for (i = 0; i < 6; i++)
@@ -426,8 +436,9 @@ TEST(powers_of_16_bits)
     CHECK_OK(ignis_tensor_to_host(ignis_map("pow(a, b)", IGNIS_INPUTS(a, b)), got, IGNIS_F64, 144));
     for (i = 0; i < 144; i++) {
         double expected = pow(x[i], y[i]);
-        bool is_near =
-            isnan(expected) ? isnan(got[i]) : got[i] == expected || fabs(got[i] - expected) <= (1.0 / 256 + 1.0 / 8192) * fabs(expected);
+        bool is_near = isnan(expected)
+                           ? isnan(got[i])
+                           : got[i] == expected || fabs(got[i] - expected) <= (1.0 / 256 + 1.0 / 8192) * fabs(expected);
         if (!is_near)
             printf("pow(%g, %g) is %g, expected %g\n", x[i], y[i], got[i], expected);
         CHECK(is_near);
@@ -440,8 +451,9 @@ TEST(powers_of_16_bits)
 /*  Rows with no zero, with one, with two, with a zero of either sign, and with numbers whose product is small: prod of all others. */
 TEST(gradients_of_prod)
 {
-    static const double rows[6][7] = {{1, 2, -3, 0.5, 1, -1, 4},   {1, 2, 0, 0.5, 1, -1, 4}, {0, 2, 3, 0.5, 0, -1, 4},
-                                      {-0.0, 2, 3, 0.5, 1, -1, 4}, {0, 0, 0, 0, 0, 0, 0},    {1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1}};
+    static const double rows[6][7] = {{1, 2, -3, 0.5, 1, -1, 4}, {1, 2, 0, 0.5, 1, -1, 4},
+                                      {0, 2, 3, 0.5, 0, -1, 4},  {-0.0, 2, 3, 0.5, 1, -1, 4},
+                                      {0, 0, 0, 0, 0, 0, 0},     {1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1}};
     static const ignis_dtype dtypes[] = {IGNIS_F64, IGNIS_F32, IGNIS_F16};
     static const double tolerances[] = {1e-14, 1e-6, 1e-3}; /* a few roundings; in f16 that of the result */
     int d, i, k, j, columns;
@@ -484,7 +496,8 @@ static ignis_tensor call_prod(const ignis_tensor *x, int count, void *user)
 
 TEST(gradients_of_prod_checked)
 {
-    static ignis_reduce_desc descs[] = {{{0}, 0, false}, {{0}, 1, false}, {{1}, 1, true}, {{1, 2}, 2, false}, {{0, 2}, 2, false}};
+    static ignis_reduce_desc descs[] = {
+        {{0}, 0, false}, {{0}, 1, false}, {{1}, 1, true}, {{1, 2}, 2, false}, {{0, 2}, 2, false}};
     ignis_tensor x[2];
     int n;
     SETUP(NULL);
@@ -492,12 +505,13 @@ TEST(gradients_of_prod_checked)
     x[1] = tensor_noise(IGNIS_SHAPE(5, 1), IGNIS_F64, 4, true);
     for (n = 0; n < 4; n++)
         CHECK(ignis_gradcheck(call_prod, &descs[n], x, 2, NULL) < 1e-6);
-    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_PROD, "x", IGNIS_INPUTS(IGNIS_NAMED(x, x[0])), &descs[4]), IGNIS_ERROR_SHAPE,
-                IGNIS_DIAG_DIM_RANGE);
+    CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_PROD, "x", IGNIS_INPUTS(IGNIS_NAMED(x, x[0])), &descs[4]),
+                IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_MESSAGE_HAS("the gradient of prod needs all dimensions, or dimensions that are neighbours");
     {
         ignis_scope scope = ignis_scope_begin();
-        ignis_tensor long_one = tensor_counting(IGNIS_SHAPE(300001), IGNIS_F32, 0, true), y; /* in parts, of ones and a zero */
+        ignis_tensor long_one = tensor_counting(IGNIS_SHAPE(300001), IGNIS_F32, 0, true),
+                     y; /* in parts, of ones and a zero */
         static double got[300001];
         int i;
         for (i = 0; i < 300001; i++)

@@ -446,7 +446,8 @@ TEST(asynchronous_copies_convert)
         data[j] = j % 200 - 50; /* which all of them hold exactly */
     for (i = 0; i < IGNIS__COUNT(dtypes); i++) {
         ignis_array a = make_array(N, dtypes[i]);
-        ignis_ticket in = ignis_array_from_host_async(a, data, IGNIS_F64, N), doubles = ignis_array_to_host_async(a, out, IGNIS_F64, N);
+        ignis_ticket in = ignis_array_from_host_async(a, data, IGNIS_F64, N),
+                     doubles = ignis_array_to_host_async(a, out, IGNIS_F64, N);
         finish(ignis_array_to_host_async(a, pinned, IGNIS_F32, N));
         finish(doubles);
         finish(in);
@@ -496,8 +497,9 @@ TEST(failures_of_copies_leave_nothing_behind)
     static const struct {
         const char *function;
         int at;
-    } faults[] = {{"cuMemHostAlloc", 1},   {"cuMemcpyDtoHAsync", 1}, {"cuMemcpyDtoHAsync", 3},     {"cuLaunchHostFunc", 1},
-                  {"cuLaunchHostFunc", 3}, {"cuEventRecord", 1},     {"cuPointerGetAttributes", 2}};
+    } faults[] = {{"cuMemHostAlloc", 1},        {"cuMemcpyDtoHAsync", 1}, {"cuMemcpyDtoHAsync", 3},
+                  {"cuLaunchHostFunc", 1},      {"cuLaunchHostFunc", 3},  {"cuEventRecord", 1},
+                  {"cuPointerGetAttributes", 2}};
     enum { N = 800003 };
     float *out;
     ignis_array a;
@@ -559,7 +561,8 @@ TEST(captures_refuse_copies_to_and_from_the_host)
     pinned = ignis_host_alloc(16);
     before = ignis_array_from_host_async(a, data, IGNIS_F32, 4);
     CHECK_OK(ignis_graph_begin());
-    CHECK_FAILS(ignis_array_from_host_async(a, data, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_FAILS(ignis_array_from_host_async(a, data, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED,
+                IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_FAILS(ignis_array_to_host_async(a, data, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_host_free(pinned), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     finish(before); /* which spoils nothing */
@@ -696,12 +699,13 @@ TEST(a_call_that_fails_is_not_made)
 
 /* --- symbols ------------------------------------------------------------------------------------------------------------- */
 
-static const char *const symbol_source = "struct look { float scale; int offset; };\n"
-                                         "__constant__ look style = {2.0f, 1};\n"
-                                         "__device__ float table[3];\n"
-                                         "namespace inner { __constant__ int deep = 4; }\n"
-                                         "extern \"C\" __global__ void show(float *y)\n"
-                                         "{ y[0] = style.scale; y[1] = style.offset; y[2] = table[2]; y[3] = inner::deep; }\n";
+static const char *const symbol_source =
+    "struct look { float scale; int offset; };\n"
+    "__constant__ look style = {2.0f, 1};\n"
+    "__device__ float table[3];\n"
+    "namespace inner { __constant__ int deep = 4; }\n"
+    "extern \"C\" __global__ void show(float *y)\n"
+    "{ y[0] = style.scale; y[1] = style.offset; y[2] = table[2]; y[3] = inner::deep; }\n";
 
 static void check_shown(ignis_kernel kernel, float scale, float offset, float last, float deep)
 {
@@ -739,7 +743,8 @@ TEST(symbols_are_written_by_name)
     CHECK_STATUS(ignis_kernel_set_symbol(kernel, NULL, table, 12), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", NULL, 12), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_OK(ignis_graph_begin());
-    CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", table, 12), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", table, 12), IGNIS_ERROR_UNSUPPORTED,
+                 IGNIS_DIAG_CAPTURE_REFUSED);
     graph = ignis_graph_end();
     CHECK(graph.id != 0);
     CHECK_OK(ignis_graph_free(graph));
@@ -766,8 +771,10 @@ typedef struct numbered {
 static void write_program(numbered *program, int number)
 {
     memset(program, 0, sizeof *program);
-    snprintf(program->source, sizeof program->source,
-             "__constant__ float more = 0.0f;\nextern \"C\" __global__ void number(float *y) { y[0] = %d.0f + more; }\n", number);
+    snprintf(
+        program->source, sizeof program->source,
+        "__constant__ float more = 0.0f;\nextern \"C\" __global__ void number(float *y) { y[0] = %d.0f + more; }\n",
+        number);
     program->desc.source = program->source;
     program->desc.entry = "number";
 }

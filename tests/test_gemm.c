@@ -46,8 +46,8 @@ static operands operands_make(const scenario *s, ignis_dtype dtype)
     operands o;
     int i;
     counts[A] = batch * s->m * s->k, counts[B] = (s->batch < 0 ? 1 : batch) * s->k * s->n, counts[BIAS] = s->n;
-    counts[OUT] = counts[PRE] = counts[RESIDUAL] = s->activation == IGNIS__ACTIVATION_GATED ? 2 * out : out, counts[ROW_SUMS] = s->m,
-    counts[COLUMN_SUMS] = s->n;
+    counts[OUT] = counts[PRE] = counts[RESIDUAL] = s->activation == IGNIS__ACTIVATION_GATED ? 2 * out : out,
+    counts[ROW_SUMS] = s->m, counts[COLUMN_SUMS] = s->n;
     for (i = 0; i < ARRAYS; i++) {
         ignis_array view;
         o.whole[i] = tensor_noise(IGNIS_SHAPE(counts[i] + s->offset), dtype, (uint64_t)i + 1, false);
@@ -101,7 +101,8 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     if (processors & NO_WGMMA)
         memset(&ignis__cuda.cuTensorMapEncodeTiled, 0, sizeof encode); /* as a driver without it */
     if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue)) {
-        CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul_backend == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
+        CHECK(!s->row_sums || ignis__allow_tf32 ||
+              ignis__matmul_backend == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
         s->row_sums = false;
     }
     op.work.device->info = before;
@@ -111,44 +112,56 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
 
 static double unit_of(ignis_dtype dtype)
 {
-    return dtype == IGNIS_F64 ? ldexp(1, -53) : dtype == IGNIS_F32 ? ldexp(1, -24) : dtype == IGNIS_F16 ? ldexp(1, -11) : ldexp(1, -8);
+    return dtype == IGNIS_F64   ? ldexp(1, -53)
+           : dtype == IGNIS_F32 ? ldexp(1, -24)
+           : dtype == IGNIS_F16 ? ldexp(1, -11)
+                                : ldexp(1, -8);
 }
 
 static double activate(int activation, double x)
 {
     double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
-    return activation == IGNIS_ACTIVATION_RELU ? x < 0 ? 0 : x : activation == IGNIS_ACTIVATION_GELU ? 0.5 * x * (1 + tanh(u)) : x;
+    return activation == IGNIS_ACTIVATION_RELU   ? x < 0 ? 0 : x
+           : activation == IGNIS_ACTIVATION_GELU ? 0.5 * x * (1 + tanh(u))
+                                                 : x;
 }
 
 static double slope(int activation, double x)
 {
     double c = 0.79788456080286535588, t = tanh(c * (x + 0.044715 * x * x * x));
-    return activation == IGNIS_ACTIVATION_RELU ? x > 0 : 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+    return activation == IGNIS_ACTIVATION_RELU ? x > 0
+                                               : 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
 }
 
-static void compare(const char *what, const scenario *s, ignis_dtype dtype, int64_t i, double got, double expected, double bound)
+static void compare(const char *what, const scenario *s, ignis_dtype dtype, int64_t i, double got, double expected,
+                    double bound)
 {
     char text[400];
     if (fabs(got - expected) <= bound)
         return;
-    snprintf(text, sizeof text, "%s of %s m %lld n %lld k %lld batch %lld, transposed %d %d, element %lld: %.9g, expected %.9g within %.3g",
-             what, dtype_names[dtype], (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch, s->transpose_a,
-             s->transpose_b, (long long)i, got, expected, bound);
+    snprintf(
+        text, sizeof text,
+        "%s of %s m %lld n %lld k %lld batch %lld, transposed %d %d, element %lld: %.9g, expected %.9g within %.3g",
+        what, dtype_names[dtype], (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->batch,
+        s->transpose_a, s->transpose_b, (long long)i, got, expected, bound);
     test__fail(__FILE__, __LINE__, text);
 }
 
 /*  An element of a gated product, where the sum is x, of which the error is no more than bound: out and pre have the gate's half first. */
-static void compare_gated(const scenario *s, ignis_dtype dtype, int64_t at, double x, double bound, const double *before, const double *out,
-                          const double *pre)
+static void compare_gated(const scenario *s, ignis_dtype dtype, int64_t at, double x, double bound,
+                          const double *before, const double *out, const double *pre)
 {
     int64_t second = s->m * s->n + at;
     double gate = before[at], sigmoid = 1 / (1 + exp(-gate)), silu = gate * sigmoid, unit = unit_of(dtype);
-    double own = dtype == IGNIS_F64 ? 1e-14 : 1e-6; /* of the functions of the gate, which are not larger than 2 + |gate| */
+    double own =
+        dtype == IGNIS_F64 ? 1e-14 : 1e-6; /* of the functions of the gate, which are not larger than 2 + |gate| */
     if (s->gradient) {
         double by_gate = before[second] * sigmoid * (1 + gate * (1 - sigmoid)), dgate = x * by_gate, dup = x * silu;
         double most = 2 + fabs(gate), up = 1 + fabs(before[second]);
-        compare("dgate", s, dtype, at, out[at], dgate, unit * fabs(dgate) * 1.01 + (bound + own * fabs(x)) * most * up + own * own);
-        compare("dup", s, dtype, at, out[second], dup, unit * fabs(dup) * 1.01 + (bound + own * fabs(x)) * most + own * own);
+        compare("dgate", s, dtype, at, out[at], dgate,
+                unit * fabs(dgate) * 1.01 + (bound + own * fabs(x)) * most * up + own * own);
+        compare("dup", s, dtype, at, out[second], dup,
+                unit * fabs(dup) * 1.01 + (bound + own * fabs(x)) * most + own * own);
     } else {
         double kept = unit * fabs(x) * 1.01 + bound; /* what is times the gate was rounded */
         compare("gated", s, dtype, at, out[at], silu * x,
@@ -166,7 +179,8 @@ static void compare_gated(const scenario *s, ignis_dtype dtype, int64_t at, doub
 OPTIMIZED static void check_rounding(scenario s, ignis_dtype dtype, int processors, double rounding)
 {
     operands o = operands_make(&s, dtype);
-    double unit = unit_of(dtype), sums = dtype == IGNIS_F64 ? ldexp(1, -53) : ldexp(1, -24), gelu = dtype == IGNIS_F64 ? 1e-9 : 1e-6;
+    double unit = unit_of(dtype), sums = dtype == IGNIS_F64 ? ldexp(1, -53) : ldexp(1, -24),
+           gelu = dtype == IGNIS_F64 ? 1e-9 : 1e-6;
     double *out, *pre, *row_sums, *column_sums, *columns = (double *)calloc((size_t)s.n + 1, sizeof *columns);
     int64_t b, i, j, l, batch = batches_of(&s);
     int failures = test__state.failures;
@@ -183,12 +197,14 @@ OPTIMIZED static void check_rounding(scenario s, ignis_dtype dtype, int processo
                 int64_t at = (b * s.m + i) * s.n + j;
                 double x = 0, size = 1, bound;
                 for (l = 0; l < s.k; l++)
-                    x += (s.transpose_a ? av[l * s.m + i] : av[i * s.k + l]) * (s.transpose_b ? bv[j * s.k + l] : bv[l * s.n + j]),
+                    x += (s.transpose_a ? av[l * s.m + i] : av[i * s.k + l]) *
+                         (s.transpose_b ? bv[j * s.k + l] : bv[l * s.n + j]),
                         size += 1;
                 x = (s.factor != 0 ? s.factor : 1) * x + (s.bias ? o.values[BIAS][j] : 0);
                 bound = sums * size * size + rounding * 4 * sqrt(size);
                 if (s.activation == IGNIS__ACTIVATION_GATED) {
-                    compare_gated(&s, dtype, at, x, bound + (rounding > 0 ? unit * fabs(x) : 0), o.values[PRE], out, pre);
+                    compare_gated(&s, dtype, at, x, bound + (rounding > 0 ? unit * fabs(x) : 0), o.values[PRE], out,
+                                  pre);
                     continue;
                 }
                 if (s.activation && s.gradient) {
@@ -206,12 +222,14 @@ OPTIMIZED static void check_rounding(scenario s, ignis_dtype dtype, int processo
                 compare("out", &s, dtype, at, out[at], x, bound + unit * fabs(x) * 1.01 + sums * 4);
             }
             if (s.row_sums)
-                compare("row sum", &s, dtype, i, row_sums[i], row_sum, unit * fabs(row_sum) * 1.01 + sums * (double)(s.k * s.k));
+                compare("row sum", &s, dtype, i, row_sums[i], row_sum,
+                        unit * fabs(row_sum) * 1.01 + sums * (double)(s.k * s.k));
         }
     }
     for (j = 0; s.column_sums && j < s.n && failures == test__state.failures; j++)
         compare("column sum", &s, dtype, j, column_sums[j], columns[j],
-                unit * fabs(columns[j]) * 1.01 + (double)s.m * (sums * (double)(s.k * s.k + s.m * 8) + (s.activation ? unit * 2 : 0)));
+                unit * fabs(columns[j]) * 1.01 +
+                    (double)s.m * (sums * (double)(s.k * s.k + s.m * 8) + (s.activation ? unit * 2 : 0)));
     free(out), free(pre), free(row_sums), free(column_sums), free(columns);
     operands_free(&o);
 }
@@ -349,7 +367,9 @@ static void check_epilogues(int64_t m, int64_t n, int64_t k, int processors)
             s.transpose_a = part % 2, s.transpose_b = part / 2 % 2;
             s.bias = part == 0 || part >= 7, s.residual = part == 1 || part >= 9, s.accumulate = part == 2 || part >= 9;
             s.row_sums = part == 3 || part >= 9, s.column_sums = part == 4 || part >= 5;
-            s.activation = part == 5 || part == 7 || part == 9 ? IGNIS_ACTIVATION_RELU : part >= 5 ? IGNIS_ACTIVATION_GELU : 0;
+            s.activation = part == 5 || part == 7 || part == 9 ? IGNIS_ACTIVATION_RELU
+                           : part >= 5                         ? IGNIS_ACTIVATION_GELU
+                                                               : 0;
             s.factor = part == 1 || part >= 9 ? 0.75 : 0;
             s.gradient = part == 5 || part == 6, s.pre = part >= 5 && part != 8;
             check(s, float_dtypes[d], processors);
@@ -367,7 +387,8 @@ static scenario gated(int64_t m, int64_t n, int64_t k, int way)
 
 TEST(gated_products)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {19, 32, 40}, {65, 131, 33}, {77, 48, 0}, {9, 21, 1100}, {136, 200, 72}};
+    static const int64_t sizes[][3] = {{1, 1, 1},   {19, 32, 40},  {65, 131, 33},
+                                       {77, 48, 0}, {9, 21, 1100}, {136, 200, 72}};
     int d, i, way;
     SETUP_OWN();
     for (d = 0; d < 4; d++)
@@ -402,7 +423,8 @@ TEST(what_is_done_to_a_product)
     for (d = 2; d < 4; d++) /* many steps of k, several tiles for a block: its warpgroups drift apart */
         for (part = 0; part < 6; part++) {
             scenario s = plain(200, part == 4 ? 720 : 520, 328);
-            s.transpose_a = part == 3, s.transpose_b = part < 3, s.bias = part == 0 || part == 2, s.pre = part == 0 || part > 3;
+            s.transpose_a = part == 3, s.transpose_b = part < 3, s.bias = part == 0 || part == 2,
+            s.pre = part == 0 || part > 3;
             s.activation = part < 2 || part == 4 ? IGNIS_ACTIVATION_GELU : part == 5 ? IGNIS_ACTIVATION_RELU : 0;
             s.residual = part == 2, s.accumulate = s.row_sums = part == 3;
             s.gradient = part > 3, s.column_sums = part == 4;
@@ -574,8 +596,9 @@ TEST(tiles_fit_the_multiprocessors)
     static const struct {
         int64_t size[3];
         int processors, columns;
-    } table[] = {{{264, 264, 64}, 4, 144}, {{336, 376, 200}, 4, 192}, {{384, 320, 40}, 4, 160}, {{376, 280, 776}, 6, 96},
-                 {{384, 160, 72}, 4, 80},  {{384, 224, 136}, 4, 112}, {{192, 528, 64}, 3, 176}, {{384, 504, 328}, 8, 128}};
+    } table[] = {{{264, 264, 64}, 4, 144}, {{336, 376, 200}, 4, 192}, {{384, 320, 40}, 4, 160},
+                 {{376, 280, 776}, 6, 96}, {{384, 160, 72}, 4, 80},   {{384, 224, 136}, 4, 112},
+                 {{192, 528, 64}, 3, 176}, {{384, 504, 328}, 8, 128}};
     int d, i, part;
     SETUP_OWN();
     if (!has_wgmma())
@@ -642,7 +665,8 @@ static void check_not_rounded(int64_t m, int64_t n, int processors)
 {
     enum { K = 400 };
     int before = ignis__devices[0].info.multiprocessors;
-    float *data = (float *)calloc((size_t)(m + n) * K, sizeof *data), *got = (float *)malloc(sizeof *got * (size_t)(m * n));
+    float *data = (float *)calloc((size_t)(m + n) * K, sizeof *data),
+          *got = (float *)malloc(sizeof *got * (size_t)(m * n));
     ignis_tensor a, b, out;
     int64_t i, wrong = 0;
     for (i = 0; i < m + n; i++)
@@ -689,11 +713,13 @@ TEST(tf32_by_wgmma)
             check_tf32(s, table[i].processors);
         }
     }
-    check_not_rounded(64, 128, 2), check_not_rounded(200, 568, 2), check_not_rounded(376, 280, 6), check_not_rounded(328, 504, 2);
+    check_not_rounded(64, 128, 2), check_not_rounded(200, 568, 2), check_not_rounded(376, 280, 6),
+        check_not_rounded(328, 504, 2);
     CHECK(leads(IGNIS_F32, 4096, 4096, 4096, false, true) && leads(IGNIS_F32, 4096, 4096, 4096, true, false));
     CHECK(!leads(IGNIS_F32, 4096, 4096, 4096, false, false) && leads(IGNIS_F32, 8192, 4096, 4096, false, false));
     CHECK(!leads(IGNIS_F32, 4096, 4096, 4096, true, true) && leads(IGNIS_F32, 4096, 8192, 4096, true, true));
-    CHECK(leads(IGNIS_F32, 8192, 32768, 8192, false, false) && !leads(IGNIS_F32, 8192, 32769 + 7, 8192, false, false)); /* 1 GiB to turn */
+    CHECK(leads(IGNIS_F32, 8192, 32768, 8192, false, false) &&
+          !leads(IGNIS_F32, 8192, 32769 + 7, 8192, false, false)); /* 1 GiB to turn */
     CHECK(leads(IGNIS_F32, 1536, 1536, 1536, false, true) && !leads(IGNIS_F32, 1536, 512, 2048, false, true));
 }
 
@@ -724,16 +750,18 @@ TEST(the_kernel_follows_device_type_and_size)
         CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).splits, 1);
         CHECK_INT(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
         CHECK(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).packs);
-        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 50257, 132).builtin, IGNIS__BUILTIN_GEMM_MMA); /* a copy would take 6 GB */
-        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 768, 132).columns, 192);                       /* finished beside the next one */
-        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256);                       /* 18 tiles, 7 parts: one round */
+        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 50257, 132).builtin,
+                  IGNIS__BUILTIN_GEMM_MMA);                               /* a copy would take 6 GB */
+        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 768, 132).columns, 192); /* finished beside the next one */
+        CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256); /* 18 tiles, 7 parts: one round */
         CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 7);
         CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).columns, 64); /* 128 tiles, not 64 */
         CHECK_INT(chosen(IGNIS_BF16, 1024, 4096, 4096, 132).columns, 256);
         CHECK_INT(chosen(IGNIS_BF16, 1024, 1024, 1024, 132).splits, 1);
         CHECK(chosen(IGNIS_BF16, 128, 128, 8192, 132).splits >= 16);
         CHECK_INT(chosen(IGNIS_BF16, 64, 1024, 1024, 132).columns, 64);
-        CHECK(leads(IGNIS_BF16, 4096, 4096, 4096, false, false) && !leads(IGNIS_F32, 4096, 4096, 4096, false, true)); /* exact */
+        CHECK(leads(IGNIS_BF16, 4096, 4096, 4096, false, false) &&
+              !leads(IGNIS_F32, 4096, 4096, 4096, false, true)); /* exact */
     }
 }
 
@@ -775,7 +803,8 @@ TEST(the_faster_one_is_measured_once)
             ignis_status_clear();
             SKIP("there is no cuBLASLt");
         }
-        a = tensor_noise(IGNIS_SHAPE(9, 30), IGNIS_F32, 1, false), b = tensor_noise(IGNIS_SHAPE(30, 7), IGNIS_F32, 2, false);
+        a = tensor_noise(IGNIS_SHAPE(9, 30), IGNIS_F32, 1, false),
+        b = tensor_noise(IGNIS_SHAPE(30, 7), IGNIS_F32, 2, false);
         for (i = 0; i < 3; i++) {
             y = ignis_matmul(a, b);
             again = tensor_values(y);
@@ -803,7 +832,8 @@ TEST(the_faster_one_is_measured_once)
     CHECK_INT(own[2], !own[1]);
     CHECK_INT(chmod(path, 0664), 0); /* others may have written to it: a new one takes its place */
     SETUP(&desc);
-    a = tensor_noise(IGNIS_SHAPE(9, 30), IGNIS_F32, 1, false), b = tensor_noise(IGNIS_SHAPE(30, 7), IGNIS_F32, 2, false);
+    a = tensor_noise(IGNIS_SHAPE(9, 30), IGNIS_F32, 1, false),
+    b = tensor_noise(IGNIS_SHAPE(30, 7), IGNIS_F32, 2, false);
     let_go(ignis_matmul(a, b));
     let_go(a), let_go(b);
     CHECK_OK(ignis_shutdown());
@@ -932,8 +962,10 @@ TEST(the_environment_chooses)
     static const struct {
         const char *name;
         ignis_matmul_backend by;
-    } names[] = {
-        {"own", IGNIS_MATMUL_OWN}, {"cublaslt", IGNIS_MATMUL_CUBLASLT}, {"measure", IGNIS_MATMUL_MEASURE}, {"auto", IGNIS_MATMUL_AUTO}};
+    } names[] = {{"own", IGNIS_MATMUL_OWN},
+                 {"cublaslt", IGNIS_MATMUL_CUBLASLT},
+                 {"measure", IGNIS_MATMUL_MEASURE},
+                 {"auto", IGNIS_MATMUL_AUTO}};
     const char *env = getenv("IGNIS_MATMUL");
     char before[32];
     ignis_desc desc = test_desc(NULL);

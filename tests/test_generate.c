@@ -156,7 +156,8 @@ TEST(texts_are_the_same_in_any_batch)
     for (i = 0; i < TEXTS; i++) {
         CHECK_OK(ignis_sequence_logits(sequence[i], again, small.vocab));
         CHECK(memcmp(again, logits[i], sizeof *again * (size_t)small.vocab) == 0);
-        CHECK_OK(ignis_sequence_truncate(sequence[i], lengths[i] > 3 ? lengths[i] - 3 : 0)); /* fed again, in two pieces */
+        CHECK_OK(
+            ignis_sequence_truncate(sequence[i], lengths[i] > 3 ? lengths[i] - 3 : 0)); /* fed again, in two pieces */
         prompt_of(i, lengths[i], ids);
         n = ignis_sequence_length(sequence[i]);
         CHECK_OK(ignis_sequence_feed(sequence[i], ids + n, (lengths[i] - n) / 2));
@@ -319,8 +320,9 @@ TEST(limits_and_errors)
     CHECK_REFUSED(-1, ignis_sequence_ids(s[1], NULL, 4), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_REFUSED(-1, ignis_sequence_ids(s[1], drawn, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
 
-#define CHECK_BAD_SAMPLING(field, value, back)                                                                                         \
-    (sampling[0].field = (value), CHECK_REFUSED(-1, ignis_sequence_next(s[1], sampling), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER), \
+#define CHECK_BAD_SAMPLING(field, value, back)                                                            \
+    (sampling[0].field = (value),                                                                         \
+     CHECK_REFUSED(-1, ignis_sequence_next(s[1], sampling), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER), \
      sampling[0].field = (back))
     CHECK_BAD_SAMPLING(temperature, -1, 0);
     CHECK_BAD_SAMPLING(temperature, NAN, 0);
@@ -424,7 +426,8 @@ TEST(a_cache_beyond_the_device)
         int64_t before = memory().live_bytes;
         test_model t;
         test_model_begin(&t, &small, 64, sequences[i]);
-        CHECK_FAILS(ignis_sequence_begin(t.handle), IGNIS_ERROR_MEMORY, i ? IGNIS_DIAG_CACHE_FULL : IGNIS_DIAG_DEVICE_MEMORY);
+        CHECK_FAILS(ignis_sequence_begin(t.handle), IGNIS_ERROR_MEMORY,
+                    i ? IGNIS_DIAG_CACHE_FULL : IGNIS_DIAG_DEVICE_MEMORY);
         if (i)
             CHECK_MESSAGE_HAS("2147483647 sequences of 64 tokens");
         test_model_end(&t);
@@ -680,7 +683,8 @@ static void check_behind_many(const test_shape *shape)
 TEST(what_comes_behind_many_tokens)
 {
     static const test_shape gated = {2, 2, 1, 8, 16, 16, 120, false, false, true, IGNIS_F32};
-    static const test_shape uneven = {2, 1, 1, 8, 18, 18, 120, false, false, false, IGNIS_F32}; /* rows of no whole packs */
+    static const test_shape uneven = {2,   1,     1,     8,     18,       18,
+                                      120, false, false, false, IGNIS_F32}; /* rows of no whole packs */
     static const test_shape half = {1, 1, 1, 8, 16, 16, 120, false, true, false, IGNIS_BF16};
     SETUP(NULL);
     check_behind_many(&gated);
@@ -694,7 +698,8 @@ TEST(what_comes_behind_many_tokens)
     It begins with more than 64 tokens, and has few more at once later. */
 enum { FAULT_FED = 70, FAULT_DRAWN = 6 };
 
-static bool fault_step(int step, const test_model *t, ignis_sequence *s, const ignis_sampling_desc *sampling, int32_t *drawn)
+static bool fault_step(int step, const test_model *t, ignis_sequence *s, const ignis_sampling_desc *sampling,
+                       int32_t *drawn)
 {
     int32_t ids[FAULT_FED];
     if (step == 0)

@@ -93,12 +93,14 @@ static double finished(const double sum[2], const double *b, int n, int c, ignis
 }
 
 /*  type: of blocks, or 0; other: of the second half of the rows. */
-OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, int rows, int n, int k, ignis__gemv_kind kind, bool gated,
-                                       bool biased)
+OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, int rows, int n, int k,
+                                       ignis__gemv_kind kind, bool gated, bool biased)
 {
     int before = room_count, parts = gated ? 2 : 1, groups = (k + 31) / 32, r, c, i, own;
     double *x, *w, *b = NULL, *start, *got, *alone, *most;
-    ignis_dtype out_dtype = kind == IGNIS__GEMV_ADD ? ignis__wide_dtype(dtype) : kind == IGNIS__GEMV_LOGITS ? IGNIS_F32 : dtype;
+    ignis_dtype out_dtype = kind == IGNIS__GEMV_ADD      ? ignis__wide_dtype(dtype)
+                            : kind == IGNIS__GEMV_LOGITS ? IGNIS_F32
+                                                         : dtype;
     int width = kind == IGNIS__GEMV_LOGITS ? n + 3 : n;
     ignis__array *x_room = room_noise(IGNIS_SHAPE(rows, k), dtype, 1, 1, &x);
     ignis__array *w_room = type ? room_blocks(parts * n, k, type, other == type ? parts * n : n / 2, other, 2, &w)
@@ -117,7 +119,8 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
     op.work.device->info.multiprocessors = own;
     step_end(&op);
     for (r = 0; r < rows; r++) { /* each row alone */
-        ignis_array row = ignis_array_slice(handle_of(x_room), 0, r, 1), to = ignis_array_slice(handle_of(single), 0, r, 1);
+        ignis_array row = ignis_array_slice(handle_of(x_room), 0, r, 1),
+                    to = ignis_array_slice(handle_of(single), 0, r, 1);
         ignis__array *row_array = ignis__array_hold("test", row), *to_array = ignis__array_hold("test", to);
         op = step_begin();
         ignis__gemv_run(&op, 1, kind, gated, to_array, row_array, w_room, b_room, numbers, NULL);
@@ -145,15 +148,20 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
             y = finished(sum, b, n, c, kind, gated);
             if (kind == IGNIS__GEMV_ADD)
                 y += start[r * width + c];
-            allowed = (out_dtype == dtype ? tolerance_of(dtype) : 2e-6) + (dtype == IGNIS_F64 ? 0 : 1e-8 * size); /* sums have 24 bits */
-            if (type && dtype != IGNIS_F64) /* scales differ, and minima are taken off: the error is one of all that was added */
+            allowed = (out_dtype == dtype ? tolerance_of(dtype) : 2e-6) +
+                      (dtype == IGNIS_F64 ? 0 : 1e-8 * size); /* sums have 24 bits */
+            if (type &&
+                dtype !=
+                    IGNIS_F64) /* scales differ, and minima are taken off: the error is one of all that was added */
                 allowed += 2e-7 * size;
             if (type &&
-                (dtype == IGNIS_F16 || dtype == IGNIS_BF16)) /* x has 15 bits, the greatest of 32 at least 13 before its sign: 2^-14 / 8 */
+                (dtype == IGNIS_F16 ||
+                 dtype == IGNIS_BF16)) /* x has 15 bits, the greatest of 32 at least 13 before its sign: 2^-14 / 8 */
                 allowed += 7.6e-6 * rounded;
             if (!is_close(got[r * width + c], y, allowed * 8)) {
                 char text[256];
-                snprintf(text, sizeof text, "dtype %d, blocks %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g",
+                snprintf(text, sizeof text,
+                         "dtype %d, blocks %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g",
                          (int)dtype, type, rows, n, k, (int)kind, gated, r, c, got[r * width + c], y);
                 test__fail(__FILE__, __LINE__, text);
                 r = rows;
@@ -172,20 +180,23 @@ static void check_product(ignis_dtype dtype, int rows, int n, int k, ignis__gemv
 /*  f16 and bf16 on tensor cores, others through numbers of a few rows at a time. */
 TEST(products_of_quantised_weights)
 {
-    static const int types[] = {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q6_K}, rows[] = {1, 2, 5, 8, 17};
+    static const int types[] = {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q6_K},
+                     rows[] = {1, 2, 5, 8, 17};
     int d, t, i;
     SETUP(NULL);
     for (d = 0; d < 4; d++)
         for (t = 0; t < 4; t++) {
             ignis_dtype dtype = float_dtypes[d];
             for (i = 0; i < COUNT_OF(rows); i++)
-                check_product_of(dtype, types[t], types[t], rows[i], 13 + 8 * t, 512 + 256 * (i % 2), IGNIS__GEMV_OUT, false, i % 2);
+                check_product_of(dtype, types[t], types[t], rows[i], 13 + 8 * t, 512 + 256 * (i % 2), IGNIS__GEMV_OUT,
+                                 false, i % 2);
             check_product_of(dtype, types[t], types[t], 3, 9, 256, IGNIS__GEMV_OUT, true, true);
             check_product_of(dtype, types[t], types[t], 1, 24, 768, IGNIS__GEMV_OUT, true, false);
             check_product_of(dtype, types[t], types[t], 2, 33, 256, IGNIS__GEMV_ADD, false, true);
             check_product_of(dtype, types[t], types[t], 1, 7, 2304, IGNIS__GEMV_GELU, false, true);
             check_product_of(dtype, types[t], types[t], 4, 19, 256, IGNIS__GEMV_LOGITS, false, false);
-            check_product_of(dtype, types[t], types[(t + 1) % 4], 1, 32, 256, IGNIS__GEMV_ADD, false, true); /* of two types */
+            check_product_of(dtype, types[t], types[(t + 1) % 4], 1, 32, 256, IGNIS__GEMV_ADD, false,
+                             true); /* of two types */
             check_product_of(dtype, types[t], types[(t + 3) % 4], 9, 38, 512, IGNIS__GEMV_OUT, false, true);
             if (t < 2)
                 for (i = 32; i < 300; i += 32) /* units that end within 16 bytes of a lane */
@@ -204,7 +215,8 @@ TEST(products_of_quantised_weights)
         check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q4_K, 9, 265, 2304, IGNIS__GEMV_OUT, false, false);
         check_product_of(IGNIS_F16, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q4_K, 20, 300, 256, IGNIS__GEMV_GELU, false, true);
         check_product_of(IGNIS_BF16, IGNIS__GGUF_Q6_K, IGNIS__GGUF_Q6_K, 12, 259, 2560, IGNIS__GEMV_OUT, false, true);
-        check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q6_K, 25, 600, 256, IGNIS__GEMV_OUT, false, true); /* of two types */
+        check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q6_K, 25, 600, 256, IGNIS__GEMV_OUT, false,
+                         true); /* of two types */
     }
     multiprocessors = 0;
 }
@@ -218,13 +230,15 @@ TEST(products_of_every_kind)
         for (i = 0; i < COUNT_OF(rows); i++)
             check_product(float_dtypes[d], rows[i], 13, 72, IGNIS__GEMV_OUT, false, i % 2);
         if (float_dtypes[d] == IGNIS_F16 ||
-            float_dtypes[d] == IGNIS_BF16) { /* tensor cores: more columns, slices of K that end within a block of 32, and with none */
+            float_dtypes[d] ==
+                IGNIS_BF16) { /* tensor cores: more columns, slices of K that end within a block of 32, and with none */
             check_product(float_dtypes[d], 33, 40, 1048, IGNIS__GEMV_OUT, true, true);
             check_product(float_dtypes[d], 64, 33, 352, IGNIS__GEMV_ADD, false, false);
             if (float_dtypes[d] == IGNIS_BF16) { /* so many rows of weights that 4 and 8 tiles share x */
                 check_product(float_dtypes[d], 9, 6397, 264, IGNIS__GEMV_LOGITS, false, false);
                 check_product(float_dtypes[d], 9, 6400, 136, IGNIS__GEMV_OUT, true, false);
-                for (i = 0; i < 2; i++) { /* three groups: for one block; for a cluster each of four blocks, or of two */
+                for (i = 0; i < 2;
+                     i++) { /* three groups: for one block; for a cluster each of four blocks, or of two */
                     multiprocessors = i ? 8 : 1;
                     check_product(float_dtypes[d], 10, 300, 1320, IGNIS__GEMV_OUT, false, true);
                     check_product(float_dtypes[d], 17, 257, 520, IGNIS__GEMV_ADD, false, false);
@@ -259,7 +273,8 @@ static void pretend_multiprocessors(int count)
 
 /*  The same by the kernels for prompts; what the first rows are has the same bits without the others, and however many multiprocessors there are: on
     Hopper that chooses tiles of 128 and of 192 columns. */
-OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int k, ignis__gemv_kind kind, bool gated, bool biased)
+OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int k, ignis__gemv_kind kind, bool gated,
+                                         bool biased)
 {
     static const int processors[] = {0, 4, 8}; /* with 4, 256 rows and 384 columns, wide tiles pay */
     int before = room_count, parts = gated ? 2 : 1, way, r, c, i;
@@ -290,7 +305,8 @@ OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int
             y = finished(sum, b, n, c, kind, gated); /* in between, numbers may be rounded */
             if (!is_close(got[0][r * n + c], y, 8 * tolerance_of(dtype) + (dtype == IGNIS_F64 ? 0 : 1e-7 * size))) {
                 char text[256];
-                snprintf(text, sizeof text, "dtype %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g", (int)dtype,
+                snprintf(text, sizeof text,
+                         "dtype %d, %d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g", (int)dtype,
                          rows, n, k, (int)kind, gated, r, c, got[0][r * n + c], y);
                 test__fail(__FILE__, __LINE__, text);
                 r = rows;
@@ -315,7 +331,8 @@ TEST(products_of_prompts)
         check_product_many(dtype, 66, 128, 72, IGNIS__GEMV_OUT, true, false);
         if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
             continue;
-        check_product_many(dtype, 130, 136, 200, IGNIS__GEMV_OUT, true, true); /* the last tile's columns of both halves are not whole */
+        check_product_many(dtype, 130, 136, 200, IGNIS__GEMV_OUT, true,
+                           true); /* the last tile's columns of both halves are not whole */
         check_product_many(dtype, 193, 328, 72, IGNIS__GEMV_OUT, true, false);
         check_product_many(dtype, 256, 384, 776, IGNIS__GEMV_OUT, false, d % 2);
     }
@@ -329,7 +346,8 @@ static void check_norm(ignis_dtype dtype, int rows, int hidden, bool rms, bool a
     double *start, *more, *by, *shift, *sums, *got;
     ignis__array *sum = room_noise(IGNIS_SHAPE(rows, hidden), wide, 1, 3, &start);
     ignis__array *other = room_noise(IGNIS_SHAPE(rows, hidden), dtype, 2, 1, &more);
-    ignis__array *weight = room_noise(IGNIS_SHAPE(hidden), dtype, 3, 1, &by), *bias = room_noise(IGNIS_SHAPE(hidden), dtype, 4, 1, &shift);
+    ignis__array *weight = room_noise(IGNIS_SHAPE(hidden), dtype, 3, 1, &by),
+                 *bias = room_noise(IGNIS_SHAPE(hidden), dtype, 4, 1, &shift);
     ignis__array *out = room(IGNIS_SHAPE(rows, hidden), dtype);
     ignis__pre_norm norm;
     ignis__op op = step_begin();
@@ -352,7 +370,8 @@ static void check_norm(ignis_dtype dtype, int rows, int hidden, bool rms, bool a
             squares += (start[r * hidden + i] - mean) * (start[r * hidden + i] - mean) / hidden;
         for (i = 0; i < hidden; i++)
             CHECK_CLOSE(got[r * hidden + i],
-                        wanted ? (start[r * hidden + i] - mean) / sqrt(squares + 1e-5) * by[i] + (rms ? 0 : shift[i]) : 0,
+                        wanted ? (start[r * hidden + i] - mean) / sqrt(squares + 1e-5) * by[i] + (rms ? 0 : shift[i])
+                               : 0,
                         tolerance_of(dtype) * 4);
     }
     free(start), free(more), free(by), free(shift), free(sums), free(got);
@@ -361,7 +380,8 @@ static void check_norm(ignis_dtype dtype, int rows, int hidden, bool rms, bool a
 
 TEST(sums_and_their_norms)
 {
-    static const int sizes[] = {1, 5, 64, 1027, 4096, 4104, 8201, 9000}; /* rows of one round of packs, and of several */
+    static const int sizes[] = {1,    5,    64,   1027,
+                                4096, 4104, 8201, 9000}; /* rows of one round of packs, and of several */
     int d, i;
     SETUP(NULL);
     for (d = 0; d < 4; d++)
@@ -379,7 +399,13 @@ typedef struct cache_case {
     bool turns, normed;
 } cache_case;
 
-enum { SEQUENCES = 3, LONGEST = 2120, SPLITS = IGNIS__SPLITS, PAGES_EACH = (LONGEST + 15) / 16, PAGES = SEQUENCES * PAGES_EACH };
+enum {
+    SEQUENCES = 3,
+    LONGEST = 2120,
+    SPLITS = IGNIS__SPLITS,
+    PAGES_EACH = (LONGEST + 15) / 16,
+    PAGES = SEQUENCES * PAGES_EACH
+};
 
 /*  A model's attention over sequences, with all that is in device memory. */
 typedef struct attention_test {
@@ -438,7 +464,8 @@ static ignis__generate_row attention_test_row(const attention_test *t, ignis__op
     return row;
 }
 
-static void attention_test_params(const attention_test *t, ignis__op *op, ignis__generate_cache *cache, ignis__paged *paged)
+static void attention_test_params(const attention_test *t, ignis__op *op, ignis__generate_cache *cache,
+                                  ignis__paged *paged)
 {
     memset(cache, 0, sizeof *cache);
     memset(paged, 0, sizeof *paged);
@@ -492,7 +519,8 @@ static void head_turned(const attention_test *t, const double *from, const doubl
     if (weight)
         factor = 1 / sqrt(squares / (2 * half) + 1e-6);
     for (i = 0; i < half; i++) {
-        double a = from[i] * factor * (weight ? weight[i] : 1), b = from[i + half] * factor * (weight ? weight[i + half] : 1);
+        double a = from[i] * factor * (weight ? weight[i] : 1),
+               b = from[i + half] * factor * (weight ? weight[i + half] : 1);
         double angle = t->c->turns ? position * t->frequencies[i] : 0;
         to[i] = a * cos(angle) - b * sin(angle);
         to[i + half] = b * cos(angle) + a * sin(angle);
@@ -529,7 +557,8 @@ static void attention_reference(const attention_test *t, const double *qkv, int 
 static void check_attention(const cache_case *c, ignis_dtype dtype, const int lengths[SEQUENCES])
 {
     enum { CHUNK = 29 };
-    int before = room_count, s, i, h, d, at, count, width = width_of(c), own = c->heads * c->head_dim, sequence[64], position[64];
+    int before = room_count, s, i, h, d, at, count, width = width_of(c), own = c->heads * c->head_dim, sequence[64],
+        position[64];
     size_t bytes = (size_t)width * (size_t)ignis__dtypes[dtype].size;
     double *qkv[SEQUENCES], *together = NULL, *got, expected[256];
     char *raw[SEQUENCES];
@@ -571,7 +600,8 @@ static void check_attention(const cache_case *c, ignis_dtype dtype, const int le
                     memcpy(rows + bytes * (size_t)row, raw[s] + bytes * (size_t)(lengths[s] - 1), bytes);
             }
             sequence[0] = i ? alone : 0, sequence[1] = 1, sequence[2] = 0, sequence[3] = 2;
-            position[0] = lengths[sequence[0]] - 1, position[1] = i ? -1 : lengths[1] - 1, position[2] = -1, position[3] = lengths[2] - 1;
+            position[0] = lengths[sequence[0]] - 1, position[1] = i ? -1 : lengths[1] - 1, position[2] = -1,
+            position[3] = lengths[2] - 1;
             CHECK_OK(ignis_array_from_host_raw(handle_of(t.qkv), rows, 32 * (int64_t)bytes));
             attention_test_run(&t, i ? 2 : 4, sequence, position, i ? 0 : 1);
             got = numbers_of(t.out);
@@ -579,8 +609,9 @@ static void check_attention(const cache_case *c, ignis_dtype dtype, const int le
                 together = got;
                 for (d = 0; d < own; d++)
                     CHECK_NUMBER(got[2 * own + d], 0);
-                CHECK_OK(ignis_array_from_host_raw(handle_of(t.qkv), rows, 32 * (int64_t)bytes)); /* as before they turned */
-                attention_test_run(&t, 4, sequence, position, 2);                                 /* rows are shared by blocks */
+                CHECK_OK(
+                    ignis_array_from_host_raw(handle_of(t.qkv), rows, 32 * (int64_t)bytes)); /* as before they turned */
+                attention_test_run(&t, 4, sequence, position, 2); /* rows are shared by blocks */
                 got = numbers_of(t.out);
                 CHECK(memcmp(got, together, sizeof *got * 4 * (size_t)own) == 0);
                 free(got);
@@ -637,7 +668,8 @@ static void check_prompt(const cache_case *c, ignis_dtype dtype, int length)
         got[way] = (double *)calloc((size_t)(length * own), sizeof *got[way]);
         for (at = i = 0; at < length; at += pieces[way][i++]) {
             int count = pieces[way][i];
-            ignis_array some = ignis_array_slice(handle_of(all), 0, at, count), to = ignis_array_slice(handle_of(t.qkv), 0, 0, count);
+            ignis_array some = ignis_array_slice(handle_of(all), 0, at, count),
+                        to = ignis_array_slice(handle_of(t.qkv), 0, 0, count);
             ignis__generate_cache cache;
             ignis__paged paged;
             ignis__generate_row row;
@@ -703,7 +735,10 @@ TEST(keys_of_many_rows_as_of_each_alone)
     for (i = 0; i < COUNT_OF(cases); i++) {
         const cache_case *c = &cases[i];
         bool quantised = i + 1 == COUNT_OF(cases);
-        int before = room_count, width = width_of(c), k = quantised ? OF_BLOCKS : K, count = i % 3 == 0 ? 12 : i % 3 == 1 ? 23 : MOST;
+        int before = room_count, width = width_of(c), k = quantised ? OF_BLOCKS : K,
+            count = i % 3 == 0   ? 12
+                    : i % 3 == 1 ? 23
+                                 : MOST;
         double *found[2][3], *w, *b, *x;
         attention_test t;
         ignis__array *weights, *bias, *rows_of_x, *turning, *numbers = NULL;
@@ -745,11 +780,11 @@ TEST(keys_of_many_rows_as_of_each_alone)
                 direct.frequencies = c->turns ? ignis__op_write(&op, turning) : 0;
                 direct.heads = c->heads, direct.kv_heads = c->kv_heads, direct.head_dim = c->head_dim;
                 if (quantised)
-                    ignis__gemv_run_quantised(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, numbers,
-                                              NULL, &direct);
+                    ignis__gemv_run_quantised(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array,
+                                              weights, bias, numbers, NULL, &direct);
                 else
-                    ignis__gemv_run_dense(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, NULL,
-                                          &direct);
+                    ignis__gemv_run_dense(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights,
+                                          bias, NULL, &direct);
                 step_end(&op);
                 ignis__array_drop("test", one_array), ignis__array_drop("test", to_array);
                 drop(one), drop(to);
@@ -776,11 +811,15 @@ TEST(keys_of_many_rows_as_of_each_alone)
 
 typedef struct draw_case {
     double temperature, top_p, min_p, penalty;
-    int top_k, window, biases, masked; /* masked: tokens that differ from 0 modulo it can be drawn; 0: all; 1: none, but the last */
-    int levels;                        /* whole numbers that logits may be, from 0 on; 0: any numbers, some of them whole */
+    int top_k, window, biases,
+        masked; /* masked: tokens that differ from 0 modulo it can be drawn; 0: all; 1: none, but the last */
+    int levels; /* whole numbers that logits may be, from 0 on; 0: any numbers, some of them whole */
 } draw_case;
 
-static bool draw_allows(const draw_case *c, int id, int vocab) { return c->masked == 0 || id % c->masked != 0 || id == vocab - 1; }
+static bool draw_allows(const draw_case *c, int id, int vocab)
+{
+    return c->masked == 0 || id % c->masked != 0 || id == vocab - 1;
+}
 
 static void philox(uint32_t counter[4], uint32_t key0, uint32_t key1)
 {
@@ -853,8 +892,10 @@ static int draw_reference(const draw_case *c, const double *logits, int vocab, c
             kept = i + 1;
     }
     for (i = 0, sum = 0; i < kept; i++)
-        if (exp((sorted[2 * i] - top) / c->temperature) >= (c->min_p > 5.7e-14 ? c->min_p : 5.7e-14) || sorted[2 * i] == top)
-            sum += probability[(int)sorted[2 * i + 1]] = sorted[2 * i] == top ? 1 : exp((sorted[2 * i] - top) / c->temperature);
+        if (exp((sorted[2 * i] - top) / c->temperature) >= (c->min_p > 5.7e-14 ? c->min_p : 5.7e-14) ||
+            sorted[2 * i] == top)
+            sum += probability[(int)sorted[2 * i + 1]] =
+                sorted[2 * i] == top ? 1 : exp((sorted[2 * i] - top) / c->temperature);
     for (i = 0, kept = 0; i < vocab; i++) {
         int id = (int)sorted[2 * i + 1];
         kept += probability[id] > 0;
@@ -873,16 +914,19 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
 {
     enum { HISTORY = 20 };
     int before = room_count, stride = vocab + 3, r, i, differ = 0;
-    double *probability = (double *)malloc(sizeof(double) * (size_t)vocab), *distance = (double *)malloc(sizeof(double) * (size_t)vocab),
+    double *probability = (double *)malloc(sizeof(double) * (size_t)vocab),
+           *distance = (double *)malloc(sizeof(double) * (size_t)vocab),
            *logits = (double *)calloc((size_t)(rows * stride), sizeof(double));
-    ignis__array *logit_room = room(IGNIS_SHAPE(rows, stride), IGNIS_F32), *scores = room(IGNIS_SHAPE(rows, stride), IGNIS_F32);
+    ignis__array *logit_room = room(IGNIS_SHAPE(rows, stride), IGNIS_F32),
+                 *scores = room(IGNIS_SHAPE(rows, stride), IGNIS_F32);
     ignis__array *row_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
     ignis__array *draw_room = room(IGNIS_SHAPE(2 * rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
     ignis__array *parts = room(IGNIS_SHAPE(rows * IGNIS__DRAW_PARTS * IGNIS__DRAW_PART), IGNIS_U8);
     ignis__array *mask_room = room(IGNIS_SHAPE(rows, vocab / 32 + 1), IGNIS_I32);
     ignis__array *bins = room(IGNIS_SHAPE(rows, IGNIS__DRAW_BINS), IGNIS_U8);
     uint32_t *masks = (uint32_t *)calloc((size_t)(rows * (vocab / 32 + 1)), sizeof *masks);
-    ignis__array *bias_room = room(IGNIS_SHAPE(rows * 8 * 8), IGNIS_U8), *ids = room(IGNIS_SHAPE(rows * (HISTORY + 1)), IGNIS_I32);
+    ignis__array *bias_room = room(IGNIS_SHAPE(rows * 8 * 8), IGNIS_U8),
+                 *ids = room(IGNIS_SHAPE(rows * (HISTORY + 1)), IGNIS_I32);
     ignis__generate_row *row = (ignis__generate_row *)calloc((size_t)rows, sizeof *row);
     ignis__generate_draw *draws = (ignis__generate_draw *)calloc((size_t)(2 * rows), sizeof *draws);
     ignis__generate_bias *biases = (ignis__generate_bias *)calloc((size_t)rows * 8, sizeof *biases);
@@ -915,7 +959,8 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     for (r = 0; r < rows; r++) {
         row[r].ids = ignis__op_write(&op, ids) + (ignis__address)(4 * (HISTORY + 1) * r);
         row[r].position = HISTORY - 1;
-        row[r].temperature = c->temperature, row[r].top_p = c->top_p, row[r].min_p = c->min_p, row[r].penalty = c->penalty;
+        row[r].temperature = c->temperature, row[r].top_p = c->top_p, row[r].min_p = c->min_p,
+        row[r].penalty = c->penalty;
         row[r].top_k = c->top_k, row[r].window = c->window, row[r].biases = c->biases;
         row[r].masked = c->masked ? r + 1 : 0;
         row[r].seed = seed << 32 | (uint64_t)r;
@@ -939,8 +984,8 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         const double *own = logits + r * stride;
         double most = -HUGE_VAL, sum = 0, best = -HUGE_VAL, mean, square;
         const ignis__generate_draw *draw = &draws[2 * r + (HISTORY - 1) % 2];
-        int id = draw->id,
-            kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8, probability, distance);
+        int id = draw->id, kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8,
+                                                 probability, distance);
         if (id < 0 || id >= vocab) {
             test__fail(__FILE__, __LINE__, "no token");
             break;
@@ -998,15 +1043,17 @@ TEST(draws_are_those_of_the_reference)
         if (draw_cases[i].levels) /* more equal ones than are looked at one by one */
             check_draws(&draw_cases[i], 40009, 1, (uint64_t)(500 + i));
     }
-    CHECK(fabs(draw_surprise) < 3 * sqrt(draw_variance)); /* the noise has the form that gives tokens their probabilities */
+    CHECK(fabs(draw_surprise) <
+          3 * sqrt(draw_variance)); /* the noise has the form that gives tokens their probabilities */
 }
 
 /*  With settings at random; more of them with IGNIS_SOAK=1. */
 TEST(draws_with_any_settings)
 {
-    static const double temperatures[] = {0.01, 0.3, 0.7, 1, 1.5, 4, 50}, shares[] = {0, 0.001, 0.1, 0.5, 0.9, 0.95, 0.999},
-                        least[] = {0, 0, 1e-11, 1e-9, 0.01, 0.3, 1};
-    static const int counts[] = {0, 0, 1, 2, 7, 40, 300, 2000}, sizes[] = {33, 101, 513, 1000, 3000}, levels[] = {0, 0, 0, 2, 5, 40};
+    static const double temperatures[] = {0.01, 0.3, 0.7, 1, 1.5, 4, 50},
+                        shares[] = {0, 0.001, 0.1, 0.5, 0.9, 0.95, 0.999}, least[] = {0, 0, 1e-11, 1e-9, 0.01, 0.3, 1};
+    static const int counts[] = {0, 0, 1, 2, 7, 40, 300, 2000}, sizes[] = {33, 101, 513, 1000, 3000},
+                     levels[] = {0, 0, 0, 2, 5, 40};
     const int rounds = test_env("IGNIS_SOAK") ? 400 : 12;
     int i, k, of[9];
     SETUP(NULL);
@@ -1069,7 +1116,8 @@ static double *forward_reference(const test_model *t, const int32_t *ids, int co
 {
     const test_shape *s = &t->shape;
     int width = (s->heads + 2 * s->kv_heads) * s->head_dim, n = s->hidden, i, j, l, h, d, own = s->heads * s->head_dim;
-    double *x = (double *)calloc((size_t)(count * n), 8), *qkv = (double *)calloc((size_t)(count * width), 8), y[1024], z[1024], up[1024];
+    double *x = (double *)calloc((size_t)(count * n), 8), *qkv = (double *)calloc((size_t)(count * width), 8), y[1024],
+           z[1024], up[1024];
     double *logits = (double *)calloc((size_t)(count * s->vocab), 8);
     cache_case c = {0, 0, 0, false, false};
     attention_test a;
@@ -1141,12 +1189,13 @@ TEST(logits_are_those_of_the_whole_text)
             CHECK_OK(ignis_sequence_feed(sequence, ids + at, i));
             CHECK_INT(ignis_sequence_length(sequence), at + i);
             CHECK_OK(ignis_sequence_logits(sequence, logits, s->vocab));
-            for (j = 0; j < s->vocab && is_close((double)logits[j] / largest, expected[(at + i - 1) * s->vocab + j] / largest, tolerance);)
+            for (j = 0; j < s->vocab && is_close((double)logits[j] / largest,
+                                                 expected[(at + i - 1) * s->vocab + j] / largest, tolerance);)
                 j++;
             if (j < s->vocab) {
                 char text[256];
-                snprintf(text, sizeof text, "model %d, behind %d tokens: logit %d is %.9g, expected %.9g", k, at + i, j, (double)logits[j],
-                         expected[(at + i - 1) * s->vocab + j]);
+                snprintf(text, sizeof text, "model %d, behind %d tokens: logit %d is %.9g, expected %.9g", k, at + i, j,
+                         (double)logits[j], expected[(at + i - 1) * s->vocab + j]);
                 test__fail(__FILE__, __LINE__, text);
             }
         }
@@ -1167,11 +1216,16 @@ TEST(logits_are_those_of_the_whole_text)
     more query heads of a key head than a team has at a time, fewer rows of weights than blocks, and more. */
 enum { RARE = 3 }; /* the last ones of a table, where all are taken */
 static const test_shape whole_shapes[] = {
-    {2, 4, 2, 16, 40, 48, 120, false, true, false, IGNIS_BF16},   {2, 4, 4, 16, 48, 64, 97, true, true, false, IGNIS_BF16},
-    {2, 3, 3, 64, 520, 136, 131, true, true, false, IGNIS_F16},   {1, 2, 1, 128, 136, 512, 77, false, false, false, IGNIS_F16},
-    {1, 3, 1, 256, 72, 200, 33, false, false, false, IGNIS_BF16}, {2, 4, 2, 128, 136, 120, 70, false, false, true, IGNIS_BF16},
-    {2, 20, 1, 80, 264, 64, 45, false, true, true, IGNIS_F16},    {1, 12, 1, 32, 264, 328, 300, false, false, false, IGNIS_BF16},
-    {1, 4, 2, 80, 1032, 72, 50, false, true, false, IGNIS_BF16},  {2, 8, 4, 48, 72, 2056, 64, false, false, false, IGNIS_F16},
+    {2, 4, 2, 16, 40, 48, 120, false, true, false, IGNIS_BF16},
+    {2, 4, 4, 16, 48, 64, 97, true, true, false, IGNIS_BF16},
+    {2, 3, 3, 64, 520, 136, 131, true, true, false, IGNIS_F16},
+    {1, 2, 1, 128, 136, 512, 77, false, false, false, IGNIS_F16},
+    {1, 3, 1, 256, 72, 200, 33, false, false, false, IGNIS_BF16},
+    {2, 4, 2, 128, 136, 120, 70, false, false, true, IGNIS_BF16},
+    {2, 20, 1, 80, 264, 64, 45, false, true, true, IGNIS_F16},
+    {1, 12, 1, 32, 264, 328, 300, false, false, false, IGNIS_BF16},
+    {1, 4, 2, 80, 1032, 72, 50, false, true, false, IGNIS_BF16},
+    {2, 8, 4, 48, 72, 2056, 64, false, false, false, IGNIS_F16},
 };
 
 /*  Draws tokens of both models by steps of one row: by that kernel, and by one for each product. */
@@ -1247,7 +1301,8 @@ TEST(steps_of_one_row_have_the_bits_of_others)
     ignis__single_launch_min_bytes = 0; /* of models as small as these */
     for (i = 0; i < COUNT_OF(quantised_shapes) - RARE + rare; i++) {
         weights_type = quantised_shapes[i].type, other_type = quantised_shapes[i].other;
-        check_whole(&quantised_shapes[i].shape, 160, prompts[i % COUNT_OF(prompts)], drawn, blocks[i % COUNT_OF(blocks)]);
+        check_whole(&quantised_shapes[i].shape, 160, prompts[i % COUNT_OF(prompts)], drawn,
+                    blocks[i % COUNT_OF(blocks)]);
     }
     ignis__single_launch_stages = 2; /* more could be on its way than there is room for */
     weights_type = quantised_shapes[0].type, other_type = quantised_shapes[0].other;

@@ -100,7 +100,8 @@ static void run_ranks(const run *of, rank *ranks)
     memset(ranks, 0, sizeof *ranks * (size_t)of->ranks);
     memset(comms, 0, sizeof comms);
     memset(&desc, 0, sizeof desc);
-    desc.timeout_s = of->timeout_s > 0 ? of->timeout_s : 240; /* four ranks compile their kernels beside other tests on two cores */
+    desc.timeout_s =
+        of->timeout_s > 0 ? of->timeout_s : 240; /* four ranks compile their kernels beside other tests on two cores */
     if (of->ranks > 1)
         CHECK_OK(ignis_comm_init_all(comms, NULL, of->ranks, &desc));
     for (i = 0; i < of->ranks; i++) {
@@ -315,7 +316,8 @@ TEST(shares_that_cannot_be)
     memset(&desc, 0, sizeof desc);
     desc.path = model_written(&llama, false, 0, IGNIS_F32);
     CHECK_SAYS(inspect(desc.path, 0, 3, &info), IGNIS_ERROR_UNSUPPORTED, "8 heads cannot be shared by 3 ranks");
-    CHECK_SAYS(inspect(desc.path, 0, 8, &info), IGNIS_ERROR_UNSUPPORTED, "4 heads of keys and values cannot be shared by 8 ranks");
+    CHECK_SAYS(inspect(desc.path, 0, 8, &info), IGNIS_ERROR_UNSUPPORTED,
+               "4 heads of keys and values cannot be shared by 8 ranks");
     CHECK_SAYS(inspect(desc.path, 2, 2, &info), IGNIS_ERROR_ARGUMENT, "rank 2 of 2");
     CHECK_SAYS(inspect(desc.path, -1, 2, &info), IGNIS_ERROR_ARGUMENT, "rank -1 of 2");
     CHECK_SAYS(inspect(desc.path, 0, 65, &info), IGNIS_ERROR_ARGUMENT, "up to 64");
@@ -384,7 +386,8 @@ static void disagree(rank *r, ignis_model model)
             sampling.seed = 2;
         if (r->number == 1 && turn == 2)
             sampling.temperature = 0.6;
-        CHECK_OK(ignis_sequence_truncate(s, 0)); /* else what they have in common with the tokens before differs, and so do the sums */
+        CHECK_OK(ignis_sequence_truncate(
+            s, 0)); /* else what they have in common with the tokens before differs, and so do the sums */
         CHECK_OK(ignis_sequence_feed(s, ids, SHORT));
         ids[4] = own;
         if (turn < 3) {

@@ -40,7 +40,8 @@ TEST(nothing_to_draw)
 {
     enum { COUNT = 9 }; /* more than a step takes */
     static ignis_logit_bias none[512];
-    static const char forbidden[] = "no token can be drawn: sampling->biases", broken[] = "no token can be drawn: no logit of the model";
+    static const char forbidden[] = "no token can be drawn: sampling->biases",
+                      broken[] = "no token can be drawn: no logit of the model";
     ignis_sampling_desc how[COUNT], bare;
     ignis_generate_desc desc;
     ignis_generate_info info;
@@ -157,7 +158,8 @@ TEST(leaks_are_reported)
 typedef struct shown {
     char text[512];
     int pieces, last;
-    bool meddles; /* the sequence is forked, its fork goes on, and its last token is taken off and fed again, which changes nothing */
+    bool
+        meddles; /* the sequence is forked, its fork goes on, and its last token is taken off and fed again, which changes nothing */
     ignis_sequence sequence;
 } shown;
 
@@ -400,7 +402,8 @@ TEST(a_token_drawn_ahead_is_nobody_elses)
 /*  A token of a text is one graph, and nothing else but the number of a new page: the draw tells the host and goes on to the next row by itself. */
 TEST(a_token_is_one_launch)
 {
-    static const char *const counted[] = {"cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2"};
+    static const char *const counted[] = {"cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2",
+                                          "cuMemcpyHtoDAsync_v2"};
     ignis_generate_desc desc;
     ignis_sequence sequence;
     test_model t;
@@ -614,7 +617,8 @@ TEST(texts_of_a_grammar)
         how[i].repetition_penalty = i == 4 ? 1.5 : 0;
         how[i].seed = (uint64_t)i;
         s[i] = ignis_sequence_begin(t.handle);
-        ((ignis__engine *)t.model->engine)->mask_count = 8; /* fewer than the grammar has, as many as the rows of a step */
+        ((ignis__engine *)t.model->engine)->mask_count =
+            8; /* fewer than the grammar has, as many as the rows of a step */
         CHECK_OK(ignis_sequence_text(s[i], "H{", 2));
         CHECK_OK(ignis_sequence_grammar(s[i], form));
         for (id = 0, k = 0; id != 256 && k < LONGEST_TEXT; k++)
@@ -705,10 +709,12 @@ TEST(generated_texts_of_a_grammar)
     write_tokenizer(test_folder);
     chain_begin(&t, "H\xC3\xA9 wor\xE2\x82\xACld!");
     for (turn = 0; turn < 4; turn++) {
-        static const char *const grammars[] = {"root ::= \"\xC3\xA9 wor\"", "root ::= .*", "root ::= \"\xC3\xA9 wor\" .*",
-                                               "root ::= \"q\" | \"\xC3\xA9\""};
-        static const char *const texts[] = {"\xC3\xA9| |w|o|r|", "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d|!|", "\xC3\xA9| |w|", "\xC3\xA9|"};
-        static const ignis_ending endings[] = {IGNIS_ENDING_GRAMMAR, IGNIS_ENDING_TOKEN, IGNIS_ENDING_STOP, IGNIS_ENDING_GRAMMAR};
+        static const char *const grammars[] = {"root ::= \"\xC3\xA9 wor\"", "root ::= .*",
+                                               "root ::= \"\xC3\xA9 wor\" .*", "root ::= \"q\" | \"\xC3\xA9\""};
+        static const char *const texts[] = {"\xC3\xA9| |w|o|r|", "\xC3\xA9| |w|o|r|\xE2\x82\xAC|l|d|!|",
+                                            "\xC3\xA9| |w|", "\xC3\xA9|"};
+        static const ignis_ending endings[] = {IGNIS_ENDING_GRAMMAR, IGNIS_ENDING_TOKEN, IGNIS_ENDING_STOP,
+                                               IGNIS_ENDING_GRAMMAR};
         sequence = ignis_sequence_begin(t.handle);
         memset(&s, 0, sizeof s);
         memset(&desc, 0, sizeof desc);

@@ -46,7 +46,8 @@ static void write_models(void)
     free(file.data);
 }
 
-static ignis_model open_model(const char *name, int sequences, bool (*progress_fn)(int64_t done, int64_t total, void *user_data))
+static ignis_model open_model(const char *name, int sequences,
+                              bool (*progress_fn)(int64_t done, int64_t total, void *user_data))
 {
     ignis_model_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -85,8 +86,10 @@ static bool write_text(ignis_model model, int text, int32_t *ids, float *logits)
     int i;
     for (i = 0; i < PROMPT; i++)
         ids[i] = (text * 50 + i * 7) % VOCAB;
-    ok = sequence.id && ignis_sequence_feed(sequence, ids, PROMPT) == IGNIS_OK && ignis_generate(sequence, &desc) == IGNIS_OK &&
-         ignis_sequence_ids(sequence, ids, PROMPT + DRAWN) == PROMPT + DRAWN && ignis_sequence_logits(sequence, logits, VOCAB) == IGNIS_OK;
+    ok = sequence.id && ignis_sequence_feed(sequence, ids, PROMPT) == IGNIS_OK &&
+         ignis_generate(sequence, &desc) == IGNIS_OK &&
+         ignis_sequence_ids(sequence, ids, PROMPT + DRAWN) == PROMPT + DRAWN &&
+         ignis_sequence_logits(sequence, logits, VOCAB) == IGNIS_OK;
     if (sequence.id)
         CHECK_OK(ignis_sequence_free(sequence));
     return ok;
@@ -156,7 +159,10 @@ static void put(worker *w, kind of, uint64_t id)
     let_go_of(of, test_swap(&shared.place[of][test_draw(&w->random, PLACES)], id));
 }
 
-static uint64_t take(worker *w, kind of) { return ignis__atomic_load(&shared.place[of][test_draw(&w->random, PLACES)]); }
+static uint64_t take(worker *w, kind of)
+{
+    return ignis__atomic_load(&shared.place[of][test_draw(&w->random, PLACES)]);
+}
 
 static ignis_model any_model(worker *w) { return (ignis_model){take(w, MODEL)}; }
 static ignis_lora any_lora(worker *w) { return (ignis_lora){take(w, LORA)}; }
@@ -180,7 +186,7 @@ static void expect_documented(int call)
     case IGNIS_DIAG_CACHE_FULL:
     case IGNIS_DIAG_CONTEXT_FULL:
     case IGNIS_DIAG_COUNT_MISMATCH: /* a sequence without a token */
-    case IGNIS_DIAG_BAD_NUMBER:     /* two sequences of a step are one; one was cut shorter than where it is to be cut */
+    case IGNIS_DIAG_BAD_NUMBER: /* two sequences of a step are one; one was cut shorter than where it is to be cut */
     case IGNIS_DIAG_WRONG_MODEL:
     case IGNIS_DIAG_DOUBLE_ACQUIRE:   /* another thread saves them, too */
     case IGNIS_DIAG_LORA_STATE:       /* adapters of another model */
@@ -224,7 +230,8 @@ static void use_files(worker *w)
 
 static void use_model(worker *w)
 {
-    static const char part[] = "model.layers.1.self_attn.v_proj.weight", whole[] = "model.layers.0.mlp.down_proj.weight";
+    static const char part[] = "model.layers.1.self_attn.v_proj.weight",
+                      whole[] = "model.layers.0.mlp.down_proj.weight";
     const double *wanted = ck_values(&small, part, 0);
     ignis_scope scope = ignis_scope_begin();
     ignis_model model = any_model(w);
@@ -310,7 +317,8 @@ static void check_sequence(worker *w)
     int count = fork.id ? ignis_sequence_ids(fork, ids, ROOM) : 0, far = 0, i;
     if (count > 0 && ignis_sequence_logits(fork, logits, VOCAB) == IGNIS_OK) {
         fresh = ignis_sequence_begin(any_model(w));
-        if (fresh.id && ignis_sequence_feed(fresh, ids, count) == IGNIS_OK && ignis_sequence_logits(fresh, expected, VOCAB) == IGNIS_OK)
+        if (fresh.id && ignis_sequence_feed(fresh, ids, count) == IGNIS_OK &&
+            ignis_sequence_logits(fresh, expected, VOCAB) == IGNIS_OK)
             for (i = 0; i < VOCAB; i++)
                 far += !(fabsf(logits[i] - expected[i]) < 1e-4f);
         CHECK_INT(far, 0);
@@ -480,7 +488,9 @@ static void *work(void *context)
         of = (kind)test_draw(&w->random, KINDS);
         if (call == 0)
             put(w, MODEL,
-                open_model(test_draw(&w->random, 3) ? "folder" : "model.gguf", 2, test_draw(&w->random, 4) ? NULL : stop_half_way).id);
+                open_model(test_draw(&w->random, 3) ? "folder" : "model.gguf", 2,
+                           test_draw(&w->random, 4) ? NULL : stop_half_way)
+                    .id);
         else if (call == 1)
             let_go_of(of, take(w, test_draw(&w->random, 8) ? of : TOKENIZER));
         else if (call == 2)
@@ -666,6 +676,7 @@ TEST(threads_share_all_handles_while_calls_fail) { run(true, 2); }
 
 int main(int argc, char **argv)
 {
-    setenv("IGNIS_SIM_STREAMS", "thread", 0); /* what is under way while another thread works is under way on a GPU too */
+    setenv("IGNIS_SIM_STREAMS", "thread",
+           0); /* what is under way while another thread works is under way on a GPU too */
     return test_run_in_folder(argc, argv);
 }

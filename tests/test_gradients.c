@@ -13,7 +13,8 @@ TEST(a_tensor_that_is_used_many_times)
     SETUP(NULL);
     x = vector3(1, 2, 3, true);
     scope = ignis_scope_begin();
-    loss = user_sum(user_add(user_add(user_mul(x, x), x), user_add(user_scale(x, 5), user_mul(user_mul(x, x), x)))); /* x^2 + 6x + x^3 */
+    loss = user_sum(user_add(user_add(user_mul(x, x), x),
+                             user_add(user_scale(x, 5), user_mul(user_mul(x, x), x)))); /* x^2 + 6x + x^3 */
     CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
     CHECK_GRAD(x, 2 + 6 + 3, 4 + 6 + 12, 6 + 6 + 27);
     CHECK_OK(ignis_scope_end(scope));

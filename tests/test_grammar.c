@@ -48,7 +48,8 @@ static const language languages[] = {
     {"root ::= [a-c]{2,4} \"d\"?", "R=XXD|XXXD|XXXXD;X=a|b|c;D=d|"},
     {"root ::= x y\nx ::= \"a\"+ # one or more\ny ::= x \"b\" | \"c\"", "R=XY;X=aX|a;Y=Xb|c"},
     {"root ::= (\"a\"?)* \"b\" | dead\ndead ::= \"c\" dead", "R=aR|b"},
-    {"root ::= [^abc\\x80-\\U0010FFFF\\x00-\\x60\\x65-\\x7F]{3,} | (\"ab\" | \"a\") \"b\"{0,2}", "R=dddD|abB|aB;D=dD|;B=|b|bb"},
+    {"root ::= [^abc\\x80-\\U0010FFFF\\x00-\\x60\\x65-\\x7F]{3,} | (\"ab\" | \"a\") \"b\"{0,2}",
+     "R=dddD|abB|aB;D=dD|;B=|b|bb"},
     {"root ::= s\ns ::= s2 | \"b\" s s\ns2 ::= \"a\" | \"c\" s \"d\" s2", "R=S;S=T|bSS;T=a|cSdT"},
     {"root ::= (\"a\" | \"ab\" | \"abc\"){1,3}", "R=XYY;Y=X|;X=a|ab|abc"},
 };
@@ -95,7 +96,8 @@ static int derivable(const language *l, const char *prefix, bool whole)
                 end++;
             if (count == (int)(sizeof forms / sizeof *forms))
                 abort();
-            snprintf(forms[count++], sizeof forms[0], "%.*s%.*s%s", (int)at, form, (int)(end - rule), rule, form + at + 1);
+            snprintf(forms[count++], sizeof forms[0], "%.*s%.*s%s", (int)at, form, (int)(end - rule), rule,
+                     form + at + 1);
             if (*end != '|')
                 break;
         }
@@ -122,7 +124,8 @@ TEST(tokens_are_those_that_texts_go_on_with)
         for (i = 0; i < count; i++) {
             const uint32_t *mask = ignis__grammar_compute_mask(g, v, states[i]);
             CHECK(mask != NULL);
-            wrong += IGNIS__GRAMMAR_AT(g, state, states, states[i])->ends != (derivable(&languages[k], texts[i], true) != 0);
+            wrong +=
+                IGNIS__GRAMMAR_AT(g, state, states, states[i])->ends != (derivable(&languages[k], texts[i], true) != 0);
             for (id = 0; id < TOKENS + 3; id++) {
                 char text[16];
                 const ignis__vocabulary_token *token;
@@ -185,7 +188,8 @@ TEST(classes_of_characters)
         ignis__grammar *g;
         uint32_t code;
         int wrong = 0, i;
-        snprintf(text, sizeof text, "root ::= [%s\\U%08X-\\U%08X]", k % 2 ? "^" : "", range[0] < 0xD800 ? range[0] : range[0], range[1]);
+        snprintf(text, sizeof text, "root ::= [%s\\U%08X-\\U%08X]", k % 2 ? "^" : "",
+                 range[0] < 0xD800 ? range[0] : range[0], range[1]);
         g = ignis__grammar_make("test", text);
         CHECK(g != NULL);
         for (code = 0; g && code <= 0x10FFFF; code += code < 0x11000 ? 1 : 7) {
@@ -241,7 +245,8 @@ TEST(grammars_that_are_none)
     check_wrong("root ::= \"\\uD800\"", IGNIS_ERROR_ARGUMENT, "there is no such character");
     check_wrong("root ::= \"\\U00110000\"", IGNIS_ERROR_ARGUMENT, "there is no such character");
     check_wrong("root ::= \"\xC3\"", IGNIS_ERROR_ARGUMENT, "column 11: this is not UTF-8");
-    check_wrong("root ::= root \"a\" | \"b\"", IGNIS_ERROR_ARGUMENT, "line 1, column 1: the rule 'root' begins with itself");
+    check_wrong("root ::= root \"a\" | \"b\"", IGNIS_ERROR_ARGUMENT,
+                "line 1, column 1: the rule 'root' begins with itself");
     check_wrong("root ::= a\na ::= \"\"? b\nb ::= [x]* a \"y\" | \"z\"", IGNIS_ERROR_ARGUMENT, "begins with itself");
     check_wrong("root ::= \"a\" root", IGNIS_ERROR_ARGUMENT, "no text of the rule 'root' ever ends");
     check_wrong("root ::= []", IGNIS_ERROR_ARGUMENT, "no text of the rule 'root' ever ends");
@@ -252,7 +257,8 @@ TEST(grammars_that_are_none)
     memset(many + 9, '(', 300000);
     check_wrong(many, IGNIS_ERROR_ARGUMENT, "nested deeper than 100");
     for (i = 0, many[0] = 0; i < 12000; i++) /* a chain of rules, the last one first and the first one last */
-        sprintf(many + strlen(many + (i ? 20 * (i - 1) : 0)) + (i ? 20 * (i - 1) : 0), "r%05d ::= r%05d\n   ", i, i + 1);
+        sprintf(many + strlen(many + (i ? 20 * (i - 1) : 0)) + (i ? 20 * (i - 1) : 0), "r%05d ::= r%05d\n   ", i,
+                i + 1);
     strcat(many, "r12000 ::= \"a\"\nroot ::= r00000");
     check_wrong(many, IGNIS_OK, NULL);
     free(many);
@@ -263,16 +269,21 @@ TEST(grammars_that_are_none)
 TEST(schemas)
 {
     static const char person[] =
-        "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 5}, \"a\\\"g\\u00e9\": "
-        "{\"type\": \"integer\"}, \"tags\": {\"type\": \"array\", \"items\": {\"enum\": [\"x\", 1.5, null, {\"k\": [ 1, \"\\n\" ]}]}, "
+        "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 5}, "
+        "\"a\\\"g\\u00e9\": "
+        "{\"type\": \"integer\"}, \"tags\": {\"type\": \"array\", \"items\": {\"enum\": [\"x\", 1.5, null, {\"k\": [ "
+        "1, \"\\n\" ]}]}, "
         "\"minItems\": 1, "
         "\"maxItems\": 2}}, \"required\": [\"name\", \"tags\"], \"additionalProperties\": false}";
     static const char tree[] =
-        "{\"$ref\": \"#/$defs/node\", \"$defs\": {\"node\": {\"type\": [\"object\", \"null\"], \"properties\": {\"l\": {\"$ref\": "
+        "{\"$ref\": \"#/$defs/node\", \"$defs\": {\"node\": {\"type\": [\"object\", \"null\"], \"properties\": {\"l\": "
+        "{\"$ref\": "
         "\"#/$defs/node\"}, \"r\": {\"$ref\": \"#/$defs/node\"}}, \"required\": [\"l\", \"r\"]}}}";
     SETUP(NULL);
     CHECK(fits(person, "{\"name\":\"ab\",\"tags\":[\"x\"]}"));
-    CHECK(fits(person, "{ \"name\": \"\\u00e9\xE2\x82\xAC\\\\bc\", \"a\\\"g\xC3\xA9\": -12, \"tags\": [1.5, {\"k\":[1,\"\\n\"]}] }"));
+    CHECK(fits(
+        person,
+        "{ \"name\": \"\\u00e9\xE2\x82\xAC\\\\bc\", \"a\\\"g\xC3\xA9\": -12, \"tags\": [1.5, {\"k\":[1,\"\\n\"]}] }"));
     CHECK(!fits(person, "{\"name\":\"\",\"tags\":[\"x\"]}"));
     CHECK(!fits(person, "{\"name\":\"abcdef\",\"tags\":[\"x\"]}"));
     CHECK(!fits(person, "{\"name\":\"ab\"}"));
@@ -283,8 +294,10 @@ TEST(schemas)
     CHECK(fits(tree, "{\"l\":null,\"r\":{\"l\":{\"l\":null,\"r\":null},\"r\":null}}"));
     CHECK(!fits(tree, "{\"l\":null}"));
     CHECK(fits("{\"type\": \"object\"}", "{\"a\": [1e5, -0.5, true, {}, [], \"\\ud83d\\ude00\"]}"));
-    CHECK(!fits("{\"type\": \"object\"}", "{\"a\": \"\\ud83d\"}") && !fits("{\"type\": \"object\"}", "{\"a\": \"\n\"}"));
-    CHECK(!fits("{\"type\": \"object\"}", "[]") && fits("{}", "[]") && fits("{}", "3") && fits("{\"title\": \"t\"}", "\"s\""));
+    CHECK(!fits("{\"type\": \"object\"}", "{\"a\": \"\\ud83d\"}") &&
+          !fits("{\"type\": \"object\"}", "{\"a\": \"\n\"}"));
+    CHECK(!fits("{\"type\": \"object\"}", "[]") && fits("{}", "[]") && fits("{}", "3") &&
+          fits("{\"title\": \"t\"}", "\"s\""));
     CHECK(fits("{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}", "{}"));
     CHECK(!fits("{\"properties\": {}, \"additionalProperties\": false}", "{\"a\":1}"));
     CHECK(fits("{\"additionalProperties\": {\"type\": \"boolean\"}}", "{\"a\":true,\"b\":false}"));
@@ -292,31 +305,40 @@ TEST(schemas)
     CHECK(fits("{\"properties\": {\"a\": {\"const\": 1}, \"b\": true}}", "{\"b\":2}") &&
           fits("{\"properties\": {\"a\": {\"const\": 1}, \"b\": true}}", "{}") &&
           !fits("{\"properties\": {\"a\": {\"const\": 1}, \"b\": true}}", "{\"b\":2,\"a\":1}"));
-    CHECK(fits("{\"anyOf\": [{\"type\": \"null\"}, {\"oneOf\": [{\"const\": \"q\"}, {\"type\": \"number\"}]}]}", "1.25e-3"));
-    CHECK(fits("{\"items\": false}", "[]") && !fits("{\"items\": false}", "[1]") && fits("{\"minItems\": 2}", "[1, 2, 3]") &&
-          !fits("{\"minItems\": 2}", "[1]") && fits("{\"maxItems\": 0}", "[ ]"));
+    CHECK(fits("{\"anyOf\": [{\"type\": \"null\"}, {\"oneOf\": [{\"const\": \"q\"}, {\"type\": \"number\"}]}]}",
+               "1.25e-3"));
+    CHECK(fits("{\"items\": false}", "[]") && !fits("{\"items\": false}", "[1]") &&
+          fits("{\"minItems\": 2}", "[1, 2, 3]") && !fits("{\"minItems\": 2}", "[1]") &&
+          fits("{\"maxItems\": 0}", "[ ]"));
 
     check_wrong("{\"type\": \"strin\"}", IGNIS_ERROR_ARGUMENT, "at byte 9 of the schema, this is no type");
     check_wrong("{\"type\": []}", IGNIS_ERROR_ARGUMENT, "at byte 9 of the schema, this is no type");
-    check_wrong("{\"type\": \"string\", \"pattern\": \"a*\"}", IGNIS_ERROR_UNSUPPORTED, "at byte 19 of the schema, the keyword 'pattern'");
+    check_wrong("{\"type\": \"string\", \"pattern\": \"a*\"}", IGNIS_ERROR_UNSUPPORTED,
+                "at byte 19 of the schema, the keyword 'pattern'");
     check_wrong("{\"allOf\": []}", IGNIS_ERROR_UNSUPPORTED, "'allOf'");
     check_wrong("{\"anyOf\": []}", IGNIS_ERROR_ARGUMENT, "anyOf has to be an array");
     check_wrong("{\"enum\": []}", IGNIS_ERROR_ARGUMENT, "at least one value");
     check_wrong("{\"enum\": 5}", IGNIS_ERROR_ARGUMENT, "at least one value");
-    check_wrong("{\"type\": \"string\", \"enum\": [\"a\", 2]}", IGNIS_ERROR_ARGUMENT, "at byte 33 of the schema, this value is none");
+    check_wrong("{\"type\": \"string\", \"enum\": [\"a\", 2]}", IGNIS_ERROR_ARGUMENT,
+                "at byte 33 of the schema, this value is none");
     check_wrong("{\"anyOf\": [true], \"minItems\": 1}", IGNIS_ERROR_UNSUPPORTED, "anyOf beside other keywords");
     check_wrong("{\"$ref\": \"#/$defs/a\"}", IGNIS_ERROR_ARGUMENT, "nothing that $ref refers to");
     check_wrong("{\"$ref\": \"http://a/b\"}", IGNIS_ERROR_UNSUPPORTED, "$ref is supported as");
     check_wrong("{\"$ref\": \"#\"}", IGNIS_ERROR_ARGUMENT, "ever ends");
     check_wrong("{\"$ref\": 7}", IGNIS_ERROR_UNSUPPORTED, "$ref is supported as");
-    check_wrong("{\"properties\": {\"a\": {\"$ref\": \"#\"}}, \"required\": [\"a\"]}", IGNIS_ERROR_ARGUMENT, "ever ends");
+    check_wrong("{\"properties\": {\"a\": {\"$ref\": \"#\"}}, \"required\": [\"a\"]}", IGNIS_ERROR_ARGUMENT,
+                "ever ends");
     check_wrong("{\"required\": [\"a\"]}", IGNIS_ERROR_UNSUPPORTED, "required is none of the properties");
-    check_wrong("{\"properties\": {\"a\": true}, \"additionalProperties\": true}", IGNIS_ERROR_UNSUPPORTED, "additionalProperties beside");
+    check_wrong("{\"properties\": {\"a\": true}, \"additionalProperties\": true}", IGNIS_ERROR_UNSUPPORTED,
+                "additionalProperties beside");
     check_wrong("{\"minItems\": 3, \"maxItems\": 1}", IGNIS_ERROR_ARGUMENT,
                 "at byte 0 of the schema, no text fits: minItems is 3, and maxItems 1");
-    check_wrong("{\"minItems\": 1, \"maxItems\": 0}", IGNIS_ERROR_ARGUMENT, "no text fits: minItems is 1, and maxItems 0");
-    check_wrong("{\"minItems\": 2, \"items\": false}", IGNIS_ERROR_ARGUMENT, "no text fits: minItems is 2, and items false");
-    check_wrong("{\"minLength\": 7, \"maxLength\": 5}", IGNIS_ERROR_ARGUMENT, "no text fits: minLength is 7, and maxLength 5");
+    check_wrong("{\"minItems\": 1, \"maxItems\": 0}", IGNIS_ERROR_ARGUMENT,
+                "no text fits: minItems is 1, and maxItems 0");
+    check_wrong("{\"minItems\": 2, \"items\": false}", IGNIS_ERROR_ARGUMENT,
+                "no text fits: minItems is 2, and items false");
+    check_wrong("{\"minLength\": 7, \"maxLength\": 5}", IGNIS_ERROR_ARGUMENT,
+                "no text fits: minLength is 7, and maxLength 5");
     check_wrong("{\"minItems\": -1}", IGNIS_ERROR_ARGUMENT, "a whole number");
     check_wrong("{\"maxLength\": 1.5}", IGNIS_ERROR_ARGUMENT, "a whole number");
     check_wrong("{\"maxLength\": 200000}", IGNIS_ERROR_UNSUPPORTED, "of the grammar of the schema");
@@ -343,8 +365,10 @@ TEST(references_are_json_pointers)
         "{\"$ref\": \"#\\/$defs\\/\\u0061\", \"$defs\": {\"a\": {\"type\": \"integer\"}}}",
         "{\"$ref\": \"#/$defs/\xC3\xA9\", \"$defs\": {\"\\u00e9\": {\"type\": \"integer\"}}}",
         "{\"$ref\": \"#/$defs/\", \"$defs\": {\"\": {\"type\": \"integer\"}}}",
-        "{\"$ref\": \"#/$defs/a/anyOf/1\", \"$defs\": {\"a\": {\"anyOf\": [{\"type\": \"null\"}, {\"type\": \"integer\"}]}}}",
-        "{\"$ref\": \"#/$defs/a/anyOf/0/items\", \"$defs\": {\"a\": {\"anyOf\": [{\"items\": {\"type\": \"integer\"}}]}}}",
+        "{\"$ref\": \"#/$defs/a/anyOf/1\", \"$defs\": {\"a\": {\"anyOf\": [{\"type\": \"null\"}, {\"type\": "
+        "\"integer\"}]}}}",
+        "{\"$ref\": \"#/$defs/a/anyOf/0/items\", \"$defs\": {\"a\": {\"anyOf\": [{\"items\": {\"type\": "
+        "\"integer\"}}]}}}",
         "{\"$ref\": \"#/$defs/10\", \"$defs\": {\"1\": true, \"10\": {\"type\": \"integer\"}}}",
         "{\"$ref\": \"#/examples/0/1/x\", \"examples\": [[1, {\"x\": {\"type\": \"integer\"}}]]}",
     };
@@ -369,7 +393,8 @@ TEST(references_are_json_pointers)
         if (!fits(good[i], "7") || fits(good[i], "null"))
             test__fail(__FILE__, __LINE__, good[i]);
     for (i = 0; i < sizeof nowhere / sizeof *nowhere; i++) {
-        snprintf(schema, sizeof schema, "{\"$ref\": \"%s\", \"$defs\": {\"a\": {\"anyOf\": [{\"type\": \"null\"}, true]}}}", nowhere[i]);
+        snprintf(schema, sizeof schema,
+                 "{\"$ref\": \"%s\", \"$defs\": {\"a\": {\"anyOf\": [{\"type\": \"null\"}, true]}}}", nowhere[i]);
         check_wrong(schema, IGNIS_ERROR_ARGUMENT, "at byte 9 of the schema, there is nothing that $ref refers to");
     }
     check_wrong("{\"$ref\": \"#a\"}", IGNIS_ERROR_UNSUPPORTED, "a place in the schema itself");

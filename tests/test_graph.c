@@ -223,9 +223,11 @@ static int launches(void)
            fault_count("cuMemcpyDtoDAsync_v2");
 }
 
-static void small_step(ignis_tensor x, ignis_tensor targets, ignis_tensor (*layers)[2], ignis_optimizer optimizer, bool at_once)
+static void small_step(ignis_tensor x, ignis_tensor targets, ignis_tensor (*layers)[2], ignis_optimizer optimizer,
+                       bool at_once)
 {
-    ignis_tensor weights[] = {layers[0][0], layers[1][0], layers[2][0]}, biases[] = {layers[0][1], layers[1][1], layers[2][1]}, h = x;
+    ignis_tensor weights[] = {layers[0][0], layers[1][0], layers[2][0]},
+                 biases[] = {layers[0][1], layers[1][1], layers[2][1]}, h = x;
     ignis_scope scope = ignis_scope_begin();
     int i;
     if (at_once)
@@ -651,7 +653,8 @@ TEST(results_are_never_written_before_the_first_launch)
     for (launched = 1; launched >= 0; launched--) {
         scope = ignis_scope_begin();
         x = vector4(1, true), w = vector4(1, true);
-        to = make(IGNIS_SHAPE(4), IGNIS_F32), by_kernel = make(IGNIS_SHAPE(4), IGNIS_F32), outside = make(IGNIS_SHAPE(4), IGNIS_F32);
+        to = make(IGNIS_SHAPE(4), IGNIS_F32), by_kernel = make(IGNIS_SHAPE(4), IGNIS_F32),
+        outside = make(IGNIS_SHAPE(4), IGNIS_F32);
         CHECK_OK(ignis_array_to_device(outside));
         CHECK_OK(ignis_graph_begin());
         y = ignis_scale(ignis_detach(x), 3);
@@ -984,7 +987,8 @@ TEST(a_forgotten_stream_is_not_used_for_what_only_a_graph_holds)
     CHECK_NUMBER(value_at(y, 3), 12);
     fault_reset_counts();
     CHECK_OK(ignis_graph_free(graph));
-    CHECK_INT(fault_failed("cuEventRecord") + fault_failed("cuStreamWaitEvent") + fault_failed("cuStreamSynchronize"), 0);
+    CHECK_INT(fault_failed("cuEventRecord") + fault_failed("cuStreamWaitEvent") + fault_failed("cuStreamSynchronize"),
+              0);
     let_go(y);
     CHECK_INT(memory().live_blocks, 0);
 }

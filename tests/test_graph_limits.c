@@ -33,15 +33,19 @@ TEST(what_waits_is_refused_and_the_capture_goes_on)
     CHECK_STATUS(ignis_tensor_to_host(y, values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_FAILS(ignis_item(one), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_MESSAGE_HAS("captur");
-    CHECK_STATUS(ignis_array_to_host(ignis_tensor_data(x), values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
-    CHECK_STATUS(ignis_array_from_host(ignis_tensor_data(x), values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
-    CHECK_FAILS(ignis_tensor_from_host(values, IGNIS_SHAPE(4), NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_array_to_host(ignis_tensor_data(x), values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED,
+                 IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_STATUS(ignis_array_from_host(ignis_tensor_data(x), values, IGNIS_F32, 4), IGNIS_ERROR_UNSUPPORTED,
+                 IGNIS_DIAG_CAPTURE_REFUSED);
+    CHECK_FAILS(ignis_tensor_from_host(values, IGNIS_SHAPE(4), NULL), IGNIS_ERROR_UNSUPPORTED,
+                IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_synchronize(), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_kernel_free(kernel), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_graph_free(other), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_optimizer_add(optimizer, one, true), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_graph_begin(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_CAPTURE_STATE);
-    CHECK_FAILS(ignis_reshape(x, IGNIS_SHAPE(3)), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS); /* a failure of another kind */
+    CHECK_FAILS(ignis_reshape(x, IGNIS_SHAPE(3)), IGNIS_ERROR_SHAPE,
+                IGNIS_DIAG_SHAPE_DIFFERS); /* a failure of another kind */
     {
         ignis_tensor z = ignis_scale(y, 5);
         graph = ignis_graph_end();
@@ -266,7 +270,8 @@ static void *working_thread(void *arg)
 {
     ignis_tensor x = vector4(5, false), y = ignis_scale(x, 2);
     ignis_launch launch = test_launch(1, 1);
-    ignis_kernel kernel = test_compile("extern \"C\" __global__ void increment(float *x) { x[0] += 1.f; }", "increment", NULL);
+    ignis_kernel kernel =
+        test_compile("extern \"C\" __global__ void increment(float *x) { x[0] += 1.f; }", "increment", NULL);
     ignis_arg number = ignis_arg_array(ignis_tensor_data(y));
     ignis_graph graph;
     ignis_tensor sum;

@@ -438,7 +438,8 @@ TEST(mistakes_with_fences_are_refused)
     sim.fail("cuWaitExternalSemaphoresAsync:1");
     CHECK_STATUS(ignis_fence_wait(fence, 9), IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
     sim.fail("cuEventRecord:1");
-    CHECK_STATUS(ignis_fence_signal(fence, 10), IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY); /* which is queued, and so is waited for */
+    CHECK_STATUS(ignis_fence_signal(fence, 10), IGNIS_ERROR_MEMORY,
+                 IGNIS_DIAG_DEVICE_MEMORY); /* which is queued, and so is waited for */
     sim.fail(NULL);
     CHECK_STATUS(ignis_fence_signal(fence, 10), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FENCE_VALUE);
     CHECK_OK(ignis_fence_signal(fence, 11));
@@ -705,7 +706,8 @@ TEST(what_is_left_is_reported_and_freed)
     CHECK_OK(ignis_fence_signal(import_fence(line.fd), 1));
     sim.gl_current(1);
     name = sim.gl_buffer(64);
-    CHECK_OK(ignis_array_fill(ignis_gl_map(ignis_gl_register(name, IGNIS_GL_READ_WRITE), IGNIS_U8, (ignis_shape){0}), 6.0));
+    CHECK_OK(
+        ignis_array_fill(ignis_gl_map(ignis_gl_register(name, IGNIS_GL_READ_WRITE), IGNIS_U8, (ignis_shape){0}), 6.0));
     test_leaks_expected = true;
     CHECK_OK(ignis_shutdown());
     CHECK_INT(test_log_count(IGNIS_DIAG_ARRAY_LEAKED), 2);
@@ -822,7 +824,8 @@ TEST(mistakes_with_opengl_buffers_are_refused)
     CHECK_REFUSED(0, ignis_gl_map(buffer, IGNIS_F32, IGNIS_SHAPE(17)).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("the array has 68 bytes, OpenGL's buffer");
     CHECK_REFUSED(0, ignis_gl_map(buffer, IGNIS_F32, IGNIS_SHAPE(-1)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
-    CHECK_REFUSED(0, ignis_gl_map(buffer, IGNIS_DTYPE_COUNT, IGNIS_SHAPE(1)).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_REFUSED(0, ignis_gl_map(buffer, IGNIS_DTYPE_COUNT, IGNIS_SHAPE(1)).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_BAD_ENUM);
     sim.fail("cuGraphicsMapResources:1");
     CHECK_REFUSED(0, ignis_gl_map(buffer, IGNIS_F32, IGNIS_SHAPE(1)).id, IGNIS_ERROR_CUDA, IGNIS_DIAG_CUDA_CALL);
     sim.fail("cuGraphicsResourceGetMappedPointer_v2:1");
@@ -832,7 +835,8 @@ TEST(mistakes_with_opengl_buffers_are_refused)
 
     array = ignis_gl_map(buffer, IGNIS_F32, IGNIS_SHAPE(4, 4));
     CHECK_OK(ignis_array_zero(array));
-    CHECK_REFUSED(0, ignis_gl_map(buffer, IGNIS_F32, IGNIS_SHAPE(1)).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GL_BUFFER_STATE);
+    CHECK_REFUSED(0, ignis_gl_map(buffer, IGNIS_F32, IGNIS_SHAPE(1)).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_GL_BUFFER_STATE);
     CHECK_STATUS(ignis_gl_unregister(buffer), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GL_BUFFER_STATE);
     CHECK_FAILS(ignis_vmm_of_array(array, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NOT_SHAREABLE);
     view = ignis_array_slice(array, 0, 1, 1);
@@ -898,7 +902,8 @@ static bool use_everything(const exported *memory, const timeline *line, unsigne
     if (fence.id)
         ok = (ignis_fence_free(fence) == IGNIS_OK || fails) && ok;
     if (mapped.id && ignis_gl_unmap(buffer) != IGNIS_OK)
-        ok = ignis_gl_unmap(buffer) == IGNIS_OK && ok; /* but for OpenGL, whose buffer is mapped still: the second time it works */
+        ok = ignis_gl_unmap(buffer) == IGNIS_OK &&
+             ok; /* but for OpenGL, whose buffer is mapped still: the second time it works */
     if (buffer.id && ignis_gl_unregister(buffer) != IGNIS_OK)
         ok = ignis_gl_unregister(buffer) == IGNIS_OK && ok;
     ignis_status_clear();
@@ -908,7 +913,8 @@ static bool use_everything(const exported *memory, const timeline *line, unsigne
 /*  A call that gives up what Ignis has, or comes before it. */
 static bool is_release(const char *function)
 {
-    static const char *const names[] = {"cuCtxGetCurrent", "cuMemFree_v2", "cuDestroyExternalMemory", "cuDestroyExternalSemaphore"};
+    static const char *const names[] = {"cuCtxGetCurrent", "cuMemFree_v2", "cuDestroyExternalMemory",
+                                        "cuDestroyExternalSemaphore"};
     int i;
     for (i = 0; i < COUNT_OF(names); i++)
         if (strcmp(names[i], function) == 0)
@@ -1122,7 +1128,8 @@ TEST(nt_handles_of_vulkan_stay_the_callers)
 
 TEST(arguments_of_windows_types_are_checked)
 {
-    static const ignis_external_type types[] = {IGNIS_EXTERNAL_WIN32, IGNIS_EXTERNAL_D3D12_HEAP, IGNIS_EXTERNAL_D3D12_RESOURCE};
+    static const ignis_external_type types[] = {IGNIS_EXTERNAL_WIN32, IGNIS_EXTERNAL_D3D12_HEAP,
+                                                IGNIS_EXTERNAL_D3D12_RESOURCE};
     static const ignis_fence_type fences[] = {IGNIS_FENCE_TIMELINE_WIN32, IGNIS_FENCE_D3D12};
     ignis_external_desc desc;
     ignis_external_fence_desc fence;

@@ -78,16 +78,20 @@ TEST(errors_of_signatures_and_entries)
         {"extern \"C\" void f(float *x) { x[0] = 1; }\n", "f", "f", IGNIS_DIAG_ENTRY_MISSING},
         {"void f(float *x) { x[0] = 1; }\n", "f", "f", IGNIS_DIAG_ENTRY_MISSING},
         {"__device__ void f(float *x) { x[0] = 1; }\n", "f", "f", IGNIS_DIAG_ENTRY_MISSING},
-        {"template <class T> __device__ void f(T *x) { x[0] = 1; }\n", "f<float>", "f<float>", IGNIS_DIAG_ENTRY_MISSING},
+        {"template <class T> __device__ void f(T *x) { x[0] = 1; }\n", "f<float>", "f<float>",
+         IGNIS_DIAG_ENTRY_MISSING},
         {"namespace a { __device__ int f(int x) { return x; } }\n", "a::f", "a::f", IGNIS_DIAG_ENTRY_MISSING},
         {"__global__ void here(int *x) { x[0] = 1; }\n", "not_here", "not_here", IGNIS_DIAG_ENTRY_MISSING},
         {"__global__ void here(int *x) { x[0] = 1; }\n", "here; nowhere", "nowhere", IGNIS_DIAG_ENTRY_MISSING},
         {"struct f {};\n", "f", "f", IGNIS_DIAG_ENTRY_MISSING},
-        {"\nextern \"C\" __global__ void f(flaot *x) { x[0] = 1; }\n", "f", "kernel.cu(2): error:", IGNIS_DIAG_COMPILE_FAILED},
+        {"\nextern \"C\" __global__ void f(flaot *x) { x[0] = 1; }\n", "f",
+         "kernel.cu(2): error:", IGNIS_DIAG_COMPILE_FAILED},
         {"\n__global__ void f(flaot *x) { x[0] = 1; }\n", "f", "flaot", IGNIS_DIAG_COMPILE_FAILED},
         {"\n__global__ void f(int n, flaot *x, int m) { x[0] = 1; }\n", "f", "flaot", IGNIS_DIAG_COMPILE_FAILED},
-        {"\ntemplate <class T> __global__ void f(T *x, flaot y) { x[0] = 1; }\n", "f<float>", "flaot", IGNIS_DIAG_COMPILE_FAILED},
-        {"\n__global__ int f(int *x) { return x[0]; }\n", "f", "must have a void return type", IGNIS_DIAG_COMPILE_FAILED},
+        {"\ntemplate <class T> __global__ void f(T *x, flaot y) { x[0] = 1; }\n", "f<float>", "flaot",
+         IGNIS_DIAG_COMPILE_FAILED},
+        {"\n__global__ int f(int *x) { return x[0]; }\n", "f", "must have a void return type",
+         IGNIS_DIAG_COMPILE_FAILED},
         {"\n__global__ void f(int *x) { x[0] = y; }\n", "f", "kernel.cu(2): error:", IGNIS_DIAG_COMPILE_FAILED},
     };
     int i;
@@ -186,7 +190,8 @@ TEST(compile_refuses_bad_headers)
 
 TEST(errors_in_a_header_in_memory_name_it)
 {
-    ignis_kernel_header header = {"parts/broken.h", "#pragma once\n__device__ inline int broken() { return undeclared_name; }\n"};
+    ignis_kernel_header header = {"parts/broken.h",
+                                  "#pragma once\n__device__ inline int broken() { return undeclared_name; }\n"};
     ignis_kernel_desc desc;
     SETUP(NULL);
     memset(&desc, 0, sizeof desc);
@@ -200,13 +205,14 @@ TEST(errors_in_a_header_in_memory_name_it)
 
 TEST(templates_and_namespaces_as_entries)
 {
-    static const char source[] = "namespace outer { namespace inner {\n"
-                                 "template <typename T, int N> __global__ void put(T *out, T value)\n"
-                                 "{\n"
-                                 "    for (int i = 0; i < N; i++) out[i] = value;\n"
-                                 "}\n"
-                                 "__global__ void plain(double *out, double value) { out[0] = value; out[1] = value + 1; }\n"
-                                 "} }\n";
+    static const char source[] =
+        "namespace outer { namespace inner {\n"
+        "template <typename T, int N> __global__ void put(T *out, T value)\n"
+        "{\n"
+        "    for (int i = 0; i < N; i++) out[i] = value;\n"
+        "}\n"
+        "__global__ void plain(double *out, double value) { out[0] = value; out[1] = value + 1; }\n"
+        "} }\n";
     ignis_kernel floats, shorts, plain;
     ignis_launch one = test_launch(1, 1);
     ignis_array f, d;
@@ -296,7 +302,8 @@ TEST(the_desc_may_go_after_compiling)
     memset(text, 'x', sizeof text - 1);
     memset(&header, 0, sizeof header);
     options[0] = NULL;
-    for (device = 0; device < (ignis_device_count() > 1 ? 2 : 1); device++) { /* on another one it may be compiled again */
+    for (device = 0; device < (ignis_device_count() > 1 ? 2 : 1);
+         device++) { /* on another one it may be compiled again */
         CHECK_OK(ignis_device_use(device));
         out = make(IGNIS_SHAPE(10), IGNIS_I32);
         CHECK_OK(run_iota(kernel, out, 7));
@@ -347,12 +354,13 @@ typedef struct vec3 {
     float x, y, z;
 } vec3;
 
-static const char all_types_source[] =
-    "struct vec3 { float x, y, z; };\n"
-    "extern \"C\" __global__ void all_types(double *out, int i, long long l, float f, double d, const float *p, vec3 v, unsigned char c)\n"
-    "{\n"
-    "    out[0] = i; out[1] = (double)l; out[2] = f; out[3] = d; out[4] = p[1]; out[5] = v.x; out[6] = v.y; out[7] = v.z; out[8] = c;\n"
-    "}\n";
+static const char all_types_source[] = "struct vec3 { float x, y, z; };\n"
+                                       "extern \"C\" __global__ void all_types(double *out, int i, long long l, float "
+                                       "f, double d, const float *p, vec3 v, unsigned char c)\n"
+                                       "{\n"
+                                       "    out[0] = i; out[1] = (double)l; out[2] = f; out[3] = d; out[4] = p[1]; "
+                                       "out[5] = v.x; out[6] = v.y; out[7] = v.z; out[8] = c;\n"
+                                       "}\n";
 
 TEST(arguments_of_every_type)
 {
@@ -472,7 +480,8 @@ TEST(empty_arrays_become_null)
     ignis_arg args[2];
     int32_t value;
     SETUP(NULL);
-    kernel = test_compile("extern \"C\" __global__ void f(int *out, const float *p) { out[0] = p == nullptr; }\n", "f", NULL);
+    kernel = test_compile("extern \"C\" __global__ void f(int *out, const float *p) { out[0] = p == nullptr; }\n", "f",
+                          NULL);
     empty = make(IGNIS_SHAPE(0, 3), IGNIS_F32);
     out = make(IGNIS_SHAPE(1), IGNIS_I32);
     args[0] = ignis_arg_array(out);
@@ -496,8 +505,9 @@ TEST(one_to_three_dimensions)
         "    hits[block * blockDim.x * blockDim.y * blockDim.z + thread] += 1 + gridDim.y * 10 + blockDim.z * 100;\n"
         "}\n";
     static const ignis_launch shapes[] = {
-        {{5, 0, 0}, {6, 0, 0}, 0, false, false}, {{5, 1, 1}, {6, 1, 1}, 0, false, false}, {{2, 3, 0}, {4, 5, 0}, 0, false, false},
-        {{2, 3, 2}, {2, 3, 4}, 0, false, false}, {{1, 0, 7}, {1, 0, 9}, 0, false, false},
+        {{5, 0, 0}, {6, 0, 0}, 0, false, false}, {{5, 1, 1}, {6, 1, 1}, 0, false, false},
+        {{2, 3, 0}, {4, 5, 0}, 0, false, false}, {{2, 3, 2}, {2, 3, 4}, 0, false, false},
+        {{1, 0, 7}, {1, 0, 9}, 0, false, false},
     };
     ignis_kernel kernel;
     int s, i, k;
@@ -509,7 +519,8 @@ TEST(one_to_three_dimensions)
         ignis_arg arg = ignis_arg_array(out);
         for (k = 0; k < 3; k++)
             total *= (shapes[s].grid[k] ? (int)shapes[s].grid[k] : 1) * (shapes[s].block[k] ? shapes[s].block[k] : 1);
-        value = 1 + (shapes[s].grid[1] ? (int)shapes[s].grid[1] : 1) * 10 + (shapes[s].block[2] ? shapes[s].block[2] : 1) * 100;
+        value = 1 + (shapes[s].grid[1] ? (int)shapes[s].grid[1] : 1) * 10 +
+                (shapes[s].block[2] ? shapes[s].block[2] : 1) * 100;
         CHECK_OK(ignis_array_zero(out));
         CHECK_OK(ignis_kernel_launch(kernel, &shapes[s], &arg, 1));
         CHECK_OK(ignis_array_to_host(out, hits, IGNIS_I32, 512));
@@ -752,9 +763,10 @@ TEST(kernels_see_views)
 /*  __device__ variables live as long as the kernel, and each kernel has its own, also of equal source. */
 TEST(constants_and_globals_of_a_program)
 {
-    static const char source[] = "__constant__ int table[3] = {10, 20, 30};\n"
-                                 "__device__ int calls = 5;\n"
-                                 "extern \"C\" __global__ void f(int *out) { out[0] = table[1]; out[1] = atomicAdd(&calls, 1); }\n";
+    static const char source[] =
+        "__constant__ int table[3] = {10, 20, 30};\n"
+        "__device__ int calls = 5;\n"
+        "extern \"C\" __global__ void f(int *out) { out[0] = table[1]; out[1] = atomicAdd(&calls, 1); }\n";
     ignis_kernel kernels[2];
     ignis_array out;
     ignis_arg arg;
@@ -785,14 +797,15 @@ TEST(constants_and_globals_of_a_program)
 
 /* several entries of a program ----------------------------------------------------------------------------------- */
 
-static const char crowd_source[] = "__device__ int total = 100;\n"
-                                   "__constant__ int step[2] = {1, 1000};\n"
-                                   "extern \"C\" __global__ void advance(int *out) { out[0] = atomicAdd(&total, step[0]) + step[0]; }\n"
-                                   "template <typename T> __global__ void count(int *out, T by) { out[0] = total += (int)by * VERSION; }\n"
-                                   "namespace deep { __global__ void twice(int *out) { out[0] = total *= 2; } }\n"
-                                   "#ifndef WITHOUT\n"
-                                   "extern \"C\" __global__ void unnamed(int *out, int a, int b) { out[0] = total - a - b; }\n"
-                                   "#endif\n";
+static const char crowd_source[] =
+    "__device__ int total = 100;\n"
+    "__constant__ int step[2] = {1, 1000};\n"
+    "extern \"C\" __global__ void advance(int *out) { out[0] = atomicAdd(&total, step[0]) + step[0]; }\n"
+    "template <typename T> __global__ void count(int *out, T by) { out[0] = total += (int)by * VERSION; }\n"
+    "namespace deep { __global__ void twice(int *out) { out[0] = total *= 2; } }\n"
+    "#ifndef WITHOUT\n"
+    "extern \"C\" __global__ void unnamed(int *out, int a, int b) { out[0] = total - a - b; }\n"
+    "#endif\n";
 
 static ignis_kernel_desc crowd_desc(const char *const *options, int count)
 {
@@ -828,7 +841,8 @@ TEST(entries_share_a_program)
 {
     static const char *const options[] = {"-DVERSION=1", "-DVERSION=2", "-DWITHOUT"};
     static const int thousand = 1000, steps[2] = {7, 8};
-    ignis_kernel_desc desc = crowd_desc(options, 1), other = crowd_desc(options + 1, 1), without = crowd_desc(options + 1, 2);
+    ignis_kernel_desc desc = crowd_desc(options, 1), other = crowd_desc(options + 1, 1),
+                      without = crowd_desc(options + 1, 2);
     ignis_kernel first, floats, ints, twice, unnamed, again;
     ignis_kernel_info info;
     ignis_arg by[2];
@@ -897,7 +911,8 @@ TEST(entries_that_are_not_there)
 {
     static const char *const options[] = {"-DVERSION=1"};
     static const char *const missing[] = {"count<double>", "twice", "total", "", "advance; unnamed"};
-    static const char *const lists[] = {"", "  ", ";", "advance;;unnamed", "; advance", "advance; advance", "advance; count<int>;advance"};
+    static const char *const lists[] = {
+        "", "  ", ";", "advance;;unnamed", "; advance", "advance; advance", "advance; count<int>;advance"};
     ignis_kernel_desc desc = crowd_desc(options, 1);
     ignis_kernel kernel;
     int i;
@@ -966,7 +981,8 @@ TEST(occupancy_and_cooperative_launches)
     CHECK_STATUS(ignis_kernel_occupancy(kernel, -1, 0, &found), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
     CHECK_STATUS(ignis_kernel_occupancy(kernel, 1025, 0, &found), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
     CHECK_STATUS(ignis_kernel_occupancy(kernel, 32, -1, &found), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
-    CHECK_STATUS(ignis_kernel_occupancy(kernel, 0, (int64_t)1 << 40, &found), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LAUNCH_SIZE);
+    CHECK_STATUS(ignis_kernel_occupancy(kernel, 0, (int64_t)1 << 40, &found), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_LAUNCH_SIZE);
     met = make_counting(IGNIS_SHAPE(1), 0), out = make_counting(IGNIS_SHAPE(1), 0);
     args[0] = ignis_arg_array(met), args[1] = ignis_arg_array(out);
     launch.cooperative = true;
@@ -1112,7 +1128,8 @@ TEST(entries_end_with_shutdown)
 /*  In a process of its own: a kernel writes to a wild address, and all devices are lost to the process. */
 static int fault_main(void)
 {
-    static const char source[] = "extern \"C\" __global__ void put(int *p, long long wild) { *(wild ? (int *)wild : p) = 1; }\n";
+    static const char source[] =
+        "extern \"C\" __global__ void put(int *p, long long wild) { *(wild ? (int *)wild : p) = 1; }\n";
     ignis_desc desc = test_desc(NULL);
     ignis_launch one = test_launch(1, 1);
     ignis_kernel kernel;

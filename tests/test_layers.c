@@ -25,15 +25,16 @@ static ignis_tensor constant(ignis_shape shape, double value, bool requires_grad
     check_each(__LINE__, what, dtype, count, got, expected, count, tolerance_of(dtype), floor)
 
 /*  The same for an array, which it reads. */
-static void check_array(int line, const char *what, ignis_dtype dtype, ignis_array array, const double *expected, int64_t count,
-                        double floor)
+static void check_array(int line, const char *what, ignis_dtype dtype, ignis_array array, const double *expected,
+                        int64_t count, double floor)
 {
     double *got = array_values(array);
     test__check_int(__FILE__, line, what, ignis_array_numel(array), count);
     check_each(line, what, dtype, count, got, expected, count, tolerance_of(dtype), floor);
     free(got);
 }
-#define CHECK_ARRAY(what, dtype, array, expected, count, floor) check_array(__LINE__, what, dtype, array, expected, count, floor)
+#define CHECK_ARRAY(what, dtype, array, expected, count, floor) \
+    check_array(__LINE__, what, dtype, array, expected, count, floor)
 
 /* --- pooling ------------------------------------------------------------------------------------------------------- */
 
@@ -58,8 +59,8 @@ static int64_t windows(int64_t size, int64_t window, int64_t stride, int64_t pad
 }
 
 /*  dims: n, height, width, channels. y is filled; and dx out of dy. Returns the elements of y. */
-static int64_t pool_reference(bool is_max, const ignis_pool_desc *d, const int64_t *dims, const double *x, double *y, const double *dy,
-                              double *dx, int64_t *out)
+static int64_t pool_reference(bool is_max, const ignis_pool_desc *d, const int64_t *dims, const double *x, double *y,
+                              const double *dy, double *dx, int64_t *out)
 {
     int64_t stride[2], n, o[2], c, at[2], channels = dims[3], count = 0;
     int i;
@@ -105,8 +106,10 @@ static void check_pool(bool is_max, const ignis_pool_desc *d, const int64_t *dim
 {
     bool is_signal = d->window[1] == 0;
     int64_t numel = dims[0] * dims[1] * dims[2] * dims[3], count, out[2];
-    ignis_shape shape = is_signal ? IGNIS_SHAPE(dims[0], dims[1], dims[3]) : IGNIS_SHAPE(dims[0], dims[1], dims[2], dims[3]);
-    ignis_tensor x = noise_at(shape, dtype, (uint64_t)numel, 0, 3, offset, true), y = is_max ? ignis_max_pool(x, d) : ignis_avg_pool(x, d);
+    ignis_shape shape =
+        is_signal ? IGNIS_SHAPE(dims[0], dims[1], dims[3]) : IGNIS_SHAPE(dims[0], dims[1], dims[2], dims[3]);
+    ignis_tensor x = noise_at(shape, dtype, (uint64_t)numel, 0, 3, offset, true),
+                 y = is_max ? ignis_max_pool(x, d) : ignis_avg_pool(x, d);
     ignis_pool_desc whole = *d;
     double *xs = tensor_values(x), *ys, *dys, *dxs = numbers(numel);
     CHECK_OK(ignis_status_last());
@@ -114,7 +117,8 @@ static void check_pool(bool is_max, const ignis_pool_desc *d, const int64_t *dim
         whole.window[1] = whole.stride[1] = 1;
     ys = numbers(numel * 4 + 64);
     count = pool_reference(is_max, &whole, dims, xs, ys, NULL, NULL, out);
-    CHECK_SHAPE_IS(y, is_signal ? IGNIS_SHAPE(dims[0], out[0], dims[3]) : IGNIS_SHAPE(dims[0], out[0], out[1], dims[3]));
+    CHECK_SHAPE_IS(y,
+                   is_signal ? IGNIS_SHAPE(dims[0], out[0], dims[3]) : IGNIS_SHAPE(dims[0], out[0], out[1], dims[3]));
     CHECK_ARRAY(is_max ? "max_pool" : "avg_pool", dtype, ignis_tensor_data(y), ys, count, 0.1);
     dys = backward_from(y, dtype, 7, offset);
     pool_reference(is_max, &whole, dims, xs, ys, dys, dxs, out);
@@ -129,14 +133,22 @@ TEST(pooling)
         int window[2], stride[2], padding[2];
         bool ceil_mode, exclude_padding;
         int64_t dims[4];
-    } cases[] = {{{2, 2}, {0, 0}, {0, 0}, false, false, {2, 6, 8, 16}},    {{3, 3}, {2, 2}, {1, 1}, false, false, {2, 9, 7, 8}},
-                 {{3, 3}, {2, 2}, {1, 1}, true, true, {2, 8, 8, 8}},       {{3, 2}, {1, 3}, {1, 0}, true, false, {1, 5, 11, 3}},
-                 {{2, 5}, {2, 1}, {1, 2}, false, true, {3, 7, 5, 33}},     {{1, 1}, {3, 2}, {0, 0}, false, false, {1, 7, 5, 5}},
-                 {{17, 17}, {3, 5}, {8, 0}, true, false, {1, 20, 18, 4}},  {{2, 2}, {5, 5}, {0, 0}, true, true, {2, 8, 3, 16}},
-                 {{5, 5}, {1, 1}, {2, 2}, false, true, {1, 1, 3, 1}},      {{4, 3}, {2, 2}, {2, 1}, true, true, {2, 13, 11, 24}},
-                 {{2, 0}, {0, 0}, {0, 0}, false, false, {2, 12, 1, 16}},   {{3, 0}, {2, 0}, {1, 0}, true, true, {3, 17, 1, 5}},
-                 {{300, 0}, {7, 0}, {0, 0}, false, false, {1, 331, 1, 8}}, {{3, 3}, {1, 1}, {1, 1}, false, true, {1, 4, 3, 256}},
-                 {{2, 2}, {2, 2}, {1, 0}, false, false, {1, 3, 4, 128}},   {{4, 4}, {3, 3}, {1, 1}, true, false, {1, 5, 4, 256}}};
+    } cases[] = {{{2, 2}, {0, 0}, {0, 0}, false, false, {2, 6, 8, 16}},
+                 {{3, 3}, {2, 2}, {1, 1}, false, false, {2, 9, 7, 8}},
+                 {{3, 3}, {2, 2}, {1, 1}, true, true, {2, 8, 8, 8}},
+                 {{3, 2}, {1, 3}, {1, 0}, true, false, {1, 5, 11, 3}},
+                 {{2, 5}, {2, 1}, {1, 2}, false, true, {3, 7, 5, 33}},
+                 {{1, 1}, {3, 2}, {0, 0}, false, false, {1, 7, 5, 5}},
+                 {{17, 17}, {3, 5}, {8, 0}, true, false, {1, 20, 18, 4}},
+                 {{2, 2}, {5, 5}, {0, 0}, true, true, {2, 8, 3, 16}},
+                 {{5, 5}, {1, 1}, {2, 2}, false, true, {1, 1, 3, 1}},
+                 {{4, 3}, {2, 2}, {2, 1}, true, true, {2, 13, 11, 24}},
+                 {{2, 0}, {0, 0}, {0, 0}, false, false, {2, 12, 1, 16}},
+                 {{3, 0}, {2, 0}, {1, 0}, true, true, {3, 17, 1, 5}},
+                 {{300, 0}, {7, 0}, {0, 0}, false, false, {1, 331, 1, 8}},
+                 {{3, 3}, {1, 1}, {1, 1}, false, true, {1, 4, 3, 256}},
+                 {{2, 2}, {2, 2}, {1, 0}, false, false, {1, 3, 4, 128}},
+                 {{4, 4}, {3, 3}, {1, 1}, true, false, {1, 5, 4, 256}}};
     ignis_dtype dtype;
     int i;
     SETUP(NULL);
@@ -160,7 +172,8 @@ TEST(pooling)
 
 TEST(the_first_of_equal_elements_has_the_gradient_and_the_last_nan)
 {
-    const double values[] = {1, 5, 5, 2, 0, 0, NAN, 0, NAN, 3, -INFINITY, -INFINITY}, expected[] = {0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0};
+    const double values[] = {1, 5, 5, 2, 0, 0, NAN, 0, NAN, 3, -INFINITY, -INFINITY},
+                 expected[] = {0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0};
     ignis_pool_desc desc = pool_of(4, 0, 0);
     ignis_tensor x, y;
     ignis_scope scope;
@@ -190,10 +203,11 @@ TEST(the_first_of_equal_elements_has_the_gradient_and_the_last_nan)
 /* --- upsampling ---------------------------------------------------------------------------------------------------- */
 
 /*  Where position o of a dimension lies, worked out in double, as between pixels low and high. */
-static void between(const ignis_upsample_desc *d, int64_t in, int64_t out, int64_t o, int64_t *low, int64_t *high, double *weight)
+static void between(const ignis_upsample_desc *d, int64_t in, int64_t out, int64_t o, int64_t *low, int64_t *high,
+                    double *weight)
 {
-    double at =
-        d->align_corners ? out > 1 ? (double)(o * (in - 1)) / (double)(out - 1) : 0 : ((double)o + 0.5) * (double)in / (double)out - 0.5;
+    double at = d->align_corners ? out > 1 ? (double)(o * (in - 1)) / (double)(out - 1) : 0
+                                 : ((double)o + 0.5) * (double)in / (double)out - 0.5;
     if (d->mode == IGNIS_UPSAMPLE_NEAREST) {
         *low = *high = o * in / out;
         *weight = 0;
@@ -205,8 +219,8 @@ static void between(const ignis_upsample_desc *d, int64_t in, int64_t out, int64
     *weight = at - (double)*low;
 }
 
-static void upsample_reference(const ignis_upsample_desc *d, const int64_t *dims, const int64_t *out, const double *x, double *y,
-                               const double *dy, double *dx)
+static void upsample_reference(const ignis_upsample_desc *d, const int64_t *dims, const int64_t *out, const double *x,
+                               double *y, const double *dy, double *dx)
 {
     int64_t n, r, c, k, low[2], high[2], channels = dims[3], count = 0;
     double weight[2];
@@ -221,7 +235,8 @@ static void upsample_reference(const ignis_upsample_desc *d, const int64_t *dims
                     for (corner = 0; corner < 4; corner++) {
                         int64_t row = corner & 2 ? high[0] : low[0], column = corner & 1 ? high[1] : low[1];
                         int64_t at = ((n * dims[1] + row) * dims[2] + column) * channels + k;
-                        double share = (corner & 2 ? weight[0] : 1 - weight[0]) * (corner & 1 ? weight[1] : 1 - weight[1]);
+                        double share =
+                            (corner & 2 ? weight[0] : 1 - weight[0]) * (corner & 1 ? weight[1] : 1 - weight[1]);
                         if (dy)
                             dx[at] += dy[count] * share;
                         else
@@ -236,7 +251,8 @@ static void check_upsample(const ignis_upsample_desc *d, const int64_t *dims, ig
 {
     bool is_signal = d->size[1] == 0;
     int64_t numel = dims[0] * dims[1] * dims[2] * dims[3], out[2], count;
-    ignis_shape shape = is_signal ? IGNIS_SHAPE(dims[0], dims[1], dims[3]) : IGNIS_SHAPE(dims[0], dims[1], dims[2], dims[3]);
+    ignis_shape shape =
+        is_signal ? IGNIS_SHAPE(dims[0], dims[1], dims[3]) : IGNIS_SHAPE(dims[0], dims[1], dims[2], dims[3]);
     ignis_tensor x = noise_at(shape, dtype, (uint64_t)numel, 0, 3, offset, true), y = ignis_upsample(x, d);
     ignis_upsample_desc rows = *d;
     double *xs = tensor_values(x), *ys, *dys, *dxs = numbers(numel);
@@ -246,7 +262,8 @@ static void check_upsample(const ignis_upsample_desc *d, const int64_t *dims, ig
     count = dims[0] * out[0] * out[1] * dims[3];
     ys = numbers(count);
     upsample_reference(&rows, dims, out, xs, ys, NULL, NULL);
-    CHECK_SHAPE_IS(y, is_signal ? IGNIS_SHAPE(dims[0], out[0], dims[3]) : IGNIS_SHAPE(dims[0], out[0], out[1], dims[3]));
+    CHECK_SHAPE_IS(y,
+                   is_signal ? IGNIS_SHAPE(dims[0], out[0], dims[3]) : IGNIS_SHAPE(dims[0], out[0], out[1], dims[3]));
     CHECK_ARRAY("upsample", dtype, ignis_tensor_data(y), ys, count, 0.5);
     dys = backward_from(y, dtype, 7, offset);
     upsample_reference(&rows, dims, out, xs, NULL, dys, dxs);
@@ -257,10 +274,10 @@ static void check_upsample(const ignis_upsample_desc *d, const int64_t *dims, ig
 
 TEST(upsampling)
 {
-    static const int64_t cases[][6] = {{2, 4, 6, 8, 8, 12},  {1, 5, 7, 16, 13, 9}, {2, 7, 5, 3, 7, 5},   {1, 9, 8, 5, 4, 3},
-                                       {1, 1, 1, 8, 3, 4},   {3, 1, 5, 4, 1, 11},  {1, 6, 2, 33, 1, 1},  {1, 2, 3, 8, 8, 12},
-                                       {2, 11, 1, 8, 29, 0}, {1, 30, 1, 3, 7, 0},  {1, 100, 1, 1, 1, 0}, {1, 2, 2, 2, 31, 2},
-                                       {1, 2, 3, 256, 5, 6}, {2, 3, 2, 128, 2, 3}};
+    static const int64_t cases[][6] = {
+        {2, 4, 6, 8, 8, 12},  {1, 5, 7, 16, 13, 9}, {2, 7, 5, 3, 7, 5},   {1, 9, 8, 5, 4, 3},   {1, 1, 1, 8, 3, 4},
+        {3, 1, 5, 4, 1, 11},  {1, 6, 2, 33, 1, 1},  {1, 2, 3, 8, 8, 12},  {2, 11, 1, 8, 29, 0}, {1, 30, 1, 3, 7, 0},
+        {1, 100, 1, 1, 1, 0}, {1, 2, 2, 2, 31, 2},  {1, 2, 3, 256, 5, 6}, {2, 3, 2, 128, 2, 3}};
     ignis_dtype dtype;
     int i, mode;
     SETUP(NULL);
@@ -377,7 +394,8 @@ static void norm_run(norm_reference *n)
             if (n->given_mean)
                 average_g = average_gh = 0;
             if (n->dy)
-                EACH_ELEMENT n->dx[AT] = rstd * (n->dy[AT] * n->w[c] - average_g - (n->x[AT] - mean) * rstd * average_gh);
+                EACH_ELEMENT n->dx[AT] =
+                    rstd * (n->dy[AT] * n->w[c] - average_g - (n->x[AT] - mean) * rstd * average_gh);
         }
 }
 
@@ -393,10 +411,12 @@ static void check_norm(const norm_case *k, ignis_dtype dtype)
 {
     ignis_dtype wide = dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
     int64_t numel = k->outer * k->rows * k->channels, channels = k->channels, i, stats;
-    ignis_tensor x = noise_at(IGNIS_SHAPE(k->outer, k->rows, channels), dtype, (uint64_t)numel, k->centre, k->scale, k->offset, true),
+    ignis_tensor x = noise_at(IGNIS_SHAPE(k->outer, k->rows, channels), dtype, (uint64_t)numel, k->centre, k->scale,
+                              k->offset, true),
                  w = noise_at(IGNIS_SHAPE(channels), dtype, 3, 1, 0.5, 0, true),
                  b = noise_at(IGNIS_SHAPE(channels), dtype, 4, 0, 1, 0, true), y, running[2];
-    double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *before[2], momentum = 0.25, off_zero, rows;
+    double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *before[2], momentum = 0.25,
+           off_zero, rows;
     ignis_batch_norm_desc desc;
     norm_reference n;
     memset(&desc, 0, sizeof desc);
@@ -422,12 +442,12 @@ static void check_norm(const norm_case *k, ignis_dtype dtype)
     n.given_mean = k->eval ? before[0] : NULL;
     n.given_var = before[1];
     stats = n.outer * n.groups;
-    n.y = numbers(numel), n.dx = numbers(numel), n.dw = numbers(channels), n.db = numbers(channels), n.mean = numbers(stats),
-    n.var = numbers(stats);
+    n.y = numbers(numel), n.dx = numbers(numel), n.dw = numbers(channels), n.db = numbers(channels),
+    n.mean = numbers(stats), n.var = numbers(stats);
     n.dy = backward_from(y, dtype, 9, k->offset);
     norm_run(&n);
-    off_zero =
-        1 + fabs(k->centre / k->scale) / 100; /* the mean is rounded, too: x - mean is off by that much, and dw by as much for each row */
+    off_zero = 1 + fabs(k->centre / k->scale) /
+                       100; /* the mean is rounded, too: x - mean is off by that much, and dw by as much for each row */
     rows = 1 + (double)n.rows / (dtype < IGNIS_F32 ? 100 : 1);
     CHECK_ARRAY("norm", dtype, ignis_tensor_data(y), n.y, numel, off_zero);
     CHECK_ARRAY("dx", dtype, ignis_tensor_grad(x), n.dx, numel, n.largest / (dtype < IGNIS_F32 ? 10 : 1));
@@ -449,12 +469,13 @@ static void check_norm(const norm_case *k, ignis_dtype dtype)
 
 TEST(norms)
 {
-    static const norm_case cases[] = {{2, 35, 8, 0, false, 0.5, 2, 0}, {2, 35, 8, 0, true, 0.5, 2, 0},  {1, 2, 1, 0, false, 0, 1, 0},
-                                      {3, 7, 5, 0, false, 0, 1, 1},    {2, 9, 16, 0, false, 0, 1, 1},   {1, 700, 64, 0, false, 0, 1, 0},
-                                      {2, 3, 264, 0, false, 0, 1, 0},  {1, 1, 24, 0, true, 0, 1, 0},    {5, 1, 3, 0, true, 0, 1, 1},
-                                      {2, 20, 8, 2, false, 1, 2, 0},   {3, 13, 12, 3, false, 0, 1, 0},  {2, 5, 5, 5, false, 0, 1, 0},
-                                      {2, 7, 33, 3, false, 0, 1, 1},   {1, 300, 16, 1, false, 0, 1, 0}, {4, 1, 32, 4, false, 0, 1, 0},
-                                      {33, 2, 7, 1, false, 0, 1, 0},   {2, 6, 272, 17, false, 0, 1, 0}, {1, 2049, 3, 0, false, 0, 1, 0}};
+    static const norm_case cases[] = {
+        {2, 35, 8, 0, false, 0.5, 2, 0}, {2, 35, 8, 0, true, 0.5, 2, 0},  {1, 2, 1, 0, false, 0, 1, 0},
+        {3, 7, 5, 0, false, 0, 1, 1},    {2, 9, 16, 0, false, 0, 1, 1},   {1, 700, 64, 0, false, 0, 1, 0},
+        {2, 3, 264, 0, false, 0, 1, 0},  {1, 1, 24, 0, true, 0, 1, 0},    {5, 1, 3, 0, true, 0, 1, 1},
+        {2, 20, 8, 2, false, 1, 2, 0},   {3, 13, 12, 3, false, 0, 1, 0},  {2, 5, 5, 5, false, 0, 1, 0},
+        {2, 7, 33, 3, false, 0, 1, 1},   {1, 300, 16, 1, false, 0, 1, 0}, {4, 1, 32, 4, false, 0, 1, 0},
+        {33, 2, 7, 1, false, 0, 1, 0},   {2, 6, 272, 17, false, 0, 1, 0}, {1, 2049, 3, 0, false, 0, 1, 0}};
     ignis_dtype dtype;
     int i;
     SETUP(NULL);
@@ -475,7 +496,8 @@ TEST(norms_of_numbers_far_from_zero)
     eps that is smaller by the square, or is 2^-126, the least that counts beside f32. */
 static void check_far_norm(const norm_case *k, ignis_dtype dtype, int power)
 {
-    int64_t numel = k->outer * k->rows * k->channels, channels = k->channels, i, width = k->groups ? channels / k->groups : 1;
+    int64_t numel = k->outer * k->rows * k->channels, channels = k->channels, i,
+            width = k->groups ? channels / k->groups : 1;
     ignis_tensor x = noise_at(IGNIS_SHAPE(k->outer, k->rows, channels), dtype, (uint64_t)numel, 0, 1, k->offset, true),
                  w = noise_at(IGNIS_SHAPE(channels), dtype, 3, 1, 0.5, 0, true),
                  b = noise_at(IGNIS_SHAPE(channels), dtype, 4, 0, 1, 0, true), y;
@@ -518,7 +540,8 @@ static void check_far_norm(const norm_case *k, ignis_dtype dtype, int power)
     CHECK_ARRAY("dw of it", dtype, ignis_tensor_grad(w), n[0].dw, channels, rows);
     if (power < (dtype == IGNIS_F64 ? 1000 : 110)) { /* else they are subnormal */
         CHECK_OK(ignis_array_from_host(ignis_tensor_grad(x), dx, IGNIS_F64, numel));
-        CHECK_ARRAY("dx of it", dtype, ignis_tensor_grad(x), n[0].dx, numel, n[1].largest / (dtype < IGNIS_F32 ? 10 : 1));
+        CHECK_ARRAY("dx of it", dtype, ignis_tensor_grad(x), n[0].dx, numel,
+                    n[1].largest / (dtype < IGNIS_F32 ? 10 : 1));
     }
     for (f = 0; f < 2; f++)
         free(n[f].y), free(n[f].dx), free(n[f].dw), free(n[f].db), free(n[f].mean), free(n[f].var);
@@ -528,9 +551,10 @@ static void check_far_norm(const norm_case *k, ignis_dtype dtype, int power)
 
 TEST(norms_of_channels_far_from_one)
 {
-    static const norm_case cases[] = {{2, 35, 8, 0, false, 0, 0, 0},   {3, 7, 5, 0, false, 0, 0, 1},   {1, 700, 64, 0, false, 0, 0, 0},
-                                      {2, 20, 8, 2, false, 0, 0, 0},   {3, 13, 12, 3, false, 0, 0, 0}, {2, 7, 33, 3, false, 0, 0, 1},
-                                      {1, 300, 16, 1, false, 0, 0, 0}, {4, 1, 32, 4, false, 0, 0, 0},  {1, 2049, 3, 0, false, 0, 0, 0}};
+    static const norm_case cases[] = {
+        {2, 35, 8, 0, false, 0, 0, 0},   {3, 7, 5, 0, false, 0, 0, 1},   {1, 700, 64, 0, false, 0, 0, 0},
+        {2, 20, 8, 2, false, 0, 0, 0},   {3, 13, 12, 3, false, 0, 0, 0}, {2, 7, 33, 3, false, 0, 0, 1},
+        {1, 300, 16, 1, false, 0, 0, 0}, {4, 1, 32, 4, false, 0, 0, 0},  {1, 2049, 3, 0, false, 0, 0, 0}};
     static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F64};
     static const int powers[][2] = {{66, 520}, {100, 1000}, {126, 1022}, {-60, -520}, {-63, -530}};
     int i, d, k;
@@ -838,7 +862,8 @@ TEST(bad_input)
     CHECK_REFUSED(0, ignis_max_pool(image, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_REFUSED(0, ignis_max_pool(row, &pool).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_REFUSED(0, ignis_max_pool(ids, &pool).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-    CHECK_REFUSED(0, ignis_avg_pool(ignis_reshape(image, IGNIS_SHAPE(1, 20, 6)), &pool).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_avg_pool(ignis_reshape(image, IGNIS_SHAPE(1, 20, 6)), &pool).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_BAD_NUMBER);
     bad = pool, bad.window[1] = 0;
     REFUSE_POOL(IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     bad = pool, bad.stride[0] = -1;
@@ -853,8 +878,8 @@ TEST(bad_input)
     CHECK_MESSAGE_HAS("x is [1, 4, 5, 6], too small for a window of 5");
     bad = pool, bad.window[0] = 1 << 28;
     REFUSE_POOL(IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_REFUSED(0, ignis_max_pool(tensor_noise(IGNIS_SHAPE(1, 0, 4, 2), IGNIS_F32, 1, false), &pool).id, IGNIS_ERROR_SHAPE,
-                  IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_max_pool(tensor_noise(IGNIS_SHAPE(1, 0, 4, 2), IGNIS_F32, 1, false), &pool).id,
+                  IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
 
     CHECK_REFUSED(0, ignis_upsample(image, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_REFUSED(0, ignis_upsample(row, &size).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
@@ -867,15 +892,18 @@ TEST(bad_input)
     CHECK_REFUSED(0, ignis_upsample(image, &wrong).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     wrong = size, wrong.align_corners = true;
     CHECK_REFUSED(0, ignis_upsample(image, &wrong).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_REFUSED(0, ignis_upsample(tensor_noise(IGNIS_SHAPE(1, 0, 4, 2), IGNIS_F32, 1, false), &size).id, IGNIS_ERROR_SHAPE,
-                  IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_upsample(tensor_noise(IGNIS_SHAPE(1, 0, 4, 2), IGNIS_F32, 1, false), &size).id,
+                  IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
 
-    four = make(IGNIS_SHAPE(6), IGNIS_F32), five = make(IGNIS_SHAPE(5), IGNIS_F32), f16 = make(IGNIS_SHAPE(6), IGNIS_F16);
+    four = make(IGNIS_SHAPE(6), IGNIS_F32), five = make(IGNIS_SHAPE(5), IGNIS_F32),
+    f16 = make(IGNIS_SHAPE(6), IGNIS_F16);
 #define REFUSE_NORM(status, diagnostic) CHECK_REFUSED(0, ignis_batch_norm(image, w, w, &norm).id, status, diagnostic)
     CHECK_REFUSED(0, ignis_batch_norm(ids, w, w, NULL).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_batch_norm(image, w, b, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
-    CHECK_REFUSED(0, ignis_batch_norm(image, ignis_cast(w, IGNIS_F64), w, NULL).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-    CHECK_REFUSED(0, ignis_batch_norm(w, w, w, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS); /* one element a channel */
+    CHECK_REFUSED(0, ignis_batch_norm(image, ignis_cast(w, IGNIS_F64), w, NULL).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_batch_norm(w, w, w, NULL).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_SHAPE_DIFFERS); /* one element a channel */
     memset(&norm, 0, sizeof norm);
     norm.eval = true;
     REFUSE_NORM(IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);

@@ -96,7 +96,9 @@ TEST(linear_adds_to_a_gradient_that_x_has)
     dx = array_values(ignis_tensor_grad(in[0]));
     for (i = 0; i < ROWS * IN; i++)
         differ += dx[i] != kept[i];
-    CHECK(differ <= 4); /* where the exact sum is next to the middle of two numbers; of sums that are rounded twice a fifth differs */
+    CHECK(
+        differ <=
+        4); /* where the exact sum is next to the middle of two numbers; of sums that are rounded twice a fifth differs */
     free(g), free(w1), free(w2), free(dx), free(first), free(expected), free(kept);
     CHECK_OK(ignis_scope_end(scope));
 }
@@ -174,7 +176,8 @@ static double largest_difference(ignis_array a, ignis_array b)
 /*  The same as its parts, in values and gradients; of those only the wanted ones are made. */
 static void check_mlp(ignis_dtype dtype, int64_t rows, bool biases, ignis_activation activation, int wanted)
 {
-    ignis_tensor in[2][MLP_INPUTS], hidden, pre, y[2], none = {0}, g = tensor_noise(IGNIS_SHAPE(rows, 12), dtype, 9, false);
+    ignis_tensor in[2][MLP_INPUTS], hidden, pre, y[2], none = {0},
+                                                       g = tensor_noise(IGNIS_SHAPE(rows, 12), dtype, 9, false);
     int way, i;
     for (way = 0; way < 2; way++)
         for (i = 0; i < MLP_INPUTS; i++)
@@ -236,14 +239,19 @@ TEST(mlp_refuses)
     w1 = tensor_noise(IGNIS_SHAPE(4, 3), IGNIS_F32, 2, true);
     b1 = tensor_noise(IGNIS_SHAPE(3), IGNIS_F32, 3, true);
     w2 = tensor_noise(IGNIS_SHAPE(5, 4), IGNIS_F32, 4, true);
-    CHECK_REFUSED(0, ignis_mlp(x, w1, b1, w2, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_mlp(x, w1, b1, w2, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_MATMUL_SHAPE);
     CHECK_MESSAGE_HAS("b1 is [3]; [4] is needed");
-    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w2, b1, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w2, b1, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_MATMUL_SHAPE);
     CHECK_MESSAGE_HAS("b2 is [3]; [5] is needed");
-    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w1, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w1, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_MATMUL_SHAPE);
     CHECK_MESSAGE_HAS("w2 is [4, 3]; [out, 4] is needed");
-    CHECK_REFUSED(0, ignis_mlp(x, w2, none, w1, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
-    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w2, none, (ignis_activation)0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_REFUSED(0, ignis_mlp(x, w2, none, w1, none, IGNIS_ACTIVATION_GELU).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_mlp(x, w1, none, w2, none, (ignis_activation)0).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_BAD_ENUM);
     CHECK_INT(ignis_tape_length(), 0);
     let_go(x), let_go(w1), let_go(b1), let_go(w2);
 }
@@ -288,12 +296,14 @@ TEST(mlp_gated_against_finite_differences)
 /*  The same as its parts, in values and gradients; of those only the wanted ones are made. The second time nothing is recorded. */
 static void check_gated(ignis_dtype dtype, int64_t rows, int64_t hidden, int wanted)
 {
-    ignis_tensor in[2][GATED_INPUTS], part[3], y[3], none = {0}, g = tensor_noise(IGNIS_SHAPE(rows, 12), dtype, 9, false);
+    ignis_tensor in[2][GATED_INPUTS], part[3], y[3], none = {0},
+                                                     g = tensor_noise(IGNIS_SHAPE(rows, 12), dtype, 9, false);
     int way, i;
     for (way = 0; way < 2; way++)
         gated_open(in[way], dtype, rows, hidden, wanted);
     y[0] = ignis_mlp_gated(in[0][GATED_X], in[0][GATED_GATE], in[0][GATED_UP], in[0][GATED_DOWN]);
-    part[0] = ignis_linear(in[1][GATED_X], in[1][GATED_GATE], none), part[1] = ignis_linear(in[1][GATED_X], in[1][GATED_UP], none);
+    part[0] = ignis_linear(in[1][GATED_X], in[1][GATED_GATE], none),
+    part[1] = ignis_linear(in[1][GATED_X], in[1][GATED_UP], none);
     part[2] = ignis_silu_mul(part[0], part[1]);
     y[1] = ignis_linear(part[2], in[1][GATED_DOWN], none);
     ignis_no_grad_begin();
@@ -374,7 +384,9 @@ static void network_open(network *n, ignis_dtype dtype, int64_t rows, int64_t na
         int64_t in = layer_widths[i] / narrower, out = layer_widths[i + 1] / narrower;
         ignis_tensor none = {0};
         n->weights[i] = tensor_noise(IGNIS_SHAPE(out, in), dtype, (uint64_t)(2 + 2 * i), wanted >> (1 + 2 * i) & 1);
-        n->biases[i] = n->biased >> i & 1 ? tensor_noise(IGNIS_SHAPE(out), dtype, (uint64_t)(3 + 2 * i), wanted >> (2 + 2 * i) & 1) : none;
+        n->biases[i] = n->biased >> i & 1
+                           ? tensor_noise(IGNIS_SHAPE(out), dtype, (uint64_t)(3 + 2 * i), wanted >> (2 + 2 * i) & 1)
+                           : none;
     }
 }
 
@@ -487,7 +499,8 @@ static bool same_gradients(ignis_tensor a, ignis_tensor b, double tolerance)
 }
 
 /*  The same as its parts, and its values as in double; only the wanted gradients are made. */
-static void check_layers(ignis_dtype dtype, int64_t rows, int count, int biased, ignis_activation activation, int wanted)
+static void check_layers(ignis_dtype dtype, int64_t rows, int count, int biased, ignis_activation activation,
+                         int wanted)
 {
     network n[2];
     ignis_tensor y[2], g = tensor_noise(IGNIS_SHAPE(rows, layer_widths[count]), dtype, 20, false);
@@ -529,14 +542,17 @@ TEST(mlp_layers_are_their_parts)
         SETUP(&desc);
         for (c = 0; c < COUNT_OF(layer_counts); c++) {
             for (d = 0; d < 4; d++) {
-                check_layers(float_dtypes[d], 9, layer_counts[c], 0x1F, d % 2 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU, -1);
-                check_layers(float_dtypes[d], 7, layer_counts[c], 0, d % 2 ? IGNIS_ACTIVATION_GELU : IGNIS_ACTIVATION_RELU, -1);
+                check_layers(float_dtypes[d], 9, layer_counts[c], 0x1F,
+                             d % 2 ? IGNIS_ACTIVATION_RELU : IGNIS_ACTIVATION_GELU, -1);
+                check_layers(float_dtypes[d], 7, layer_counts[c], 0,
+                             d % 2 ? IGNIS_ACTIVATION_GELU : IGNIS_ACTIVATION_RELU, -1);
             }
             check_layers(IGNIS_F32, 5, layer_counts[c], 0x15, IGNIS_ACTIVATION_GELU, 0);
             check_layers(IGNIS_F32, 5, layer_counts[c], 0x1F, IGNIS_ACTIVATION_GELU, -2);    /* not of x */
             check_layers(IGNIS_F32, 5, layer_counts[c], 0x1F, IGNIS_ACTIVATION_RELU, 0x555); /* biases and x */
             check_layers(IGNIS_F32, 0, layer_counts[c], 0x1F, IGNIS_ACTIVATION_RELU, -1);
-            check_layers(IGNIS_F32, 520, layer_counts[c], 0x1F, IGNIS_ACTIVATION_GELU, -1); /* more than tiny products have */
+            check_layers(IGNIS_F32, 520, layer_counts[c], 0x1F, IGNIS_ACTIVATION_GELU,
+                         -1); /* more than tiny products have */
         }
         for (i = 0; i < 7; i++) /* each alone */
             check_layers(IGNIS_F32, 5, 3, 7, IGNIS_ACTIVATION_RELU, 1 << i);
@@ -560,7 +576,8 @@ TEST(mlp_layers_of_most_and_of_no_width)
         }
         y = ignis_mlp_layers(x, weights, biases, IGNIS_MAX_LAYERS, IGNIS_ACTIVATION_GELU);
         CHECK_SHAPE_IS(y, IGNIS_SHAPE(2, 3, 4));
-        one[0] = ignis_mlp_layers(x, weights, NULL, 1, IGNIS_ACTIVATION_GELU), one[1] = ignis_linear(x, weights[0], none);
+        one[0] = ignis_mlp_layers(x, weights, NULL, 1, IGNIS_ACTIVATION_GELU),
+        one[1] = ignis_linear(x, weights[0], none);
         CHECK(largest_difference(ignis_tensor_data(one[0]), ignis_tensor_data(one[1])) == 0);
         g = make(IGNIS_SHAPE(2, 3, 4), IGNIS_F32);
         CHECK_OK(ignis_array_fill(g, 1));
@@ -599,9 +616,11 @@ TEST(mlp_layers_refuses)
     CHECK_REFUSED(0, ignis_mlp_layers(x, weights, biases, 0, gelu).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("count is 0, outside 1 to 8");
     CHECK_REFUSED(0, ignis_mlp_layers(x, weights, biases, -1, gelu).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_REFUSED(0, ignis_mlp_layers(x, weights, biases, IGNIS_MAX_LAYERS + 1, gelu).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_mlp_layers(x, weights, biases, IGNIS_MAX_LAYERS + 1, gelu).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_BAD_NUMBER);
     CHECK_REFUSED(0, ignis_mlp_layers(x, NULL, biases, 3, gelu).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_REFUSED(0, ignis_mlp_layers(x, weights, biases, 3, (ignis_activation)7).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_REFUSED(0, ignis_mlp_layers(x, weights, biases, 3, (ignis_activation)7).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_BAD_ENUM);
     CHECK_REFUSED(0, ignis_mlp_layers(none, weights, biases, 3, gelu).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     weights[1] = none;
     CHECK_REFUSED(0, ignis_mlp_layers(x, weights, biases, 3, gelu).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
@@ -658,7 +677,10 @@ static void product_gradients(int which, ignis_dtype dtype, sizes s, int wanted,
     let_go(y), let_go(g);
 }
 
-static bool same_bits(const double *a, const double *b, int64_t count) { return memcmp(a, b, (size_t)count * sizeof *a) == 0; }
+static bool same_bits(const double *a, const double *b, int64_t count)
+{
+    return memcmp(a, b, (size_t)count * sizeof *a) == 0;
+}
 
 /*  Tiny products of every type are joined; not larger ones, and ones of long k, which are split. Each gradient has the bits that it has alone. */
 TEST(gradients_in_one_launch_have_the_bits_of_each_alone)
@@ -708,7 +730,8 @@ TEST(gradients_of_layers_have_the_bits_of_each_alone)
                 CHECK_OK(ignis_backward(y, ignis_tensor_data(g)));
                 let_go(y);
             }
-            all = ignis_tensor_grad(i ? n[0].weights[i - 1] : n[0].x), alone = ignis_tensor_grad(i ? n[1].weights[i - 1] : n[1].x);
+            all = ignis_tensor_grad(i ? n[0].weights[i - 1] : n[0].x),
+            alone = ignis_tensor_grad(i ? n[1].weights[i - 1] : n[1].x);
             CHECK(largest_difference(all, alone) == 0);
             network_close(&n[0]), network_close(&n[1]);
             let_go(g);

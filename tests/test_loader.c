@@ -297,7 +297,8 @@ TEST(library_query_tells_cublaslt)
     ignis_library_info info;
     SETUP(NULL);
     if (ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
-        test__check_failure(__FILE__, __LINE__, "ignis_library_query(", IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
+        test__check_failure(__FILE__, __LINE__, "ignis_library_query(", IGNIS_ERROR_LIBRARY,
+                            IGNIS_DIAG_LIBRARY_MISSING);
         CHECK_MESSAGE_HAS("cublasLt");
         SKIP("there is no cuBLASLt");
     }
@@ -338,7 +339,9 @@ static int see_nothing(void)
     for (i = 0; i < COUNT_OF(paths_of_environment); i++)
         seen += ignis__env(paths_of_environment[i]) != NULL;
     desc.dry_run = true; /* IGNIS_RECORD and IGNIS_BUNDLE name what cannot be written or read */
-    return seen || ignis_setup(&desc) != IGNIS_OK || ignis__kernels_state.cache_dir[0] || ignis_shutdown() != IGNIS_OK ? SECURE_FAILED : 0;
+    return seen || ignis_setup(&desc) != IGNIS_OK || ignis__kernels_state.cache_dir[0] || ignis_shutdown() != IGNIS_OK
+               ? SECURE_FAILED
+               : 0;
 }
 #endif
 

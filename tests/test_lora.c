@@ -169,8 +169,8 @@ static void reference_add(ck_model *m, const char *name, ignis_tensor a, ignis_t
 }
 
 /*  The names of all products of a layer, in the order in which their adapters come. */
-static const char *const gpt2_products[] = {"transformer.h.%d.attn.c_attn", "transformer.h.%d.attn.c_proj", "transformer.h.%d.mlp.c_fc",
-                                            "transformer.h.%d.mlp.c_proj"};
+static const char *const gpt2_products[] = {"transformer.h.%d.attn.c_attn", "transformer.h.%d.attn.c_proj",
+                                            "transformer.h.%d.mlp.c_fc", "transformer.h.%d.mlp.c_proj"};
 static const char *const other_products[] = {"model.layers.%d.self_attn.q_proj", "model.layers.%d.self_attn.k_proj",
                                              "model.layers.%d.self_attn.v_proj", "model.layers.%d.self_attn.o_proj",
                                              "model.layers.%d.mlp.gate_proj",    "model.layers.%d.mlp.up_proj",
@@ -286,9 +286,10 @@ TEST(at_first_they_change_nothing)
                 CHECK(lora_info(lora).rank == 8 && lora_info(lora).alpha == 8 && lora_info(lora).scale == 1);
                 CHECK_INT(lora_info(lora).adapters, ck_is_gpt2(models[i]) ? 2 : 4); /* c_attn; q_proj and v_proj */
                 CHECK_INT(lora_info(lora).parameters,
-                          ck_is_gpt2(models[i])
-                              ? 2 * 8 * (24 + 72)
-                              : 2 * 8 * (2 * models[i]->hidden + (models[i]->heads + models[i]->kv_heads) * models[i]->head_dim));
+                          ck_is_gpt2(models[i]) ? 2 * 8 * (24 + 72)
+                                                : 2 * 8 *
+                                                      (2 * models[i]->hidden +
+                                                       (models[i]->heads + models[i]->kv_heads) * models[i]->head_dim));
             }
             CHECK_OK(ignis_model_set_lora(model, lora));
             after = scores_of(model, models[i]);
@@ -384,8 +385,9 @@ static void task_end(void)
 static ignis_tensor task_loss(const ignis_tensor *inputs, int count, void *user_data)
 {
     (void)inputs, (void)count, (void)user_data;
-    return ignis_cross_entropy(ignis_reshape(ignis_model_forward(task.model, task.ids), IGNIS_SHAPE(BATCH * SEQ, task.m->vocab)),
-                               task.targets, NULL);
+    return ignis_cross_entropy(
+        ignis_reshape(ignis_model_forward(task.model, task.ids), IGNIS_SHAPE(BATCH * SEQ, task.m->vocab)), task.targets,
+        NULL);
 }
 
 /*  By finite differences in f64, for every element of every A and B of one layer of a small model of each family. */
@@ -464,7 +466,8 @@ TEST(training_saving_opening_and_merging)
     for (i = 0; i < MODELS; i++) {
         for (way = 0; way < 3; way++) { /* f32; f32 beside bf16; bf16 */
             ck_model *m = models[i];
-            ignis_model model = open_as(m, way ? IGNIS_BF16 : IGNIS_F32), other = open_as(m, way ? IGNIS_BF16 : IGNIS_F32), saved;
+            ignis_model model = open_as(m, way ? IGNIS_BF16 : IGNIS_F32),
+                        other = open_as(m, way ? IGNIS_BF16 : IGNIS_F32), saved;
             ignis_lora_desc desc = all_of(4, 16);
             ignis_tensor weights[MOST], before[MOST], after[MOST];
             double *base = scores_of(model, m), *trained, *again, first;
@@ -505,7 +508,8 @@ TEST(training_saving_opening_and_merging)
             CHECK_OK(ignis_lora_free(opened));
             CHECK_OK(ignis_lora_merge(lora));
             again = scores_of(model, m);
-            CHECK(off(again, trained, m) <= (way ? 0.04 : 5e-6)); /* weights and numbers in between have 8 bits, or 24 */
+            CHECK(off(again, trained, m) <=
+                  (way ? 0.04 : 5e-6)); /* weights and numbers in between have 8 bits, or 24 */
             CHECK_OK(ignis_model_save(model, test_path("merged")));
             ignis_model_desc from;
             memset(&from, 0, sizeof from);
@@ -572,8 +576,8 @@ TEST(a_quantised_model_learns_as_its_numbers_do)
                 count = ignis_lora_weights(lora[k], tensors[k], MOST);
             }
             for (k = 0; k < count; k++) {
-                double *one = array_values(ignis_tensor_grad(tensors[0][k])), *two = array_values(ignis_tensor_grad(tensors[1][k])),
-                       most = 0, worst = 0;
+                double *one = array_values(ignis_tensor_grad(tensors[0][k])),
+                       *two = array_values(ignis_tensor_grad(tensors[1][k])), most = 0, worst = 0;
                 int64_t i;
                 for (i = 0; i < numel_of(tensors[0][k]); i++) {
                     most = fabs(two[i]) > most ? fabs(two[i]) : most;
@@ -646,8 +650,10 @@ TEST(a_step_can_be_a_graph)
             }
             if (way && step == 1) {
                 CHECK_FAILS(ignis_lora_create(model, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
-                CHECK_FAILS(ignis_lora_open(model, test_path("x")), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
-                CHECK_STATUS(ignis_lora_save(lora, test_path("x")), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
+                CHECK_FAILS(ignis_lora_open(model, test_path("x")), IGNIS_ERROR_UNSUPPORTED,
+                            IGNIS_DIAG_CAPTURE_REFUSED);
+                CHECK_STATUS(ignis_lora_save(lora, test_path("x")), IGNIS_ERROR_UNSUPPORTED,
+                             IGNIS_DIAG_CAPTURE_REFUSED);
                 CHECK_STATUS(ignis_lora_merge(lora), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
                 graph = ignis_graph_end();
             }
@@ -807,14 +813,21 @@ TEST(files_have_names_and_shapes_of_peft)
 }
 
 static const char sound_config[] =
-    "{\"alora_invocation_tokens\": null, \"alpha_pattern\": {}, \"arrow_config\": null, \"auto_mapping\": {\"base_model_class\": \"x\"},\n"
-    " \"base_model_name_or_path\": \"some/where\", \"bias\": \"none\", \"corda_config\": null, \"ensure_weight_tying\": false,\n"
-    " \"eva_config\": null, \"exclude_modules\": null, \"fan_in_fan_out\": false, \"inference_mode\": true, \"init_lora_weights\": true,\n"
-    " \"layer_replication\": null, \"layers_pattern\": null, \"layers_to_transform\": null, \"loftq_config\": {}, \"lora_alpha\": 16,\n"
+    "{\"alora_invocation_tokens\": null, \"alpha_pattern\": {}, \"arrow_config\": null, \"auto_mapping\": "
+    "{\"base_model_class\": \"x\"},\n"
+    " \"base_model_name_or_path\": \"some/where\", \"bias\": \"none\", \"corda_config\": null, "
+    "\"ensure_weight_tying\": false,\n"
+    " \"eva_config\": null, \"exclude_modules\": null, \"fan_in_fan_out\": false, \"inference_mode\": true, "
+    "\"init_lora_weights\": true,\n"
+    " \"layer_replication\": null, \"layers_pattern\": null, \"layers_to_transform\": null, \"loftq_config\": {}, "
+    "\"lora_alpha\": 16,\n"
     " \"lora_bias\": false, \"lora_dropout\": 0.05, \"megatron_config\": null, \"megatron_core\": \"megatron.core\",\n"
-    " \"modules_to_save\": null, \"peft_type\": \"LORA\", \"peft_version\": \"0.18.0\", \"qalora_group_size\": 16, \"r\": 2,\n"
-    " \"rank_pattern\": {}, \"revision\": null, \"target_modules\": [\"v_proj\", \"q_proj\"], \"target_parameters\": null,\n"
-    " \"task_type\": \"CAUSAL_LM\", \"trainable_token_indices\": null, \"use_dora\": false, \"use_qalora\": false, \"use_rslora\": "
+    " \"modules_to_save\": null, \"peft_type\": \"LORA\", \"peft_version\": \"0.18.0\", \"qalora_group_size\": 16, "
+    "\"r\": 2,\n"
+    " \"rank_pattern\": {}, \"revision\": null, \"target_modules\": [\"v_proj\", \"q_proj\"], \"target_parameters\": "
+    "null,\n"
+    " \"task_type\": \"CAUSAL_LM\", \"trainable_token_indices\": null, \"use_dora\": false, \"use_qalora\": false, "
+    "\"use_rslora\": "
     "false}\n";
 
 /*  The sound text with a piece replaced. */
@@ -854,10 +867,11 @@ static void write_tensors(const peft_tensor *list, int count)
             continue;
         snprintf(full[made], sizeof full[0], "%s", list[i].name);
         names[made] = full[made];
-        tensors[made++] = list[i].dtype == IGNIS_I32
-                              ? tensor_counting(IGNIS_SHAPE(list[i].rows, list[i].columns), IGNIS_I32, 1, false)
-                              : tensor_noise(list[i].columns ? IGNIS_SHAPE(list[i].rows, list[i].columns) : IGNIS_SHAPE(list[i].rows),
-                                             list[i].dtype, 7, false);
+        tensors[made++] =
+            list[i].dtype == IGNIS_I32
+                ? tensor_counting(IGNIS_SHAPE(list[i].rows, list[i].columns), IGNIS_I32, 1, false)
+                : tensor_noise(list[i].columns ? IGNIS_SHAPE(list[i].rows, list[i].columns) : IGNIS_SHAPE(list[i].rows),
+                               list[i].dtype, 7, false);
     }
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", test_path("peft"));
     CHECK_OK(ignis_save(path, names, tensors, made));
@@ -866,11 +880,14 @@ static void write_tensors(const peft_tensor *list, int count)
 
 #define PEFT_LAYER "base_model.model.model.layers."
 enum { SOUND = 8 };
-static const peft_tensor sound_tensors[SOUND] = {
-    {PEFT_LAYER "0.self_attn.q_proj.lora_A.weight", 2, 32, IGNIS_F16}, {PEFT_LAYER "0.self_attn.q_proj.lora_B.weight", 48, 2, IGNIS_F16},
-    {PEFT_LAYER "0.self_attn.v_proj.lora_A.weight", 2, 32, IGNIS_F16}, {PEFT_LAYER "0.self_attn.v_proj.lora_B.weight", 16, 2, IGNIS_F16},
-    {PEFT_LAYER "1.self_attn.q_proj.lora_A.weight", 2, 32, IGNIS_F16}, {PEFT_LAYER "1.self_attn.q_proj.lora_B.weight", 48, 2, IGNIS_F16},
-    {PEFT_LAYER "1.self_attn.v_proj.lora_A.weight", 2, 32, IGNIS_F16}, {PEFT_LAYER "1.self_attn.v_proj.lora_B.weight", 16, 2, IGNIS_F16}};
+static const peft_tensor sound_tensors[SOUND] = {{PEFT_LAYER "0.self_attn.q_proj.lora_A.weight", 2, 32, IGNIS_F16},
+                                                 {PEFT_LAYER "0.self_attn.q_proj.lora_B.weight", 48, 2, IGNIS_F16},
+                                                 {PEFT_LAYER "0.self_attn.v_proj.lora_A.weight", 2, 32, IGNIS_F16},
+                                                 {PEFT_LAYER "0.self_attn.v_proj.lora_B.weight", 16, 2, IGNIS_F16},
+                                                 {PEFT_LAYER "1.self_attn.q_proj.lora_A.weight", 2, 32, IGNIS_F16},
+                                                 {PEFT_LAYER "1.self_attn.q_proj.lora_B.weight", 48, 2, IGNIS_F16},
+                                                 {PEFT_LAYER "1.self_attn.v_proj.lora_A.weight", 2, 32, IGNIS_F16},
+                                                 {PEFT_LAYER "1.self_attn.v_proj.lora_B.weight", 16, 2, IGNIS_F16}};
 
 /*  What PEFT writes is opened; what would compute something else is refused by name. */
 TEST(configs_that_cannot_be_followed_are_refused)
@@ -889,24 +906,34 @@ TEST(configs_that_cannot_be_followed_are_refused)
         {"\"peft_version\"", "\"of_tomorrow\": [], \"peft_version\"", 0, NULL},
         {"\"peft_version\"", "\"of_tomorrow\": [1], \"peft_version\"", IGNIS_ERROR_UNSUPPORTED,
          "has 'of_tomorrow' there, which Ignis cannot do"},
-        {"\"peft_version\"", "\"of_tomorrow\": 0.5, \"peft_version\"", IGNIS_ERROR_UNSUPPORTED, "has 'of_tomorrow' there"},
-        {"\"peft_version\"", "\"of_tomorrow\": \"x\", \"peft_version\"", IGNIS_ERROR_UNSUPPORTED, "has 'of_tomorrow' 'x'"},
-        {"\"use_dora\": false", "\"use_dora\": true", IGNIS_ERROR_UNSUPPORTED, "has 'use_dora' true, which Ignis cannot do"},
+        {"\"peft_version\"", "\"of_tomorrow\": 0.5, \"peft_version\"", IGNIS_ERROR_UNSUPPORTED,
+         "has 'of_tomorrow' there"},
+        {"\"peft_version\"", "\"of_tomorrow\": \"x\", \"peft_version\"", IGNIS_ERROR_UNSUPPORTED,
+         "has 'of_tomorrow' 'x'"},
+        {"\"use_dora\": false", "\"use_dora\": true", IGNIS_ERROR_UNSUPPORTED,
+         "has 'use_dora' true, which Ignis cannot do"},
         {"\"use_qalora\": false", "\"use_qalora\": true", IGNIS_ERROR_UNSUPPORTED, "has 'use_qalora' true"},
         {"\"lora_bias\": false", "\"lora_bias\": true", IGNIS_ERROR_UNSUPPORTED, "has 'lora_bias' true"},
-        {"\"bias\": \"none\"", "\"bias\": \"lora_only\"", IGNIS_ERROR_UNSUPPORTED, "has bias 'lora_only', which Ignis cannot do"},
-        {"\"modules_to_save\": null", "\"modules_to_save\": [\"lm_head\"]", IGNIS_ERROR_UNSUPPORTED, "has 'modules_to_save' there"},
-        {"\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 4}", IGNIS_ERROR_UNSUPPORTED, "has 'rank_pattern' there"},
-        {"\"alpha_pattern\": {}", "\"alpha_pattern\": {\"q_proj\": 4}", IGNIS_ERROR_UNSUPPORTED, "has 'alpha_pattern' there"},
-        {"\"layer_replication\": null", "\"layer_replication\": [[0, 1]]", IGNIS_ERROR_UNSUPPORTED, "has 'layer_replication' there"},
+        {"\"bias\": \"none\"", "\"bias\": \"lora_only\"", IGNIS_ERROR_UNSUPPORTED,
+         "has bias 'lora_only', which Ignis cannot do"},
+        {"\"modules_to_save\": null", "\"modules_to_save\": [\"lm_head\"]", IGNIS_ERROR_UNSUPPORTED,
+         "has 'modules_to_save' there"},
+        {"\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 4}", IGNIS_ERROR_UNSUPPORTED,
+         "has 'rank_pattern' there"},
+        {"\"alpha_pattern\": {}", "\"alpha_pattern\": {\"q_proj\": 4}", IGNIS_ERROR_UNSUPPORTED,
+         "has 'alpha_pattern' there"},
+        {"\"layer_replication\": null", "\"layer_replication\": [[0, 1]]", IGNIS_ERROR_UNSUPPORTED,
+         "has 'layer_replication' there"},
         {"\"trainable_token_indices\": null", "\"trainable_token_indices\": [3]", IGNIS_ERROR_UNSUPPORTED,
          "has 'trainable_token_indices' there"},
         {"\"peft_type\": \"LORA\"", "\"peft_type\": \"IA3\"", IGNIS_ERROR_UNSUPPORTED, "has peft_type 'IA3'"},
         {"\"peft_type\": \"LORA\"", "\"peft_typE\": \"LORA\"", IGNIS_ERROR_FORMAT, "has no peft_type"},
         {"\"peft_type\": \"LORA\"", "\"peft_type\": 7", IGNIS_ERROR_FORMAT, "peft_type is no text"},
-        {"\"use_rslora\": false", "\"use_rslora\": \"yes\"", IGNIS_ERROR_FORMAT, "use_rslora is neither true nor false"},
+        {"\"use_rslora\": false", "\"use_rslora\": \"yes\"", IGNIS_ERROR_FORMAT,
+         "use_rslora is neither true nor false"},
         {"\"bias\": \"none\"", "\"bias\": true", IGNIS_ERROR_FORMAT, "bias is no text"},
-        {"\"init_lora_weights\": true", "\"init_lora_weights\": [1]", IGNIS_ERROR_FORMAT, "init_lora_weights is neither true nor false"},
+        {"\"init_lora_weights\": true", "\"init_lora_weights\": [1]", IGNIS_ERROR_FORMAT,
+         "init_lora_weights is neither true nor false"},
         {"\"r\": 2", "\"r\": 0", IGNIS_ERROR_FORMAT, "has r 0; a number from 1 to 65536 is needed"},
         {"\"r\": 2", "\"r\": -2", IGNIS_ERROR_FORMAT, "has r -2"},
         {"\"r\": 2", "\"r\": 1.5", IGNIS_ERROR_FORMAT, "has r 1.5; a whole number is needed"},
@@ -938,7 +965,8 @@ TEST(configs_that_cannot_be_followed_are_refused)
         ignis_status_clear();
         if (lora.id) {
             ignis_lora_info info = lora_info(lora);
-            CHECK(info.rank == 2 && info.adapters == 4 && info.alpha == 16 && info.scale == 8 && info.dtype == IGNIS_F16);
+            CHECK(info.rank == 2 && info.adapters == 4 && info.alpha == 16 && info.scale == 8 &&
+                  info.dtype == IGNIS_F16);
             CHECK_OK(ignis_lora_free(lora));
         }
     }
@@ -954,8 +982,14 @@ TEST(tensors_that_do_not_fit_are_refused)
         ignis_status status;
         const char *message;
     } cases[] = {
-        {0, {NULL, 0, 0, 0}, IGNIS_ERROR_FORMAT, "has no tensor base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"},
-        {7, {NULL, 0, 0, 0}, IGNIS_ERROR_FORMAT, "has no tensor base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight"},
+        {0,
+         {NULL, 0, 0, 0},
+         IGNIS_ERROR_FORMAT,
+         "has no tensor base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"},
+        {7,
+         {NULL, 0, 0, 0},
+         IGNIS_ERROR_FORMAT,
+         "has no tensor base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight"},
         {0,
          {PEFT_LAYER "0.self_attn.q_proj.lora_A.weight", 32, 2, IGNIS_F16},
          IGNIS_ERROR_FORMAT,
@@ -964,17 +998,32 @@ TEST(tensors_that_do_not_fit_are_refused)
          {PEFT_LAYER "0.self_attn.q_proj.lora_B.weight", 16, 2, IGNIS_F16},
          IGNIS_ERROR_FORMAT,
          "is [16, 2]; the model and a rank of 2 make it [48, 2]"},
-        {1, {PEFT_LAYER "0.self_attn.q_proj.lora_B.weight", 96, 0, IGNIS_F16}, IGNIS_ERROR_FORMAT, "is [96]; the model"},
-        {1, {PEFT_LAYER "0.self_attn.q_proj.lora_B.weight", 48, 2, IGNIS_F32}, IGNIS_ERROR_UNSUPPORTED, "is of type F32; all are of one"},
-        {0, {PEFT_LAYER "0.self_attn.q_proj.lora_A.weight", 2, 32, IGNIS_I32}, IGNIS_ERROR_UNSUPPORTED, "is of type I32"},
+        {1,
+         {PEFT_LAYER "0.self_attn.q_proj.lora_B.weight", 96, 0, IGNIS_F16},
+         IGNIS_ERROR_FORMAT,
+         "is [96]; the model"},
+        {1,
+         {PEFT_LAYER "0.self_attn.q_proj.lora_B.weight", 48, 2, IGNIS_F32},
+         IGNIS_ERROR_UNSUPPORTED,
+         "is of type F32; all are of one"},
+        {0,
+         {PEFT_LAYER "0.self_attn.q_proj.lora_A.weight", 2, 32, IGNIS_I32},
+         IGNIS_ERROR_UNSUPPORTED,
+         "is of type I32"},
         {8,
          {PEFT_LAYER "2.self_attn.q_proj.lora_A.weight", 2, 32, IGNIS_F16},
          IGNIS_ERROR_FORMAT,
          "which has no place beside a product of the model, llama of 2 layers"},
-        {8, {PEFT_LAYER "0.self_attn.q_proj.lora_magnitude_vector", 48, 0, IGNIS_F16}, IGNIS_ERROR_FORMAT, "has no place"},
+        {8,
+         {PEFT_LAYER "0.self_attn.q_proj.lora_magnitude_vector", 48, 0, IGNIS_F16},
+         IGNIS_ERROR_FORMAT,
+         "has no place"},
         {8, {PEFT_LAYER "0.self_attn.q_proj.lora_B.bias", 48, 0, IGNIS_F16}, IGNIS_ERROR_FORMAT, "has no place"},
         {8, {"base_model.model.lm_head.lora_A.weight", 2, 32, IGNIS_F16}, IGNIS_ERROR_FORMAT, "has no place"},
-        {8, {"base_model.model.model.embed_tokens.lora_embedding_A", 2, 31, IGNIS_F16}, IGNIS_ERROR_FORMAT, "has no place"},
+        {8,
+         {"base_model.model.model.embed_tokens.lora_embedding_A", 2, 31, IGNIS_F16},
+         IGNIS_ERROR_FORMAT,
+         "has no place"},
         {8, {PEFT_LAYER "00.self_attn.q_proj.lora_A.weight", 2, 32, IGNIS_F16}, IGNIS_ERROR_FORMAT, "has no place"},
     };
     ignis_model model;
@@ -1051,8 +1100,8 @@ TEST(folders_serve_gguf_files_too)
 
 TEST(descriptions_are_checked)
 {
-    static const char *const unknown[] = {"q_proj", "query"}, *const part[] = {"proj"}, *const head[] = {"lm_head"}, *const empty[] = {""},
-                             *const hole[] = {NULL};
+    static const char *const unknown[] = {"q_proj", "query"}, *const part[] = {"proj"}, *const head[] = {"lm_head"},
+                             *const empty[] = {""}, *const hole[] = {NULL};
     ignis_lora_desc desc;
     ignis_model model;
     SETUP(NULL);
@@ -1079,8 +1128,8 @@ TEST(descriptions_are_checked)
     CHECK_BAD(targets, hole, all_linear, NULL_ARGUMENT, "desc->targets[0] of 1 is null");
     CHECK_BAD(targets, part, all_linear, STORAGE_MISSING,
               "desc->targets[0] is 'proj', which is no product of the model, llama of 2 layers");
-    CHECK_MESSAGE_HAS(
-        "they have self_attn.q_proj, self_attn.k_proj, self_attn.v_proj, self_attn.o_proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj");
+    CHECK_MESSAGE_HAS("they have self_attn.q_proj, self_attn.k_proj, self_attn.v_proj, self_attn.o_proj, "
+                      "mlp.gate_proj, mlp.up_proj, mlp.down_proj");
     CHECK_BAD(targets, head, all_linear, STORAGE_MISSING, "desc->targets[0] is 'lm_head'");
     CHECK_BAD(targets, empty, all_linear, STORAGE_MISSING, "desc->targets[0] is ''");
     desc.target_count = 2;
@@ -1194,7 +1243,8 @@ TEST(sequences_want_merged_adapters)
     CHECK_OK(ignis_sequence_logits(sequence, plain, llama.vocab));
     CHECK_OK(ignis_model_set_lora(model, lora));
     CHECK_STATUS(ignis_sequence_feed(sequence, ids, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_MESSAGE_HAS("the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part of its weights");
+    CHECK_MESSAGE_HAS("the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part "
+                      "of its weights");
     CHECK_FAILS(ignis_sequence_next(sequence, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     CHECK_STATUS(ignis_sequence_next_all(&sequence, 1, NULL, &id), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     CHECK_STATUS(ignis_sequence_logits(sequence, logits, llama.vocab), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);

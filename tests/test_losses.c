@@ -19,12 +19,18 @@ static double mse_value(double x, double t) { return (x - t) * (x - t); }
 static double mse_slope(double x, double t) { return 2 * (x - t); }
 static double l1_value(double x, double t) { return fabs(x - t); }
 static double l1_slope(double x, double t) { return x > t ? 1 : x < t ? -1 : 0; }
-static double huber_value(double x, double t) { return fabs(x - t) < 0.75 ? 0.5 * (x - t) * (x - t) : 0.75 * (fabs(x - t) - 0.375); }
+static double huber_value(double x, double t)
+{
+    return fabs(x - t) < 0.75 ? 0.5 * (x - t) * (x - t) : 0.75 * (fabs(x - t) - 0.375);
+}
 static double huber_slope(double x, double t) { return fabs(x - t) < 0.75 ? x - t : x > t ? 0.75 : -0.75; }
 static double bce_value(double x, double t) { return t * softplus(-x) + (1 - t) * softplus(x); }
 static double bce_slope(double x, double t) { return 1 / (1 + exp(-x)) - t; }
 
-static ignis_tensor huber(ignis_tensor x, ignis_tensor t, ignis_reduction reduction) { return ignis_huber_loss(x, t, 0.75, reduction); }
+static ignis_tensor huber(ignis_tensor x, ignis_tensor t, ignis_reduction reduction)
+{
+    return ignis_huber_loss(x, t, 0.75, reduction);
+}
 static ignis_tensor bce(ignis_tensor x, ignis_tensor t, ignis_reduction reduction)
 {
     ignis_bce_desc desc;
@@ -40,7 +46,8 @@ static const element_loss element_losses[] = {{"mse", ignis_mse_loss, mse_value,
 enum { ELEMENT_LOSSES = 4 };
 
 /*  Numbers with the given size, 0 among them. */
-static ignis_tensor some(int64_t count, ignis_dtype dtype, uint64_t seed, double size, bool positive, bool requires_grad)
+static ignis_tensor some(int64_t count, ignis_dtype dtype, uint64_t seed, double size, bool positive,
+                         bool requires_grad)
 {
     double *values = (double *)malloc(sizeof *values * (size_t)(count + 1));
     ignis_tensor tensor;
@@ -65,7 +72,9 @@ static void check_numbers(const char *what, const double *got, const double *exp
 {
     char text[200];
     int64_t i;
-    for (i = 0; i < count && (is_close(got[i], expected[i], tolerance) || (got[i] != got[i] && expected[i] != expected[i])); i++)
+    for (i = 0;
+         i < count && (is_close(got[i], expected[i], tolerance) || (got[i] != got[i] && expected[i] != expected[i]));
+         i++)
         ;
     if (i == count)
         return;
@@ -76,7 +85,8 @@ static void check_numbers(const char *what, const double *got, const double *exp
 static void check_element_loss(const element_loss *e, int64_t count, ignis_dtype dtype, ignis_reduction reduction)
 {
     ignis_tensor x = some(count, dtype, 1, 3, false, true), t = some(count, dtype, 2, 1, true, false), loss, upstream;
-    double *xs = tensor_values(x), *ts = tensor_values(t), *expected = (double *)calloc((size_t)count + 1, sizeof *expected), *got, sum = 0;
+    double *xs = tensor_values(x), *ts = tensor_values(t),
+           *expected = (double *)calloc((size_t)count + 1, sizeof *expected), *got, sum = 0;
     bool each = reduction == IGNIS_REDUCTION_NONE;
     double scale = reduction == IGNIS_REDUCTION_MEAN ? 1 / (double)count : 1;
     int64_t i;
@@ -119,7 +129,8 @@ TEST(losses_of_nothing)
     int k;
     SETUP(NULL);
     for (k = 0; k < ELEMENT_LOSSES; k++) {
-        ignis_tensor x = some(0, IGNIS_F32, 1, 1, false, true), t = some(0, IGNIS_F32, 1, 1, true, false), mean, sum, each;
+        ignis_tensor x = some(0, IGNIS_F32, 1, 1, false, true), t = some(0, IGNIS_F32, 1, 1, true, false), mean, sum,
+                     each;
         mean = element_losses[k].loss(x, t, IGNIS_REDUCTION_MEAN);
         sum = element_losses[k].loss(x, t, IGNIS_REDUCTION_SUM);
         each = element_losses[k].loss(x, t, IGNIS_REDUCTION_NONE);
@@ -218,7 +229,8 @@ TEST(bce_with_weights)
     scope = ignis_scope_begin();
     memset(&desc, 0, sizeof desc);
     x = tensor_noise(IGNIS_SHAPE(ROWS, COLUMNS), IGNIS_F64, 1, true);
-    t = ignis_map("abs(x)", IGNIS_INPUTS(IGNIS_NAMED(x, tensor_noise(IGNIS_SHAPE(ROWS, COLUMNS), IGNIS_F32, 2, false))));
+    t = ignis_map("abs(x)",
+                  IGNIS_INPUTS(IGNIS_NAMED(x, tensor_noise(IGNIS_SHAPE(ROWS, COLUMNS), IGNIS_F32, 2, false))));
     desc.weight = tensor_noise(IGNIS_SHAPE(ROWS, 1), IGNIS_F64, 3, false);
     desc.pos_weight = tensor_noise(IGNIS_SHAPE(COLUMNS), IGNIS_F64, 4, false);
     xs = tensor_values(x), ts = tensor_values(t), ws = tensor_values(desc.weight), ps = tensor_values(desc.pos_weight);
@@ -260,8 +272,8 @@ static void check_rows(const rows_case *c)
 {
     ignis_cross_entropy_desc desc;
     int64_t n = c->rows * c->columns, *ids = (int64_t *)malloc(sizeof *ids * (size_t)(c->rows + 1)), counted = 0, r, i;
-    ignis_tensor x = some(n, c->dtype, 5, 4, false, true), logits = ignis_reshape(x, IGNIS_SHAPE(c->rows, c->columns)), targets, loss,
-                 upstream;
+    ignis_tensor x = some(n, c->dtype, 5, 4, false, true), logits = ignis_reshape(x, IGNIS_SHAPE(c->rows, c->columns)),
+                 targets, loss, upstream;
     double *xs = tensor_values(x), *expected = (double *)calloc((size_t)c->rows + 1, sizeof *expected),
            *slope = (double *)calloc((size_t)n + 1, sizeof *slope), *got, *ups, sum = 0;
     ignis_tensor_desc integers = tensor_desc(c->target_dtype, false);
@@ -392,7 +404,8 @@ TEST(losses_of_rows_at_the_edges)
 enum { IDLE_LOSSES = 10 };
 
 /*  A loss of x [rows, columns], whose rows or elements count for nothing, and into what else its gradients go. */
-static ignis_tensor idle_loss(int at, ignis_tensor x, ignis_tensor ids, ignis_tensor zeros, ignis_tensor other, ignis_reduction reduction)
+static ignis_tensor idle_loss(int at, ignis_tensor x, ignis_tensor ids, ignis_tensor zeros, ignis_tensor other,
+                              ignis_reduction reduction)
 {
     ignis_cross_entropy_desc desc;
     ignis_bce_desc weights;
@@ -415,7 +428,8 @@ static ignis_tensor idle_loss(int at, ignis_tensor x, ignis_tensor ids, ignis_te
 
 /*  Gradients are 0 where all rows are ignored, all weights or targets 0, or no rows there: those of the mean, too, which is NaN. garbage: what stands
     in rows that are ignored. */
-static void check_idle(int at, ignis_dtype dtype, int64_t rows, int64_t columns, ignis_reduction reduction, double garbage)
+static void check_idle(int at, ignis_dtype dtype, int64_t rows, int64_t columns, ignis_reduction reduction,
+                       double garbage)
 {
     ignis_scope scope = ignis_scope_begin();
     int64_t n = rows * columns, i, others;
@@ -436,8 +450,8 @@ static void check_idle(int at, ignis_dtype dtype, int64_t rows, int64_t columns,
     zeros = tensor_of(xs, IGNIS_SHAPE(rows, columns), dtype, false);
     other = tensor_noise(at == 3 ? IGNIS_SHAPE(5, columns) : IGNIS_SHAPE(columns), dtype, 2, true);
     loss = idle_loss(at, x, t, zeros, other, reduction);
-    snprintf(what, sizeof what, "idle loss %d of %lld x %lld, dtype %d, reduction %d, garbage %g", at, (long long)rows, (long long)columns,
-             (int)dtype, (int)reduction, garbage);
+    snprintf(what, sizeof what, "idle loss %d of %lld x %lld, dtype %d, reduction %d, garbage %g", at, (long long)rows,
+             (long long)columns, (int)dtype, (int)reduction, garbage);
     if (reduction == IGNIS_REDUCTION_NONE)
         loss = ignis_sum(loss);
     got = tensor_values(loss);
@@ -475,7 +489,8 @@ TEST(gradients_are_zero_where_nothing_counts)
                         continue;
                     check_idle(at, float_dtypes[d], sizes[i][0], sizes[i][1], (ignis_reduction)reduction, 0.5);
                     for (k = 0; k < 2 && at < 3 && d == i % 4; k++)
-                        check_idle(at, float_dtypes[d], sizes[i][0], sizes[i][1], (ignis_reduction)reduction, garbage[k]);
+                        check_idle(at, float_dtypes[d], sizes[i][0], sizes[i][1], (ignis_reduction)reduction,
+                                   garbage[k]);
                 }
     CHECK_INT(memory().live_blocks, 0);
 }
@@ -495,7 +510,8 @@ TEST(kl_div)
                 x = tensor_noise(IGNIS_SHAPE(ROWS, COLUMNS), float_dtypes[d], 1, true);
                 q = ignis_map("x - 3", IGNIS_INPUTS(x));
                 p = tensor_noise(IGNIS_SHAPE(ROWS, COLUMNS), float_dtypes[d], 2, false);
-                p = logs ? ignis_map("p < -0.7 ? -inf : p - 4", IGNIS_INPUTS(p)) : ignis_map("max(p, 0) / 16", IGNIS_INPUTS(p));
+                p = logs ? ignis_map("p < -0.7 ? -inf : p - 4", IGNIS_INPUTS(p))
+                         : ignis_map("max(p, 0) / 16", IGNIS_INPUTS(p));
                 xs = tensor_values(q), ps = tensor_values(p);
                 memset(expected, 0, sizeof expected);
                 for (i = 0; i < ROWS * COLUMNS; i++) {
@@ -510,7 +526,8 @@ TEST(kl_div)
                 loss = ignis_kl_div(q, p, logs, (ignis_reduction)reduction);
                 CHECK_SHAPE_IS(loss, IGNIS_SHAPE(reduction == IGNIS_REDUCTION_NONE ? ROWS : 1));
                 got = tensor_values(loss);
-                check_numbers("kl_div", got, expected, reduction == IGNIS_REDUCTION_NONE ? ROWS : 1, d == 0 ? 1e-12 : 1e-5);
+                check_numbers("kl_div", got, expected, reduction == IGNIS_REDUCTION_NONE ? ROWS : 1,
+                              d == 0 ? 1e-12 : 1e-5);
                 free(got);
                 CHECK_OK(ignis_backward(ignis_sum(loss), IGNIS_NO_ARRAY));
                 got = array_values(ignis_tensor_grad(x));
@@ -552,7 +569,8 @@ TEST(cosine_similarity_far_from_one)
                 CHECK_CLOSE(got[r], ab / sqrt(aa * bb), d ? 1e-14 : 1e-6);
                 CHECK(self[r] <= 1 && self[r] > 1 - (d ? 1e-14 : 1e-6));
                 for (i = r * N; i < (r + 1) * N; i++)
-                    CHECK_CLOSE(ldexp(grad[i], power), (plain[i] / sqrt(bb) - ones[i] / sqrt(aa) * ab / sqrt(aa * bb)) / sqrt(aa),
+                    CHECK_CLOSE(ldexp(grad[i], power),
+                                (plain[i] / sqrt(bb) - ones[i] / sqrt(aa) * ab / sqrt(aa * bb)) / sqrt(aa),
                                 d ? 1e-13 : 1e-5);
             }
             free(got), free(self), free(grad);
@@ -564,7 +582,8 @@ TEST(cosine_similarity_far_from_one)
 TEST(cosine_similarity)
 {
     ignis_scope scope;
-    static const double as[] = {3, 4, 0, 0, 1, 0, -2, 2}, bs[] = {4, 3, 1, 1, 0, 5, 2, -2}, expected[] = {24.0 / 25, 0, 0, -1};
+    static const double as[] = {3, 4, 0, 0, 1, 0, -2, 2}, bs[] = {4, 3, 1, 1, 0, 5, 2, -2},
+                        expected[] = {24.0 / 25, 0, 0, -1};
     int d;
     SETUP(NULL);
     scope = ignis_scope_begin();

@@ -10,11 +10,13 @@
 static void check_matmul(ignis_dtype dtype, sizes s, int64_t batch, bool shared_b, bool transpose_b)
 {
     ignis_shape a_shape = batch ? IGNIS_SHAPE(batch, s.m, s.k) : IGNIS_SHAPE(s.m, s.k);
-    ignis_shape b_shape = batch && !shared_b ? (transpose_b ? IGNIS_SHAPE(batch, s.n, s.k) : IGNIS_SHAPE(batch, s.k, s.n))
-                                             : (transpose_b ? IGNIS_SHAPE(s.n, s.k) : IGNIS_SHAPE(s.k, s.n));
+    ignis_shape b_shape = batch && !shared_b
+                              ? (transpose_b ? IGNIS_SHAPE(batch, s.n, s.k) : IGNIS_SHAPE(batch, s.k, s.n))
+                              : (transpose_b ? IGNIS_SHAPE(s.n, s.k) : IGNIS_SHAPE(s.k, s.n));
     ignis_shape y_shape = batch ? IGNIS_SHAPE(batch, s.m, s.n) : IGNIS_SHAPE(s.m, s.n);
     ignis_tensor a = tensor_noise(a_shape, dtype, 1, true), b = tensor_noise(b_shape, dtype, 2, true);
-    ignis_tensor g = tensor_noise(y_shape, dtype, 3, false), y = transpose_b ? ignis_matmul_t(a, b) : ignis_matmul(a, b);
+    ignis_tensor g = tensor_noise(y_shape, dtype, 3, false),
+                 y = transpose_b ? ignis_matmul_t(a, b) : ignis_matmul(a, b);
     double *av, *bv, *gv, *yv, *da, *db;
     int64_t i, count = batch && !shared_b ? batch : 1, rows = batch && shared_b ? batch * s.m : s.m;
     bool ok = true;
@@ -28,13 +30,16 @@ static void check_matmul(ignis_dtype dtype, sizes s, int64_t batch, bool shared_
     da = array_values(ignis_tensor_grad(a)), db = array_values(ignis_tensor_grad(b));
     for (i = 0; ok && i < count; i++) {
         const double *a_i = av + i * rows * s.k, *b_i = bv + i * s.k * s.n, *g_i = gv + i * rows * s.n;
-        ok =
-            check_product("y", dtype, yv + i * rows * s.n, matrix_of(a_i, rows, s.k, false), matrix_of(b_i, s.k, s.n, transpose_b), NULL) &&
-            check_product("da", dtype, da + i * rows * s.k, matrix_of(g_i, rows, s.n, false), matrix_of(b_i, s.n, s.k, !transpose_b), NULL);
+        ok = check_product("y", dtype, yv + i * rows * s.n, matrix_of(a_i, rows, s.k, false),
+                           matrix_of(b_i, s.k, s.n, transpose_b), NULL) &&
+             check_product("da", dtype, da + i * rows * s.k, matrix_of(g_i, rows, s.n, false),
+                           matrix_of(b_i, s.n, s.k, !transpose_b), NULL);
         if (ok && transpose_b)
-            ok = check_product("db", dtype, db + i * s.k * s.n, matrix_of(g_i, s.n, rows, true), matrix_of(a_i, rows, s.k, false), NULL);
+            ok = check_product("db", dtype, db + i * s.k * s.n, matrix_of(g_i, s.n, rows, true),
+                               matrix_of(a_i, rows, s.k, false), NULL);
         else if (ok)
-            ok = check_product("db", dtype, db + i * s.k * s.n, matrix_of(a_i, s.k, rows, true), matrix_of(g_i, rows, s.n, false), NULL);
+            ok = check_product("db", dtype, db + i * s.k * s.n, matrix_of(a_i, s.k, rows, true),
+                               matrix_of(g_i, rows, s.n, false), NULL);
     }
     free(av), free(bv), free(gv), free(yv), free(da), free(db);
     let_go(a), let_go(b), let_go(g), let_go(y);
@@ -84,7 +89,8 @@ TEST(matmul_with_more_leading_dimensions)
     CHECK_SHAPE_IS(z, IGNIS_SHAPE(2, 3, 4, 7));
     av = tensor_values(a), bv = tensor_values(b), cv = tensor_values(c), yv = tensor_values(y), zv = tensor_values(z);
     for (i = 0; i < 6; i++)
-        check_product("y", IGNIS_F32, yv + i * 24, matrix_of(av + i * 20, 4, 5, false), matrix_of(bv + i * 30, 5, 6, false), NULL);
+        check_product("y", IGNIS_F32, yv + i * 24, matrix_of(av + i * 20, 4, 5, false),
+                      matrix_of(bv + i * 30, 5, 6, false), NULL);
     check_product("z", IGNIS_F32, zv, matrix_of(av, 24, 5, false), matrix_of(cv, 5, 7, true), NULL);
     free(av), free(bv), free(cv), free(yv), free(zv);
     let_go(a), let_go(b), let_go(c), let_go(y), let_go(z);
@@ -132,7 +138,8 @@ static void check_spread(ignis_dtype dtype, ignis_shape a, ignis_shape b, ignis_
     CHECK_OK(ignis_backward(yt, ignis_tensor_data(tensor_of(gv, y, dtype, false))));
     got = tensor_values(yt);
     for (count = shape_numel(y) / (m * n), batch = 0; batch < count; batch++) {
-        int64_t from_a = spread_matrix(&a, &y, batch) * m * k, from_b = spread_matrix(&b, &y, batch) * k * n, from_y = batch * m * n;
+        int64_t from_a = spread_matrix(&a, &y, batch) * m * k, from_b = spread_matrix(&b, &y, batch) * k * n,
+                from_y = batch * m * n;
         for (i = 0; i < m; i++)
             for (j = 0; j < n; j++) {
                 double sum = 0, g = gv[from_y + i * n + j];
@@ -167,9 +174,12 @@ TEST(matmul_spreads_leading_dimensions)
             check_spread(float_dtypes[d], IGNIS_SHAPE(3, 5), IGNIS_SHAPE(4, 5, 2), IGNIS_SHAPE(4, 3, 2), t != 0);
             check_spread(float_dtypes[d], IGNIS_SHAPE(1, 3, 5), IGNIS_SHAPE(4, 5, 2), IGNIS_SHAPE(4, 3, 2), t != 0);
             check_spread(float_dtypes[d], IGNIS_SHAPE(4, 3, 5), IGNIS_SHAPE(1, 5, 2), IGNIS_SHAPE(4, 3, 2), t != 0);
-            check_spread(float_dtypes[d], IGNIS_SHAPE(2, 1, 3, 5), IGNIS_SHAPE(3, 5, 2), IGNIS_SHAPE(2, 3, 3, 2), t != 0);
-            check_spread(float_dtypes[d], IGNIS_SHAPE(2, 3, 7, 5), IGNIS_SHAPE(3, 5, 1), IGNIS_SHAPE(2, 3, 7, 1), t != 0);
-            check_spread(float_dtypes[d], IGNIS_SHAPE(3, 7, 5), IGNIS_SHAPE(2, 1, 5, 2), IGNIS_SHAPE(2, 3, 7, 2), t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(2, 1, 3, 5), IGNIS_SHAPE(3, 5, 2), IGNIS_SHAPE(2, 3, 3, 2),
+                         t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(2, 3, 7, 5), IGNIS_SHAPE(3, 5, 1), IGNIS_SHAPE(2, 3, 7, 1),
+                         t != 0);
+            check_spread(float_dtypes[d], IGNIS_SHAPE(3, 7, 5), IGNIS_SHAPE(2, 1, 5, 2), IGNIS_SHAPE(2, 3, 7, 2),
+                         t != 0);
             check_spread(float_dtypes[d], IGNIS_SHAPE(0, 3, 5), IGNIS_SHAPE(1, 5, 2), IGNIS_SHAPE(0, 3, 2), t != 0);
         }
 }
@@ -220,8 +230,8 @@ static void check_f8(ignis_dtype type, ignis_dtype dtype, sizes s, int scales_a,
     ignis_tensor scale_b = scales_b ? ignis_map("1 + noise_b * noise_b", IGNIS_INPUTS(noise_b)) : none;
     ignis_tensor bias = biased ? tensor_noise(IGNIS_SHAPE(s.n), dtype, 5, false) : none;
     ignis_tensor out = ignis_matmul_f8(a, b, scale_a, scale_b, bias, dtype);
-    double *av = tensor_values(a), *bv = tensor_values(b), *sa = scales_a ? tensor_values(scale_a) : NULL, wrong = 0, errors = 0,
-           squares = 0;
+    double *av = tensor_values(a), *bv = tensor_values(b), *sa = scales_a ? tensor_values(scale_a) : NULL, wrong = 0,
+           errors = 0, squares = 0;
     double *sb = scales_b ? tensor_values(scale_b) : NULL, *biases = biased ? tensor_values(bias) : NULL, *got;
     CHECK_OK(ignis_status_last());
     CHECK_SHAPE_IS(out, IGNIS_SHAPE(s.m, s.n));
@@ -229,7 +239,8 @@ static void check_f8(ignis_dtype type, ignis_dtype dtype, sizes s, int scales_a,
     got = tensor_values(out);
     for (i = 0; got && i < s.m; i += step)
         for (j = 0; j < s.n; j++) {
-            double x = 0, sum = 0, largest = 0, bound = 0, factor = (sa ? sa[i % rows_a] : 1) * (sb ? sb[j % rows_b] : 1), error;
+            double x = 0, sum = 0, largest = 0, bound = 0,
+                   factor = (sa ? sa[i % rows_a] : 1) * (sb ? sb[j % rows_b] : 1), error;
             for (l = 0; l < s.k; l++) {
                 double product = av[i * s.k + l] * bv[j * s.k + l];
                 x += product, sum += product;
@@ -294,18 +305,24 @@ TEST(matmul_f8_refuses)
     half = ignis_cast(a, IGNIS_F16);
     scale = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 1, false);
     CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, none, IGNIS_F64).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
-    CHECK_REFUSED(0, ignis_matmul_f8(half, half, none, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-    CHECK_REFUSED(0, ignis_matmul_f8(a, b, none, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-    CHECK_REFUSED(0, ignis_matmul_f8(a, a, scale, none, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
-    CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, scale, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
-    CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, half, IGNIS_F16).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
-    CHECK_REFUSED(0, ignis_matmul_f8(a, a, half, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-    CHECK_REFUSED(0, ignis_matmul_f8(a, ignis_reshape(a, IGNIS_SHAPE(1, 3, 16)), none, none, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE,
+    CHECK_REFUSED(0, ignis_matmul_f8(half, half, none, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, b, none, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, scale, none, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE,
                   IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, scale, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, half, IGNIS_F16).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, a, half, none, none, IGNIS_F16).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_matmul_f8(a, ignis_reshape(a, IGNIS_SHAPE(1, 3, 16)), none, none, none, IGNIS_F16).id,
+                  IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATMUL_SHAPE);
     CHECK_REFUSED(0, ignis_matmul_f8(a, ignis_slice(a, 1, 0, 8), none, none, none, IGNIS_F16).id, IGNIS_ERROR_SHAPE,
                   IGNIS_DIAG_MATMUL_SHAPE);
     if (!multiplies_eights())
-        CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, none, IGNIS_F16).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+        CHECK_REFUSED(0, ignis_matmul_f8(a, a, none, none, none, IGNIS_F16).id, IGNIS_ERROR_UNSUPPORTED,
+                      IGNIS_DIAG_UNSUPPORTED);
     CHECK_OK(ignis_scope_end(scope));
 }
 
@@ -316,7 +333,8 @@ static void check_quantized(ignis_tensor x, ignis_dtype type, bool per_row)
 {
     ignis_tensor_info info = tensor_info(x), of_scale;
     int64_t n = info.shape.dim[info.shape.ndim - 1], count = numel_of(x), rows = count / n, i;
-    double most = type == IGNIS_F8_E4M3 ? 448 : 57344, half = ldexp(1, type == IGNIS_F8_E4M3 ? -4 : -3), wrong = 0, missed = 0;
+    double most = type == IGNIS_F8_E4M3 ? 448 : 57344, half = ldexp(1, type == IGNIS_F8_E4M3 ? -4 : -3), wrong = 0,
+           missed = 0;
     double least = ldexp(1, type == IGNIS_F8_E4M3 ? -10 : -17), *from = tensor_values(x), *got, *scales,
            *largest; /* least: half the smallest */
     ignis_tensor scale, q = ignis_quantize_f8(x, type, per_row, &scale);
@@ -352,7 +370,8 @@ TEST(quantize_f8_rounds_by_the_largest)
             ignis_scope scope = ignis_scope_begin();
             ignis_tensor x = tensor_noise(IGNIS_SHAPE(3, 3, lengths[i]), IGNIS_F32, 1, false);
             ignis_tensor row = tensor_counting(IGNIS_SHAPE(3, 1, 1), IGNIS_F32, 1, false);
-            x = ignis_cast(ignis_map("x * (row - 1) * exp(row)", IGNIS_INPUTS(x, row)), types[t]); /* the first rows are zero */
+            x = ignis_cast(ignis_map("x * (row - 1) * exp(row)", IGNIS_INPUTS(x, row)),
+                           types[t]); /* the first rows are zero */
             check_quantized(x, i % 2 ? IGNIS_F8_E5M2 : IGNIS_F8_E4M3, true);
             check_quantized(x, i % 2 ? IGNIS_F8_E4M3 : IGNIS_F8_E5M2, false);
             check_quantized(ignis_slice(x, 0, 1, 2), IGNIS_F8_E4M3, i % 2 == 0); /* which may begin at an odd address */
@@ -376,7 +395,8 @@ TEST(matmul_f8_of_what_is_quantized)
     b = ignis_quantize_f8(tensor_noise(IGNIS_SHAPE(N, K), IGNIS_F32, 2, false), IGNIS_F8_E4M3, false, &scale_b);
     y = ignis_matmul_f8(a, b, scale_a, scale_b, no_tensor(), IGNIS_F32);
     CHECK_SHAPE_IS(y, IGNIS_SHAPE(2, 5, N));
-    av = tensor_values(a), bv = tensor_values(b), sa = tensor_values(scale_a), sb = tensor_values(scale_b), got = tensor_values(y);
+    av = tensor_values(a), bv = tensor_values(b), sa = tensor_values(scale_a), sb = tensor_values(scale_b),
+    got = tensor_values(y);
     for (i = 0; i < ROWS; i++)
         for (j = 0; j < N; j++) {
             double sum = 0, size = 0;
@@ -399,7 +419,8 @@ TEST(quantize_f8_refuses)
     x = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F32, 0, false);
     CHECK_REFUSED(0, ignis_quantize_f8(x, IGNIS_F16, true, &scale).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_INT(scale.id, 0);
-    CHECK_REFUSED(0, ignis_quantize_f8(x, IGNIS_F8_E4M3, true, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_quantize_f8(x, IGNIS_F8_E4M3, true, NULL).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_REFUSED(0, ignis_quantize_f8(ignis_cast(x, IGNIS_I32), IGNIS_F8_E4M3, true, &scale).id, IGNIS_ERROR_DTYPE,
                   IGNIS_DIAG_DTYPE_DIFFERS);
     x = ignis_quantize_f8(tensor_counting(IGNIS_SHAPE(2, 0), IGNIS_F32, 0, false), IGNIS_F8_E4M3, true, &scale);
@@ -457,7 +478,8 @@ TEST(matmul_of_views_at_odd_addresses)
     for (d = 0; d < 4; d++) {
         for (i = 0; i < COUNT_OF(offsets); i++) {
             ignis_tensor whole = tensor_noise(IGNIS_SHAPE(200), float_dtypes[d], 4, false), a, b, y;
-            ignis_array view = ignis_array_slice(ignis_tensor_data(whole), 0, offsets[i], 8 * 8 + 8 * 4), left, right, matrix_view;
+            ignis_array view = ignis_array_slice(ignis_tensor_data(whole), 0, offsets[i], 8 * 8 + 8 * 4), left, right,
+                        matrix_view;
             double *av, *bv, *yv;
             left = ignis_array_slice(view, 0, 0, 64);
             matrix_view = ignis_array_reshape(left, IGNIS_SHAPE(8, 8));
@@ -469,7 +491,8 @@ TEST(matmul_of_views_at_odd_addresses)
             drop(matrix_view), drop(right), drop(view);
             y = ignis_matmul(a, b);
             av = tensor_values(a), bv = tensor_values(b), yv = tensor_values(y);
-            check_product("y of views", float_dtypes[d], yv, matrix_of(av, 8, 8, false), matrix_of(bv, 8, 4, false), NULL);
+            check_product("y of views", float_dtypes[d], yv, matrix_of(av, 8, 8, false), matrix_of(bv, 8, 4, false),
+                          NULL);
             free(av), free(bv), free(yv);
             let_go(whole), let_go(a), let_go(b), let_go(y);
         }

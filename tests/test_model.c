@@ -210,8 +210,8 @@ static void take_values(ignis_model model, ck_model *m)
     for (i = 0; i < m->count; i++) {
         const ck_tensor *t = &m->tensors[i];
         ignis_scope scope = ignis_scope_begin();
-        CHECK_OK(
-            ignis_tensor_to_host(ignis_model_tensor(model, t->name), t->v, IGNIS_F64, (int64_t)t->rows * (t->columns ? t->columns : 1)));
+        CHECK_OK(ignis_tensor_to_host(ignis_model_tensor(model, t->name), t->v, IGNIS_F64,
+                                      (int64_t)t->rows * (t->columns ? t->columns : 1)));
         ignis_scope_end(scope);
     }
 }
@@ -221,7 +221,8 @@ static void check_texts(int line, ignis_model model, const ck_model *m, double t
 {
     enum { LONG = 80 };
     int lengths[] = {9, LONG}, i, k;
-    float *scores = (float *)calloc((size_t)m->vocab, sizeof *scores), *again = (float *)calloc((size_t)m->vocab, sizeof *again);
+    float *scores = (float *)calloc((size_t)m->vocab, sizeof *scores),
+          *again = (float *)calloc((size_t)m->vocab, sizeof *again);
     double *wanted = (double *)calloc((size_t)(LONG * m->vocab), sizeof *wanted);
     for (i = 0; i < 2; i++) {
         ignis_sequence one = ignis_sequence_begin(model), other = ignis_sequence_begin(model), both[2];
@@ -265,7 +266,8 @@ static int64_t blocks_bytes(int type, int64_t rows, int64_t columns)
 
 TEST(weights_stay_quantised_as_in_the_file)
 {
-    static const int types[][2] = {{3, 0}, {4, 0}, {6, 0}, {8, 0}, {6, 8}, {4, 3}, {7, 0}, {6, 7}}; /* and v and down of another type */
+    static const int types[][2] = {{3, 0}, {4, 0}, {6, 0}, {8, 0},
+                                   {6, 8}, {4, 3}, {7, 0}, {6, 7}}; /* and v and down of another type */
     int i, k;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(types); i++) {
@@ -296,7 +298,8 @@ TEST(weights_stay_quantised_as_in_the_file)
         CHECK(types[i][0] != 7 || (info.quantised == 0 && info.weight_bytes == 2 * info.parameters));
         scores = (float *)calloc((size_t)(BATCH * SEQ * m.vocab), sizeof *scores);
         wanted = (float *)calloc((size_t)(BATCH * SEQ * m.vocab), sizeof *wanted);
-        for (k = 0; k < 2; k++) { /* the numbers, and what operations make of them, are those of weights that are numbers */
+        for (k = 0; k < 2;
+             k++) { /* the numbers, and what operations make of them, are those of weights that are numbers */
             ignis_dtype dtype = k ? IGNIS_BF16 : IGNIS_F32;
             ignis_model model = open_weights(desc.path, IGNIS_WEIGHTS_DEFAULT, dtype);
             ignis_model numbers = open_weights(desc.path, IGNIS_WEIGHTS_NUMBERS, dtype);
@@ -383,7 +386,8 @@ TEST(gradients_go_through_quantised_weights)
     write_gguf(&m, 6, test_path("g.gguf"));
     ck_other_type = 0;
     for (k = 0; k < 2; k++) {
-        ignis_model handle = open_weights(test_path("g.gguf"), k ? IGNIS_WEIGHTS_NUMBERS : IGNIS_WEIGHTS_DEFAULT, IGNIS_F32);
+        ignis_model handle =
+            open_weights(test_path("g.gguf"), k ? IGNIS_WEIGHTS_NUMBERS : IGNIS_WEIGHTS_DEFAULT, IGNIS_F32);
         ignis__model *model = ignis__model_hold("test", handle);
         ignis_scope scope = ignis_scope_begin();
         float *values = (float *)malloc(5 * 256 * sizeof *values);
@@ -546,10 +550,22 @@ static const struct stretch_case {
     {NULL, {{"rope.scaling.attn_factor", 1}}, NULL, NULL},
     {NULL, {{"rope.scaling.factor", -2}}, NULL, "has rope.scaling.factor -2; a positive number is needed"},
     {NULL, {{"rope.scale_linear", -2}}, NULL, "has rope.scale_linear -2; a positive number is needed"},
-    {NULL, {{"rope.scaling.attn_factor", 2}}, NULL, "has llama.rope.scaling.attn_factor 2 without yarn, which Ignis cannot do"},
-    {"yarn", {{"rope.scaling.factor", 4}, {"rope.scaling.yarn_log_multiplier", 0.5}}, NULL, "rope.scaling.yarn_log_multiplier 0.5, not 0"},
-    {"yarn", {{"rope.scaling.factor", 4}, {"rope.scaling.yarn_attn_factor", 0.5}}, NULL, "rope.scaling.yarn_attn_factor 0.5, not 1"},
-    {"longrope", {{"rope.scaling.factor", 4}}, NULL, "stretches positions by 'longrope'; none, linear and yarn are known"},
+    {NULL,
+     {{"rope.scaling.attn_factor", 2}},
+     NULL,
+     "has llama.rope.scaling.attn_factor 2 without yarn, which Ignis cannot do"},
+    {"yarn",
+     {{"rope.scaling.factor", 4}, {"rope.scaling.yarn_log_multiplier", 0.5}},
+     NULL,
+     "rope.scaling.yarn_log_multiplier 0.5, not 0"},
+    {"yarn",
+     {{"rope.scaling.factor", 4}, {"rope.scaling.yarn_attn_factor", 0.5}},
+     NULL,
+     "rope.scaling.yarn_attn_factor 0.5, not 1"},
+    {"longrope",
+     {{"rope.scaling.factor", 4}},
+     NULL,
+     "stretches positions by 'longrope'; none, linear and yarn are known"},
     {"llama3", {{"rope.scaling.factor", 4}}, NULL, "stretches positions by 'llama3'; none, linear and yarn are known"},
 };
 static const struct stretch_case *stretch_now;
@@ -606,7 +622,8 @@ TEST(yarn_rounds_its_slope_unless_told_not_to)
     static const struct {
         const char *say;
         bool cut;
-    } cases[] = {{"", true}, {", \"truncate\": true", true}, {", \"truncate\": null", true}, {", \"truncate\": false", false}};
+    } cases[] = {
+        {"", true}, {", \"truncate\": true", true}, {", \"truncate\": null", true}, {", \"truncate\": false", false}};
     static const char factor[] = "\"factor\": 4.0";
     const double pi = 3.14159265358979323846;
     ignis_model_desc desc;
@@ -679,8 +696,14 @@ TEST(texts_end_by_the_tokens_that_end_turns)
         {NULL, 0, {"b"}, {2}},
         {put_ends, 0, {"b", "c", "d"}, {2, 4, 5}},
         {put_ends, 3, {"<|eot_id|>", "<|eom_id|>", "<|im_end|>"}, {2, 4, 5, 3}},
-        {NULL, 3, {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<EOT>"}, {2, 3, 4, 5, 6, 7, 8}},
-        {NULL, 3, {"_<EOT>", "[EOT]", "[EOS]", "<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>"}, {2, 3, 4, 5, 6, 7, 8}},
+        {NULL,
+         3,
+         {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<EOT>"},
+         {2, 3, 4, 5, 6, 7, 8}},
+        {NULL,
+         3,
+         {"_<EOT>", "[EOT]", "[EOS]", "<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>"},
+         {2, 3, 4, 5, 6, 7, 8}},
         {NULL,
          4,
          {"<eos>", "<turn|>", "<|tool_response>", "[e~[",
@@ -690,7 +713,10 @@ TEST(texts_end_by_the_tokens_that_end_turns)
         {NULL, 3, {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|fim_prefix|>", "<|im_start|>"}, {2, 3, 4, 5}},
         {NULL, 1, {"<|im_end|>", "<|eot_id|> ", " <|eot_id|>", "</s>", "|im_end|>"}, {2, 3}}, /* </s> is HTML */
         {NULL, 3, {"</s>"}, {2, 3}},
-        {NULL, 3, {"<|end|>", "<|return|>", "<|call|>", "<|start|>"}, {2, 5, 4}}, /* there <|end|> ends a message of several */
+        {NULL,
+         3,
+         {"<|end|>", "<|return|>", "<|call|>", "<|start|>"},
+         {2, 5, 4}}, /* there <|end|> ends a message of several */
         {NULL, 3, {"<|calls|>", "<|flush|>", "<|end|>"}, {2, 3, 4}},
         {NULL, 3, {"<|end|>", "<|call|>"}, {2, 3, 4}},
     };
@@ -707,7 +733,8 @@ TEST(texts_end_by_the_tokens_that_end_turns)
         for (count = 0; !wrong && count < 6 && cases[i].tokens[count];)
             count++;
         ck_more_keys = wrong ? put_wrong_end : cases[i].keys;
-        ck_tokens = wrong ? NULL : cases[i].tokens, ck_token_count = wrong ? 0 : count, ck_token_type = wrong ? 0 : cases[i].type;
+        ck_tokens = wrong ? NULL : cases[i].tokens, ck_token_count = wrong ? 0 : count,
+        ck_token_type = wrong ? 0 : cases[i].type;
         ck_bytes file = ck_gguf(&m, 0, NULL);
         ck_more_keys = NULL, ck_tokens = NULL, ck_token_count = ck_token_type = 0;
         test_write_file(desc.path, file.data, file.size);
@@ -744,7 +771,8 @@ TEST(tensors_without_a_use_are_refused)
         {&llama, "model.layers.1.mlp.experts.0.up_proj.weight", "blk.1.ffn_up_exps.weight", 72, 48, false, false},
         {&llama, "model.layers.0.self_attn.q_proj.weight_scale", "blk.0.attn_q.scale", 1, 0, false, false},
         {&llama, "x", "x", 1, 0, false, false},
-        {&llama3, "model.layers.0.post_feedforward_layernorm.weight", "blk.0.post_ffw_norm.weight", 32, 0, false, false},
+        {&llama3, "model.layers.0.post_feedforward_layernorm.weight", "blk.0.post_ffw_norm.weight", 32, 0, false,
+         false},
         {&qwen2, "model.layers.0.self_attn.q_norm.weight", "blk.1.attn_k_norm.weight", 12, 0, false, false},
         {&qwen3, "model.layers.1.self_attn.q_proj.bias.bias", "rope_factors_long.weight", 40, 0, false, false},
         {&gpt2, "transformer.h.0.crossattention.c_attn.weight", "rope_freqs.weight", 8, 0, false, false},
@@ -897,9 +925,10 @@ TEST(what_is_saved_is_opened_again_to_the_bit)
 /*  A tokenizer, a template and settings of generation go along, byte by byte, and nothing else does. */
 TEST(what_stands_beside_the_weights_is_copied)
 {
-    static const char *const names[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                        "chat_template.jinja", "chat_template.json",    "generation_config.json",  "vocab.json",
-                                        "merges.txt",          "tokenizer.model"};
+    static const char *const names[] = {
+        "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+        "chat_template.jinja", "chat_template.json",    "generation_config.json",  "vocab.json",
+        "merges.txt",          "tokenizer.model"};
     const size_t large = 3 * (size_t)IGNIS__CONVERT_CHUNK + 5; /* more than one piece */
     char *bytes = (char *)malloc(large), path[256];
     ignis_model_desc desc;
@@ -1018,7 +1047,8 @@ TEST(weights_have_names)
     CHECK_INT(shape_of(ignis_model_tensor(model, "model.layers.0.mlp.gate_up_proj.weight")).dim[0], 2 * 48);
     part = ignis_model_tensor(model, "model.layers.0.self_attn.k_proj.weight");
     CHECK_INT(shape_of(part).dim[0], 64);
-    CHECK_INT(ignis_model_tensor(model, "lm_head.weight").id, ignis_model_tensor(model, "model.embed_tokens.weight").id);
+    CHECK_INT(ignis_model_tensor(model, "lm_head.weight").id,
+              ignis_model_tensor(model, "model.embed_tokens.weight").id);
     CHECK_OK(ignis_array_zero(ignis_tensor_data(part))); /* it is the same memory */
     float *rows = (float *)calloc(384 * 32, sizeof *rows);
     CHECK_OK(ignis_tensor_to_host(tensor, rows, IGNIS_F32, 384 * 32));
@@ -1034,7 +1064,8 @@ TEST(weights_have_names)
     CHECK_FAILS(ignis_model_weights(model, NULL, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_FAILS(ignis_model_weights(model, all, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_FAILS(ignis_model_tensor(model, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_FAILS(ignis_model_tensor(model, "model.layers.1.input_layernorm.weight"), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_STORAGE_MISSING);
+    CHECK_FAILS(ignis_model_tensor(model, "model.layers.1.input_layernorm.weight"), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_STORAGE_MISSING);
     CHECK_MESSAGE_HAS("the model, llama of 1 layers, has no weight 'model.layers.1.input_layernorm.weight'");
     CHECK_OK(ignis_model_free(model));
     CHECK_FAILS(ignis_tensor_data(tensor), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
@@ -1042,7 +1073,8 @@ TEST(weights_have_names)
     ck_make(&gpt2);
     ck_write_folder(&gpt2, test_path("f"), IGNIS_F32, 1);
     model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
-    CHECK_INT(ignis_model_tensor(model, "h.1.mlp.c_fc.bias").id, ignis_model_tensor(model, "transformer.h.1.mlp.c_fc.bias").id);
+    CHECK_INT(ignis_model_tensor(model, "h.1.mlp.c_fc.bias").id,
+              ignis_model_tensor(model, "transformer.h.1.mlp.c_fc.bias").id);
     CHECK_OK(ignis_model_free(model));
     ck_free(&gpt2);
 }
@@ -1095,7 +1127,8 @@ TEST(a_model_learns)
             CHECK_OK(ignis_optimizer_add(optimizer, weights[i], false));
         for (step = 0; step < 4; step++) {
             ignis_scope scope = ignis_scope_begin();
-            loss = ignis_cross_entropy(ignis_reshape(ignis_model_forward(model, ids), IGNIS_SHAPE(2 * SEQ, m->vocab)), targets, NULL);
+            loss = ignis_cross_entropy(ignis_reshape(ignis_model_forward(model, ids), IGNIS_SHAPE(2 * SEQ, m->vocab)),
+                                       targets, NULL);
             last = ignis_item(loss);
             first = step == 0 ? last : first;
             CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
@@ -1137,10 +1170,13 @@ TEST(sizes_are_known_without_a_device)
     memset(&desc, 0, sizeof desc);
     desc.path = test_path("f");
     CHECK_OK(ignis_model_inspect(&desc, &info)); /* before ignis_setup */
-    CHECK(info.family == IGNIS_MODEL_QWEN3 && info.layers == 2 && info.hidden == 40 && info.heads == 3 && info.kv_heads == 1);
-    CHECK(info.head_dim == 80 && info.inner == 56 && info.vocab == 71 && info.model_context == 96 && info.context == 96);
+    CHECK(info.family == IGNIS_MODEL_QWEN3 && info.layers == 2 && info.hidden == 40 && info.heads == 3 &&
+          info.kv_heads == 1);
+    CHECK(info.head_dim == 80 && info.inner == 56 && info.vocab == 71 && info.model_context == 96 &&
+          info.context == 96);
     CHECK(info.sequences == 1 && info.dtype == IGNIS_BF16 && info.cache_dtype == IGNIS_BF16 && !info.tied);
-    CHECK_INT(info.parameters, 2 * 71 * 40 + 40 + 2 * (40 + 240 * 40 + 2 * 80 * 40 + 160 + 40 * 240 + 40 + 3 * 56 * 40));
+    CHECK_INT(info.parameters,
+              2 * 71 * 40 + 40 + 2 * (40 + 240 * 40 + 2 * 80 * 40 + 160 + 40 * 240 + 40 + 3 * 56 * 40));
     CHECK_INT(info.weight_bytes, info.parameters * 2);
     CHECK_INT(info.file_bytes, info.parameters * 2);
     CHECK_INT(info.cache_bytes_of_token, 2 * 2 * 80 * 2);
@@ -1250,9 +1286,10 @@ TEST(true_shapes_are_counted)
                    .theta = 1000000},
                   596049920,
                   114688}}; /* Qwen3-0.6B */
-    static const char *const parts[] = {"input_layernorm",  "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
-                                        "self_attn.v_proj", "self_attn.o_proj",         "mlp.gate_proj",    "mlp.up_proj",
-                                        "mlp.down_proj",    "self_attn.q_norm",         "self_attn.k_norm"};
+    static const char *const parts[] = {
+        "input_layernorm",  "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+        "self_attn.v_proj", "self_attn.o_proj",         "mlp.gate_proj",    "mlp.up_proj",
+        "mlp.down_proj",    "self_attn.q_norm",         "self_attn.k_norm"};
     int32_t *ids = (int32_t *)calloc(512, sizeof *ids);
     ignis_tensor_desc int_desc = tensor_desc(IGNIS_I32, false);
     ignis_desc setup;
@@ -1274,19 +1311,23 @@ TEST(true_shapes_are_counted)
         ck_config(&m, text, sizeof text);
         ck_write_text(test_path("f"), "config.json", text);
         snprintf(text, sizeof text,
-                 "{\"model.embed_tokens.weight\":{\"dtype\":\"BF16\",\"shape\":[%d,%d],\"data_offsets\":[0,%lld]},\"model.norm.weight\":{"
+                 "{\"model.embed_tokens.weight\":{\"dtype\":\"BF16\",\"shape\":[%d,%d],\"data_offsets\":[0,%lld]},"
+                 "\"model.norm.weight\":{"
                  "\"dtype\":"
                  "\"BF16\",\"shape\":[%d],\"data_offsets\":[%lld,%lld]}",
-                 m.vocab, m.hidden, 2LL * m.vocab * m.hidden, m.hidden, 2LL * m.vocab * m.hidden, 2LL * m.vocab * m.hidden + 2 * m.hidden);
+                 m.vocab, m.hidden, 2LL * m.vocab * m.hidden, m.hidden, 2LL * m.vocab * m.hidden,
+                 2LL * m.vocab * m.hidden + 2 * m.hidden);
         end = 2LL * m.vocab * m.hidden + 2 * m.hidden;
         ck_put(&header, text, strlen(text));
         for (l = 0; l < m.layers; l++) {
             for (k = 0; k < (c ? 11 : 9); k++) {
                 int64_t bytes = 2 * rows[k] * (columns[k] ? columns[k] : 1);
-                snprintf(path, sizeof path, columns[k] ? "%lld,%lld" : "%lld", (long long)rows[k], (long long)columns[k]);
-                snprintf(text, sizeof text,
-                         ",\"model.layers.%d.%s.weight\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%lld,%lld]}", l, parts[k],
-                         path, (long long)end, (long long)(end + bytes));
+                snprintf(path, sizeof path, columns[k] ? "%lld,%lld" : "%lld", (long long)rows[k],
+                         (long long)columns[k]);
+                snprintf(
+                    text, sizeof text,
+                    ",\"model.layers.%d.%s.weight\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%lld,%lld]}",
+                    l, parts[k], path, (long long)end, (long long)(end + bytes));
                 ck_put(&header, text, strlen(text));
                 end += bytes;
             }
@@ -1313,7 +1354,8 @@ TEST(true_shapes_are_counted)
         ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(512), &int_desc));
         ignis_scope_end(scope);
         ignis_no_grad_end();
-        taken = memory().live_peak - before - (int64_t)511 * m.vocab * 2; /* without the scores of other rows than the last */
+        taken = memory().live_peak - before -
+                (int64_t)511 * m.vocab * 2; /* without the scores of other rows than the last */
         CHECK(taken < info.workspace_bytes * 5 / 4 && taken > info.workspace_bytes / 2);
         CHECK_OK(ignis_model_free(model));
         CHECK_OK(ignis_shutdown());
@@ -1366,15 +1408,16 @@ TEST(progress_is_told_and_may_stop)
 
 TEST(a_model_has_its_tokenizer)
 {
-    static const char tokenizer[] = "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": "
-                                    "null, \"pre_tokenizer\": {\"type\": "
-                                    "\"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
-                                    "\"post_processor\": null, \"decoder\": {\"type\": "
-                                    "\"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}, \"model\": "
-                                    "{\"type\": \"BPE\", \"dropout\": null, "
-                                    "\"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": "
-                                    "false, \"byte_fallback\": false, "
-                                    "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
+    static const char tokenizer[] =
+        "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": "
+        "null, \"pre_tokenizer\": {\"type\": "
+        "\"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
+        "\"post_processor\": null, \"decoder\": {\"type\": "
+        "\"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}, \"model\": "
+        "{\"type\": \"BPE\", \"dropout\": null, "
+        "\"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": "
+        "false, \"byte_fallback\": false, "
+        "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
     int32_t ids[8];
     ignis_tokenizer found;
     ignis_model model;
@@ -1413,7 +1456,8 @@ TEST(handles_are_checked_and_leaks_reported)
     CHECK_OK(ignis_scope_end(scope)); /* the weights stay */
     CHECK_SCORES(model, &gpt2, 5e-6);
     scope = ignis_scope_begin();
-    CHECK_INT(shape_of(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(3), &i32))).dim[1], gpt2.vocab);
+    CHECK_INT(shape_of(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(3), &i32))).dim[1],
+              gpt2.vocab);
     CHECK_FAILS(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(1, 25), &i32)), IGNIS_ERROR_SHAPE,
                 IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_MESSAGE_HAS("ids is [1, 25]; the model has positions for 24 tokens");
@@ -1432,7 +1476,8 @@ TEST(handles_are_checked_and_leaks_reported)
     CHECK_STATUS(ignis_model_save(model, test_path("s")), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
     CHECK_FAILS(ignis_model_tensor(model, "x"), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
     CHECK_FAILS(ignis_model_weights(model, NULL, 0), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
-    CHECK_FAILS(ignis_model_forward(model, ignis_tensor_zeros(IGNIS_SHAPE(1), &i32)), IGNIS_ERROR_FREED, IGNIS_DIAG_MODEL_FREED);
+    CHECK_FAILS(ignis_model_forward(model, ignis_tensor_zeros(IGNIS_SHAPE(1), &i32)), IGNIS_ERROR_FREED,
+                IGNIS_DIAG_MODEL_FREED);
     CHECK_INT(memory().live_bytes > 0, true); /* the ids */
     model = open_with(test_path("f"), IGNIS_DTYPE_DEFAULT);
     test_leaks_expected = true;

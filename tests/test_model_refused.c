@@ -20,7 +20,8 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
     } cases[] = {
 #define UNSUPPORTED IGNIS_ERROR_UNSUPPORTED
 #define FORMAT IGNIS_ERROR_FORMAT
-        {&llama, "\"llama\"", "\"mixtral\"", UNSUPPORTED, "has model_type 'mixtral'; gpt2, llama, qwen2 and qwen3 are known"},
+        {&llama, "\"llama\"", "\"mixtral\"", UNSUPPORTED,
+         "has model_type 'mixtral'; gpt2, llama, qwen2 and qwen3 are known"},
         {&llama, "\"model_type\"", "\"model_types\"", FORMAT, "has no text model_type"},
         {&llama, "\"model_type\": \"llama\"", "\"model_type\": 3", FORMAT, "has no text model_type"},
         {&llama, "\"silu\"", "\"relu2\"", UNSUPPORTED, "has hidden_act 'relu2', which Ignis cannot do"},
@@ -34,51 +35,69 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
         {&llama, "", "\"num_local_experts\": 0,", 0, NULL}, /* none: it is dense */
         {&qwen2, "", "\"num_experts\": 0,", 0, NULL},
         {&qwen3, "", "\"num_experts\": null, \"num_local_experts\": null,", 0, NULL},
-        {&llama, "\"use_sliding_window\": false", "\"use_sliding_window\": true", UNSUPPORTED, "has use_sliding_window true"},
-        {&llama, "", "\"layer_types\": [\"full_attention\", \"sliding_attention\"],", UNSUPPORTED, "has layer_types[] 'sliding_attention'"},
+        {&llama, "\"use_sliding_window\": false", "\"use_sliding_window\": true", UNSUPPORTED,
+         "has use_sliding_window true"},
+        {&llama, "", "\"layer_types\": [\"full_attention\", \"sliding_attention\"],", UNSUPPORTED,
+         "has layer_types[] 'sliding_attention'"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}", UNSUPPORTED,
          "by 'dynamic'; default,"},
-        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}", UNSUPPORTED, "mscale 1"},
-        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\"}", FORMAT, "has no rope_scaling.factor"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}",
+         UNSUPPORTED, "mscale 1"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\"}", FORMAT,
+         "has no rope_scaling.factor"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"factor\": 4}", FORMAT,
          "has rope_scaling.factor, and does not say of which rope_type"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {}", 0, NULL},
-        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": 4", UNSUPPORTED, "has rope_scaling 4, which Ignis cannot do"},
-        {&llama, "\"rope_scaling\": null", "\"rope_parameters\": [1]", UNSUPPORTED, "has rope_parameters there, which Ignis cannot do"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": 4", UNSUPPORTED,
+         "has rope_scaling 4, which Ignis cannot do"},
+        {&llama, "\"rope_scaling\": null", "\"rope_parameters\": [1]", UNSUPPORTED,
+         "has rope_parameters there, which Ignis cannot do"},
         {&qwen3, "", "\"is_causal\": false,", UNSUPPORTED, "has is_causal false, which Ignis cannot do"},
         {&qwen3, "", "\"is_causal\": true,", 0, NULL},
         {&qwen2, "", "\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 5}},", UNSUPPORTED,
          "has rope_parameters.full_attention there, which Ignis cannot do"},
         {&llama, "\"rope_theta\": 10000, \"rope_scaling\": null",
-         "\"rope_theta\": 1, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}", FORMAT, "rope_theta 1; yarn needs one above 1"},
+         "\"rope_theta\": 1, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}", FORMAT,
+         "rope_theta 1; yarn needs one above 1"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", FORMAT,
          "rope_scaling.factor is no number"},
         {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": -2}", FORMAT,
          "rope_scaling.factor -2; a positive"},
-        {&llama3, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5", FORMAT, "from 1 to 0.5, the wrong way round"},
+        {&llama3, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5", FORMAT,
+         "from 1 to 0.5, the wrong way round"},
         {&llama, "\"hidden_size\": 48, ", "", FORMAT, "has no hidden_size"},
-        {&llama, "\"hidden_size\": 48", "\"hidden_size\": 48.5", FORMAT, "has hidden_size 48.5; a whole number from 1 to"},
+        {&llama, "\"hidden_size\": 48", "\"hidden_size\": 48.5", FORMAT,
+         "has hidden_size 48.5; a whole number from 1 to"},
         {&llama, "\"hidden_size\": 48", "\"hidden_size\": \"48\"", FORMAT, "hidden_size is no number"},
-        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0", FORMAT, "has num_hidden_layers 0; a whole number from 1 to"},
+        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0", FORMAT,
+         "has num_hidden_layers 0; a whole number from 1 to"},
         {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1e300", FORMAT, "has num_hidden_layers 1e+300"},
-        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 65000", FORMAT, "has 65000 layers, but there are 21 tensors"},
+        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 65000", FORMAT,
+         "has 65000 layers, but there are 21 tensors"},
         {&llama, "", "\"rope_interleaved\": true,", UNSUPPORTED, "has rope_interleaved true"},
-        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", FORMAT, "no tensor 'model.layers.2.input_layernorm.weight', [48]"},
-        {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4", FORMAT, "6 heads are no multiple of 4 of keys"},
+        {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", FORMAT,
+         "no tensor 'model.layers.2.input_layernorm.weight', [48]"},
+        {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4", FORMAT,
+         "6 heads are no multiple of 4 of keys"},
         {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", FORMAT,
          "tensor 'model.layers.0.self_attn.k_proj.weight' of '"},
-        {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", FORMAT, "is [16, 48]; its description makes it [24, 48]"},
+        {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", FORMAT,
+         "is [16, 48]; its description makes it [24, 48]"},
         {&llama, "\"head_dim\": 8, ", "", 0, NULL}, /* hidden / heads */
         {&qwen3, "\"head_dim\": 80, ", "", FORMAT, "3 heads do not divide 40 numbers a token"},
         {&llama, "\"head_dim\": 8", "\"head_dim\": 9", UNSUPPORTED, "have 9 numbers; an even number up to 256"},
         {&llama, "\"head_dim\": 8", "\"head_dim\": 258", UNSUPPORTED, "have 258 numbers"},
         {&llama, "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 0", FORMAT, "has rms_norm_eps 0; a positive number"},
         {&llama, "\"vocab_size\": 67", "\"vocab_size\": 68", FORMAT, "tensor 'model.embed_tokens.weight' of '"},
-        {&llama, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true", 0, NULL}, /* another tensor is ignored */
-        {&llama3, "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false", FORMAT, "no tensor 'lm_head.weight', [131, 32]"},
+        {&llama, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true", 0,
+         NULL}, /* another tensor is ignored */
+        {&llama3, "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false", FORMAT,
+         "no tensor 'lm_head.weight', [131, 32]"},
         {&gpt2, "\"gelu_new\"", "\"gelu\"", UNSUPPORTED, "has activation_function 'gelu'"},
-        {&gpt2, "\"scale_attn_weights\": true", "\"scale_attn_weights\": false", UNSUPPORTED, "has scale_attn_weights false"},
-        {&gpt2, "", "\"scale_attn_by_inverse_layer_idx\": true,", UNSUPPORTED, "has scale_attn_by_inverse_layer_idx true"},
+        {&gpt2, "\"scale_attn_weights\": true", "\"scale_attn_weights\": false", UNSUPPORTED,
+         "has scale_attn_weights false"},
+        {&gpt2, "", "\"scale_attn_by_inverse_layer_idx\": true,", UNSUPPORTED,
+         "has scale_attn_by_inverse_layer_idx true"},
         {&gpt2, "\"n_head\": 3", "\"n_head\": 5", FORMAT, "5 heads do not divide 48 numbers a token"},
         {&gpt2, "\"n_inner\": 80, ", "", FORMAT, "is [48, 80]; its description makes it [48, 192]"},
         {&gpt2, "}\n", "", FORMAT, "is no sound JSON file: at byte"},
@@ -177,7 +196,7 @@ static ck_bytes small_gguf(void)
     ck_text(&b, "words"), ck_u32(&b, 9), ck_u32(&b, 8), ck_u64(&b, 2), ck_text(&b, "a"),
         ck_text(&b, "bc"); /* 57: 65, 70 9, 74 8, 78 2, 86 */
     ck_text(&b, "one"), ck_u32(&b, 2), ck_u64(&b, 32), ck_u64(&b, 2), ck_u32(&b, 2),
-        ck_u64(&b, 0);                                                               /* 105: 113, 116 ndim, 120, 128, 136, 140 */
+        ck_u64(&b, 0); /* 105: 113, 116 ndim, 120, 128, 136, 140 */
     ck_text(&b, "two"), ck_u32(&b, 1), ck_u64(&b, 4), ck_u32(&b, 0), ck_u64(&b, 64); /* 148: 156, 159, 163, 171, 175 */
     while (b.size < 192 + 64 + 16)
         ck_put(&b, "", 1);
@@ -296,7 +315,8 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
         const char *message;
     } cases[] = {
         {"general.architecture", "general.architecturE", IGNIS_ERROR_FORMAT, "has no text general.architecture"},
-        {NULL, NULL, IGNIS_ERROR_UNSUPPORTED, "has general.architecture 'mamba'; gpt2, llama, qwen2 and qwen3 are known"},
+        {NULL, NULL, IGNIS_ERROR_UNSUPPORTED,
+         "has general.architecture 'mamba'; gpt2, llama, qwen2 and qwen3 are known"},
         {"llama.block_count", "llama.block_Count", IGNIS_ERROR_FORMAT, "has no block_count"},
         {"attention.key_length", "attention.kEy_length", 0, NULL}, /* as 48 / 6 */
         {"attention.key_length", "rope.dimension_count", 0, NULL}, /* which says the same */
@@ -310,10 +330,12 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
         {"embedding_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.embedding_scale 7, not 1"},
         {"residual_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.residual_scale 7, not 1"},
         {"logit_scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.logit_scale 7, not 1"},
-        {"rope.scaling.yarn_ext_factor", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.rope.scaling.yarn_ext_factor 7, not 1"},
+        {"rope.scaling.yarn_ext_factor", NULL, IGNIS_ERROR_UNSUPPORTED,
+         "has llama.rope.scaling.yarn_ext_factor 7, not 1"},
         {"attention.causal", NULL, IGNIS_ERROR_FORMAT, "key 'llama.attention.causal' is u32, not true or false"},
         {"vocab_size", NULL, 0, NULL}, /* the table says how many there are */
-        {"blk.1.attn_q.weight", "blk.1.attn_Q.weight", IGNIS_ERROR_FORMAT, "has no tensor 'blk.1.attn_q.weight', [48, 48]"},
+        {"blk.1.attn_q.weight", "blk.1.attn_Q.weight", IGNIS_ERROR_FORMAT,
+         "has no tensor 'blk.1.attn_q.weight', [48, 48]"},
         {"output_norm.weight", "output_Norm.weight", IGNIS_ERROR_FORMAT, "has no tensor 'output_norm.weight', [48]"},
         {"rope.freq_base", "rope.freq_Base", 0, NULL}, /* 10000 */
     };
@@ -346,7 +368,8 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
     size_t size;
     file.data = file_bytes(desc.path, &size);
     file.size = size;
-    for (i = 0; i + 20 < (int)size; i++) /* the type of a matrix: Q8_0 becomes Q5_0, of other sizes; then one that nobody knows */
+    for (i = 0; i + 20 < (int)size;
+         i++) /* the type of a matrix: Q8_0 becomes Q5_0, of other sizes; then one that nobody knows */
         if (memcmp(file.data + i, "blk.0.attn_q.weight", 19) == 0)
             break;
     file.data[i + 19 + 4 + 16] = 6;

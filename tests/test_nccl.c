@@ -99,7 +99,8 @@ static const char *why_not(int ranks, ignis__nccl_id *id)
     } while (0)
 
 /*  Joins, and waits for the others until the deadline, by ignis__monotonic_ns. Null on failure. */
-static ignis__nccl_comm *join(ignis__device *device, const ignis__nccl_id *id, int number, int size, int64_t deadline_ns)
+static ignis__nccl_comm *join(ignis__device *device, const ignis__nccl_id *id, int number, int size,
+                              int64_t deadline_ns)
 {
     ignis__nccl_comm *nccl = ignis__nccl_begin("join", device, id, number, size, deadline_ns - ignis__monotonic_ns());
     if (nccl && !ignis__nccl_wait_joined("join", nccl)) {
@@ -112,7 +113,8 @@ static ignis__nccl_comm *join(ignis__device *device, const ignis__nccl_id *id, i
 static bool rank_join(rank *r)
 {
     CHECK_OK(ignis_device_use(r->rank));
-    r->nccl = join(&ignis__devices[r->rank], r->id, r->rank, r->size, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
+    r->nccl =
+        join(&ignis__devices[r->rank], r->id, r->rank, r->size, ignis__monotonic_ns() + (int64_t)PATIENCE_MS * 1000000);
     CHECK(r->nccl);
     return r->nccl != NULL;
 }
@@ -146,7 +148,8 @@ static ignis_array array_make(const rank *r, int64_t count, double nothing)
     return array;
 }
 
-static ignis__comm_task task_of(const rank *r, ignis__comm_kind kind, ignis_array in, ignis_array out, int64_t count, int root)
+static ignis__comm_task task_of(const rank *r, ignis__comm_kind kind, ignis_array in, ignis_array out, int64_t count,
+                                int root)
 {
     ignis__comm_task task;
     task.kind = kind;
@@ -165,8 +168,8 @@ static bool run_one(const rank *r, ignis__comm_kind kind, ignis_array in, ignis_
     return ignis__nccl_run("run", r->nccl, &task, 1, r->size, ignis_stream_current());
 }
 
-static void expect(const rank *r, const char *what, ignis_array out, int64_t count, double (*wanted)(const rank *r, int64_t i, int64_t n),
-                   int64_t n)
+static void expect(const rank *r, const char *what, ignis_array out, int64_t count,
+                   double (*wanted)(const rank *r, int64_t i, int64_t n), int64_t n)
 {
     double *values = (double *)malloc(sizeof(double) * (size_t)count);
     int64_t i, wrong = 0;
@@ -174,8 +177,8 @@ static void expect(const rank *r, const char *what, ignis_array out, int64_t cou
     for (i = 0; i < count; i++)
         wrong += values[i] != wanted(r, i, n);
     if (wrong)
-        printf("%s, %s, op %d, rank %d of %d: %lld of %lld are wrong\n", what, ignis__dtypes[r->dtype].name, (int)r->op, r->rank, r->size,
-               (long long)wrong, (long long)count);
+        printf("%s, %s, op %d, rank %d of %d: %lld of %lld are wrong\n", what, ignis__dtypes[r->dtype].name, (int)r->op,
+               r->rank, r->size, (long long)wrong, (long long)count);
     CHECK_INT(wrong, 0);
     free(values);
 }
@@ -249,7 +252,8 @@ TEST(reductions_of_every_element_type_and_operation)
     ignis__nccl_id id;
     int dtype, op;
     SETUP(NULL);
-    for (dtype = IGNIS_F16; dtype <= IGNIS_U8; dtype++) { /* floats of 8 bits NCCL adds up as floats of 8 or 16 bits, by its version */
+    for (dtype = IGNIS_F16; dtype <= IGNIS_U8;
+         dtype++) { /* floats of 8 bits NCCL adds up as floats of 8 or 16 bits, by its version */
         for (op = 0; op < IGNIS_OP_COUNT; op++) {
             if (op != IGNIS_OP_SUM && dtype % 2 == 0) /* each of both at least once */
                 continue;

@@ -32,9 +32,11 @@ static ignis_sdpa_desc sdpa_desc_of(const attention_case *c)
 /* the reference ------------------------------------------------------------------------------------------------- */
 
 enum { OUT, GRAD_Q, GRAD_K, GRAD_V, RESULTS };
-static const char *const result_names[RESULTS] = {"the value", "the gradient of q", "the gradient of k", "the gradient of v"};
+static const char *const result_names[RESULTS] = {"the value", "the gradient of q", "the gradient of k",
+                                                  "the gradient of v"};
 
-OPTIMIZED static void reference_row(const attention_case *c, double *const in[4], double *const results[RESULTS], int b, int h, int i)
+OPTIMIZED static void reference_row(const attention_case *c, double *const in[4], double *const results[RESULTS], int b,
+                                    int h, int i)
 {
     int d, j, dim = c->head_dim, kv_h = h / (c->heads / c->kv_heads);
     int seen = c->mask == IGNIS_MASK_NONE ? c->sk : i + c->sk - c->sq + 1;
@@ -89,8 +91,8 @@ static double tolerance_of(ignis_dtype dtype)
     return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 1e-5 : dtype == IGNIS_F16 ? 2e-3 : 1.6e-2;
 }
 
-static void check_results(const attention_case *c, ignis_dtype dtype, const char *what, const double *got, const double *expected,
-                          int64_t numel)
+static void check_results(const attention_case *c, ignis_dtype dtype, const char *what, const double *got,
+                          const double *expected, int64_t numel)
 {
     double largest = 0.1;
     char text[512];
@@ -101,8 +103,10 @@ static void check_results(const attention_case *c, ignis_dtype dtype, const char
         if (fabs(got[i] - expected[i]) <= largest * tolerance_of(dtype))
             continue;
         snprintf(text, sizeof text,
-                 "dtype %d, batch %d, heads %d of %d and %d, sq %d, sk %d, mask %d: element %lld of %s is %.9g, expected %.9g", (int)dtype,
-                 c->batch, c->head_dim, c->heads, c->kv_heads, c->sq, c->sk, (int)c->mask, (long long)i, what, got[i], expected[i]);
+                 "dtype %d, batch %d, heads %d of %d and %d, sq %d, sk %d, mask %d: element %lld of %s is %.9g, "
+                 "expected %.9g",
+                 (int)dtype, c->batch, c->head_dim, c->heads, c->kv_heads, c->sq, c->sk, (int)c->mask, (long long)i,
+                 what, got[i], expected[i]);
         test__fail(__FILE__, __LINE__, text);
         return;
     }
@@ -148,9 +152,11 @@ static void check_case(const attention_case *c, ignis_dtype dtype)
 /*  Lengths around the borders of tiles; groups of heads; fewer keys than queries, where the first queries see nothing. All have a size of
     heads that the same programs serve. */
 static const attention_case cases[] = {
-    {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 7, 7, IGNIS_MASK_CAUSAL},   {2, 2, 2, 40, 63, 63, IGNIS_MASK_CAUSAL},
-    {0, 4, 2, 64, 65, 65, IGNIS_MASK_CAUSAL}, {0, 1, 1, 64, 129, 129, IGNIS_MASK_NONE}, {2, 2, 1, 48, 33, 130, IGNIS_MASK_CAUSAL},
-    {1, 1, 1, 64, 70, 33, IGNIS_MASK_CAUSAL}, {0, 3, 3, 56, 5, 65, IGNIS_MASK_NONE},    {2, 1, 1, 40, 1, 67, IGNIS_MASK_CAUSAL},
+    {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 7, 7, IGNIS_MASK_CAUSAL},
+    {2, 2, 2, 40, 63, 63, IGNIS_MASK_CAUSAL}, {0, 4, 2, 64, 65, 65, IGNIS_MASK_CAUSAL},
+    {0, 1, 1, 64, 129, 129, IGNIS_MASK_NONE}, {2, 2, 1, 48, 33, 130, IGNIS_MASK_CAUSAL},
+    {1, 1, 1, 64, 70, 33, IGNIS_MASK_CAUSAL}, {0, 3, 3, 56, 5, 65, IGNIS_MASK_NONE},
+    {2, 1, 1, 40, 1, 67, IGNIS_MASK_CAUSAL},
 };
 
 /*  With the kernels that every device has; those of wgmma have tests of their own, below. */
@@ -407,8 +413,8 @@ static void check_same_bits(const attention_case *c, ignis_dtype dtype, const ch
     CHECK_OK(ignis_array_to_host_raw(a, x, size));
     CHECK_OK(ignis_array_to_host_raw(b, y, size));
     if (memcmp(x, y, (size_t)size) != 0) {
-        snprintf(text, sizeof text, "%s differs: dtype %d, batch %d, heads %d of %d and %d, %d rows, mask %d", what, (int)dtype, c->batch,
-                 c->head_dim, c->heads, c->kv_heads, c->sq, (int)c->mask);
+        snprintf(text, sizeof text, "%s differs: dtype %d, batch %d, heads %d of %d and %d, %d rows, mask %d", what,
+                 (int)dtype, c->batch, c->head_dim, c->heads, c->kv_heads, c->sq, (int)c->mask);
         test__fail(__FILE__, __LINE__, text);
     }
     free(x);
@@ -434,8 +440,9 @@ static void check_packed(packed_case packed, ignis_dtype dtype)
 
 /*  On tensor cores and in plain CUDA C, with rows in packs of 16 bytes and without. */
 static const attention_case packed_cases[] = {
-    {2, 2, 2, 64, 65, 65, IGNIS_MASK_CAUSAL}, {0, 4, 2, 64, 33, 33, IGNIS_MASK_NONE}, {2, 3, 1, 40, 17, 17, IGNIS_MASK_CAUSAL},
-    {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {2, 2, 1, 38, 5, 5, IGNIS_MASK_NONE},
+    {2, 2, 2, 64, 65, 65, IGNIS_MASK_CAUSAL}, {0, 4, 2, 64, 33, 33, IGNIS_MASK_NONE},
+    {2, 3, 1, 40, 17, 17, IGNIS_MASK_CAUSAL}, {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},
+    {2, 2, 1, 38, 5, 5, IGNIS_MASK_NONE},
 };
 
 TEST(sdpa_packed_has_the_bits_of_its_parts)
@@ -463,7 +470,8 @@ TEST(sdpa_packed_has_the_bits_of_its_parts_with_wgmma)
         {2, 4, 2, 64, 131, 131, IGNIS_MASK_CAUSAL},
         {1, 2, 1, 80, 70, 70, IGNIS_MASK_NONE}, /* halves of heads are whole packs, but not an even number of them */
         {1, 2, 2, 128, 65, 65, IGNIS_MASK_CAUSAL},
-        {1, 1, 1, 72, 40, 40, IGNIS_MASK_CAUSAL}, /* halves are no whole packs: gradients turn behind the kernels of attention */
+        {1, 1, 1, 72, 40, 40,
+         IGNIS_MASK_CAUSAL}, /* halves are no whole packs: gradients turn behind the kernels of attention */
     };
     ignis_desc desc = test_desc(NULL);
     int turns, i;
@@ -485,10 +493,12 @@ static void check_bias_of_packed(packed_case packed, ignis_dtype dtype, bool one
     const int64_t n = (c->heads + 2 * c->kv_heads) * c->head_dim;
     ignis_scope scope = ignis_scope_begin();
     ignis_shape shape = rows_shape(c, c->sq, c->heads + 2 * c->kv_heads), narrow = shape;
-    ignis_tensor x, weight = tensor_noise(IGNIS_SHAPE(n, 24), dtype, 2, true), bias = tensor_noise(IGNIS_SHAPE(n), dtype, 3, true), y, leaf;
+    ignis_tensor x, weight = tensor_noise(IGNIS_SHAPE(n, 24), dtype, 2, true),
+                    bias = tensor_noise(IGNIS_SHAPE(n), dtype, 3, true), y, leaf;
     double *values, *gradients, *got, *expected = (double *)calloc((size_t)n, sizeof *expected), largest = 0;
-    const double rounding =
-        dtype == IGNIS_F16 ? 1.0 / 2048 : 1.0 / 256; /* of the sum; that of float is a thousandth of it at these sizes */
+    const double rounding = dtype == IGNIS_F16
+                                ? 1.0 / 2048
+                                : 1.0 / 256; /* of the sum; that of float is a thousandth of it at these sizes */
     int64_t i, rows = (c->batch ? c->batch : 1) * (int64_t)c->sq;
     narrow.dim[narrow.ndim - 1] = 24;
     x = tensor_noise(narrow, dtype, 1, true);
@@ -508,8 +518,8 @@ static void check_bias_of_packed(packed_case packed, ignis_dtype dtype, bool one
     for (i = 0; i < n && fabs(got[i] - expected[i]) <= rounding * (fabs(expected[i]) + largest / 16); i++)
         ;
     if (i < n) {
-        printf("dtype %d, %d heads of %d and %d, %d rows, mask %d: %lld of %lld is %g, not %g\n", (int)dtype, c->heads, c->head_dim,
-               c->kv_heads, c->sq, (int)c->mask, (long long)i, (long long)n, got[i], expected[i]);
+        printf("dtype %d, %d heads of %d and %d, %d rows, mask %d: %lld of %lld is %g, not %g\n", (int)dtype, c->heads,
+               c->head_dim, c->kv_heads, c->sq, (int)c->mask, (long long)i, (long long)n, got[i], expected[i]);
         CHECK(i == n);
     }
     free(values), free(gradients), free(got), free(expected);
@@ -519,8 +529,9 @@ static void check_bias_of_packed(packed_case packed, ignis_dtype dtype, bool one
 TEST(sdpa_packed_sums_the_gradient_of_a_bias_behind_it)
 {
     static const attention_case behind[] = {
-        {2, 4, 2, 64, 131, 131, IGNIS_MASK_CAUSAL}, {0, 2, 2, 64, 200, 200, IGNIS_MASK_NONE},  {3, 2, 1, 128, 70, 70, IGNIS_MASK_CAUSAL},
-        {0, 2, 1, 72, 130, 130, IGNIS_MASK_NONE},   {2, 1, 1, 256, 65, 65, IGNIS_MASK_CAUSAL}, {0, 2, 2, 136, 64, 64, IGNIS_MASK_CAUSAL},
+        {2, 4, 2, 64, 131, 131, IGNIS_MASK_CAUSAL}, {0, 2, 2, 64, 200, 200, IGNIS_MASK_NONE},
+        {3, 2, 1, 128, 70, 70, IGNIS_MASK_CAUSAL},  {0, 2, 1, 72, 130, 130, IGNIS_MASK_NONE},
+        {2, 1, 1, 256, 65, 65, IGNIS_MASK_CAUSAL},  {0, 2, 2, 136, 64, 64, IGNIS_MASK_CAUSAL},
     };
     ignis_desc desc = test_desc(NULL);
     int i;
@@ -530,13 +541,15 @@ TEST(sdpa_packed_sums_the_gradient_of_a_bias_behind_it)
     NEEDS_WGMMA();
     for (i = 0; i < COUNT_OF(behind); i++)
         check_bias_of_packed(packed_case_of(&behind[i], false), i % 2 ? IGNIS_F16 : IGNIS_BF16, true);
-    check_bias_of_packed(packed_case_of(&behind[0], true), IGNIS_BF16, false); /* what turns back is not what has been added up */
+    check_bias_of_packed(packed_case_of(&behind[0], true), IGNIS_BF16,
+                         false); /* what turns back is not what has been added up */
     CHECK_INT(memory().live_blocks, 0);
 }
 
 TEST(sdpa_packed_gradients_are_those_of_finite_differences)
 {
-    static const attention_case checked[] = {{0, 2, 1, 4, 5, 5, IGNIS_MASK_CAUSAL}, {2, 1, 1, 6, 3, 3, IGNIS_MASK_NONE}};
+    static const attention_case checked[] = {{0, 2, 1, 4, 5, 5, IGNIS_MASK_CAUSAL},
+                                             {2, 1, 1, 6, 3, 3, IGNIS_MASK_NONE}};
     int i;
     SETUP_MMA();
     for (i = 0; i < 2 * COUNT_OF(checked); i++) {
@@ -566,7 +579,8 @@ TEST(sdpa_packed_launches)
         CHECK_OK(ignis_backward(y, ignis_tensor_data(y)));
         let_go(y);
     }
-    CHECK_INT(fault_count("cuLaunchKernel"), 1 + 3 + 1); /* delta, k and v, q; and the sum with the gradient that was there */
+    CHECK_INT(fault_count("cuLaunchKernel"),
+              1 + 3 + 1); /* delta, k and v, q; and the sum with the gradient that was there */
     CHECK_INT(fault_count("cuMemcpyDtoDAsync_v2"), 0);
     let_go(x);
 }
@@ -676,10 +690,11 @@ static double *forward_values(const attention_case *c, ignis_dtype dtype, double
 TEST(sdpa_by_wgmma)
 {
     static const attention_case by_wgmma[] = {
-        {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},     {2, 4, 2, 64, 77, 200, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 193, 129, IGNIS_MASK_NONE},
-        {0, 1, 1, 64, 257, 257, IGNIS_MASK_CAUSAL}, {2, 2, 1, 64, 300, 77, IGNIS_MASK_CAUSAL},   {0, 2, 2, 128, 77, 200, IGNIS_MASK_CAUSAL},
-        {2, 4, 1, 128, 129, 64, IGNIS_MASK_NONE},   {0, 1, 1, 128, 200, 130, IGNIS_MASK_CAUSAL}, {0, 32, 8, 64, 3, 5, IGNIS_MASK_CAUSAL},
-        {0, 1, 1, 128, 1, 129, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},    {2, 4, 2, 64, 77, 200, IGNIS_MASK_CAUSAL},
+        {0, 2, 1, 64, 193, 129, IGNIS_MASK_NONE},  {0, 1, 1, 64, 257, 257, IGNIS_MASK_CAUSAL},
+        {2, 2, 1, 64, 300, 77, IGNIS_MASK_CAUSAL}, {0, 2, 2, 128, 77, 200, IGNIS_MASK_CAUSAL},
+        {2, 4, 1, 128, 129, 64, IGNIS_MASK_NONE},  {0, 1, 1, 128, 200, 130, IGNIS_MASK_CAUSAL},
+        {0, 32, 8, 64, 3, 5, IGNIS_MASK_CAUSAL},   {0, 1, 1, 128, 1, 129, IGNIS_MASK_NONE},
     };
     int i;
     SETUP_WGMMA();
@@ -709,8 +724,9 @@ TEST(sdpa_by_wgmma_sizes_of_heads)
 TEST(sdpa_by_wgmma_items)
 {
     static const attention_case items[] = {
-        {0, 2, 1, 64, 40, 1100, IGNIS_MASK_CAUSAL}, {2, 1, 1, 64, 700, 900, IGNIS_MASK_CAUSAL},  {0, 2, 2, 64, 5, 1025, IGNIS_MASK_NONE},
-        {0, 1, 1, 64, 800, 600, IGNIS_MASK_CAUSAL}, {2, 70, 35, 64, 200, 40, IGNIS_MASK_CAUSAL}, {0, 140, 10, 64, 9, 140, IGNIS_MASK_NONE},
+        {0, 2, 1, 64, 40, 1100, IGNIS_MASK_CAUSAL},  {2, 1, 1, 64, 700, 900, IGNIS_MASK_CAUSAL},
+        {0, 2, 2, 64, 5, 1025, IGNIS_MASK_NONE},     {0, 1, 1, 64, 800, 600, IGNIS_MASK_CAUSAL},
+        {2, 70, 35, 64, 200, 40, IGNIS_MASK_CAUSAL}, {0, 140, 10, 64, 9, 140, IGNIS_MASK_NONE},
     };
     int i;
     SETUP_WGMMA();
@@ -723,8 +739,9 @@ TEST(sdpa_by_wgmma_items)
 TEST(sdpa_by_wgmma_shapes_of_items)
 {
     static const attention_case others[] = {
-        {0, 1, 1, 64, 1030, 70, IGNIS_MASK_NONE},    {0, 1, 1, 64, 2050, 40, IGNIS_MASK_CAUSAL}, {2, 3, 1, 64, 77, 190, IGNIS_MASK_NONE},
-        {2, 2, 1, 128, 130, 256, IGNIS_MASK_CAUSAL}, {2, 2, 1, 80, 300, 257, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 1030, 70, IGNIS_MASK_NONE}, {0, 1, 1, 64, 2050, 40, IGNIS_MASK_CAUSAL},
+        {2, 3, 1, 64, 77, 190, IGNIS_MASK_NONE},  {2, 2, 1, 128, 130, 256, IGNIS_MASK_CAUSAL},
+        {2, 2, 1, 80, 300, 257, IGNIS_MASK_NONE},
     };
     int i;
     SETUP_WGMMA();
@@ -809,12 +826,18 @@ TEST(sdpa_backward_by_wgmma)
         attention_case c;
         ignis_dtype dtype;
     } backward[] = {
-        {{2, 8, 2, 64, 130, 260, IGNIS_MASK_CAUSAL}, IGNIS_BF16}, {{0, 4, 1, 64, 400, 150, IGNIS_MASK_NONE}, IGNIS_F16},
-        {{0, 2, 2, 64, 300, 1, IGNIS_MASK_NONE}, IGNIS_F16},      {{2, 2, 1, 72, 65, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16},
-        {{0, 2, 1, 112, 129, 200, IGNIS_MASK_NONE}, IGNIS_BF16},  {{2, 2, 1, 128, 200, 300, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
-        {{0, 2, 1, 128, 300, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 8, 2, 128, 77, 200, IGNIS_MASK_NONE}, IGNIS_BF16},
-        {{0, 2, 1, 136, 100, 150, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 2, 2, 192, 130, 77, IGNIS_MASK_NONE}, IGNIS_BF16},
-        {{2, 4, 2, 256, 70, 133, IGNIS_MASK_CAUSAL}, IGNIS_BF16}, {{0, 1, 1, 256, 200, 70, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{2, 8, 2, 64, 130, 260, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 4, 1, 64, 400, 150, IGNIS_MASK_NONE}, IGNIS_F16},
+        {{0, 2, 2, 64, 300, 1, IGNIS_MASK_NONE}, IGNIS_F16},
+        {{2, 2, 1, 72, 65, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 2, 1, 112, 129, 200, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 2, 1, 128, 200, 300, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 2, 1, 128, 300, 130, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 8, 2, 128, 77, 200, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{0, 2, 1, 136, 100, 150, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 2, 2, 192, 130, 77, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 4, 2, 256, 70, 133, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 1, 1, 256, 200, 70, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
     };
     int i;
     SETUP_WGMMA();
@@ -831,18 +854,27 @@ TEST(sdpa_backward_by_wgmma_of_few_queries)
         attention_case c;
         ignis_dtype dtype;
     } few[] = {
-        {{2, 2, 2, 64, 77, 700, IGNIS_MASK_NONE}, IGNIS_BF16},     {{0, 1, 1, 64, 128, 512, IGNIS_MASK_CAUSAL}, IGNIS_F16},
-        {{0, 1, 1, 64, 129, 512, IGNIS_MASK_CAUSAL}, IGNIS_F16},   {{0, 1, 1, 64, 128, 511, IGNIS_MASK_CAUSAL}, IGNIS_F16},
-        {{2, 4, 2, 64, 77, 700, IGNIS_MASK_NONE}, IGNIS_BF16},     {{0, 1, 1, 72, 33, 513, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
-        {{2, 1, 1, 112, 20, 530, IGNIS_MASK_NONE}, IGNIS_F16},     {{2, 2, 2, 128, 77, 700, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
-        {{0, 1, 1, 136, 100, 600, IGNIS_MASK_CAUSAL}, IGNIS_F16},  {{0, 1, 1, 192, 65, 520, IGNIS_MASK_NONE}, IGNIS_BF16},
-        {{2, 1, 1, 256, 77, 600, IGNIS_MASK_CAUSAL}, IGNIS_BF16},  {{0, 1, 1, 128, 129, 2048, IGNIS_MASK_NONE}, IGNIS_BF16},
-        {{2, 2, 1, 128, 200, 2100, IGNIS_MASK_CAUSAL}, IGNIS_F16}, {{0, 70, 70, 64, 32, 4700, IGNIS_MASK_NONE}, IGNIS_BF16},
-        {{0, 128, 128, 72, 16, 1500, IGNIS_MASK_NONE}, IGNIS_F16}, {{0, 103, 103, 256, 16, 640, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{2, 2, 2, 64, 77, 700, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{0, 1, 1, 64, 128, 512, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 1, 1, 64, 129, 512, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 1, 1, 64, 128, 511, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{2, 4, 2, 64, 77, 700, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{0, 1, 1, 72, 33, 513, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{2, 1, 1, 112, 20, 530, IGNIS_MASK_NONE}, IGNIS_F16},
+        {{2, 2, 2, 128, 77, 700, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 1, 1, 136, 100, 600, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 1, 1, 192, 65, 520, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 1, 1, 256, 77, 600, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
+        {{0, 1, 1, 128, 129, 2048, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{2, 2, 1, 128, 200, 2100, IGNIS_MASK_CAUSAL}, IGNIS_F16},
+        {{0, 70, 70, 64, 32, 4700, IGNIS_MASK_NONE}, IGNIS_BF16},
+        {{0, 128, 128, 72, 16, 1500, IGNIS_MASK_NONE}, IGNIS_F16},
+        {{0, 103, 103, 256, 16, 640, IGNIS_MASK_CAUSAL}, IGNIS_BF16},
     };
     int i;
     SETUP_WGMMA();
-    for (i = 0; i < COUNT_OF(few) - (test_takes_all() ? 0 : 3); i++) /* the last ones have more heads than a GPU has multiprocessors for */
+    for (i = 0; i < COUNT_OF(few) - (test_takes_all() ? 0 : 3);
+         i++) /* the last ones have more heads than a GPU has multiprocessors for */
         check_case(&few[i].c, few[i].dtype);
     CHECK_INT(not_by_wgmma(), 0);
 }
@@ -859,7 +891,8 @@ TEST(sdpa_backward_by_wgmma_of_one_tensor)
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor in[3], out;
         for (i = 0; i < 3; i++)
-            in[i] = tensor_noise(rows_shape(&c, i ? c.sk : c.sq, i ? 1 : 2), IGNIS_BF16, (uint64_t)(5 + i), which < 0 || i == which);
+            in[i] = tensor_noise(rows_shape(&c, i ? c.sk : c.sq, i ? 1 : 2), IGNIS_BF16, (uint64_t)(5 + i),
+                                 which < 0 || i == which);
         out = ignis_sdpa(in[0], in[1], in[2], &desc);
         CHECK_OK(ignis_backward(out, ignis_tensor_data(in[0])));
         for (i = 0; i < 3; i++)
@@ -898,7 +931,8 @@ static uint64_t hash_of_gradients(uint64_t hash, const attention_case *c)
     ignis_tensor in[3], out;
     int i;
     for (i = 0; i < 3; i++)
-        in[i] = tensor_noise(i ? rows_shape(c, c->sk, c->kv_heads) : rows_shape(c, c->sq, c->heads), IGNIS_BF16, (uint64_t)(5 + i), true);
+        in[i] = tensor_noise(i ? rows_shape(c, c->sk, c->kv_heads) : rows_shape(c, c->sq, c->heads), IGNIS_BF16,
+                             (uint64_t)(5 + i), true);
     out = ignis_sdpa(in[0], in[1], in[2], &desc);
     CHECK_OK(ignis_backward(out, ignis_tensor_data(in[0])));
     for (i = 0; i < 3; i++)
@@ -919,7 +953,8 @@ static uint64_t bits_by_wgmma(void)
     int i;
     for (i = 0; i < COUNT_OF(same); i++) {
         const attention_case *c = &same[i];
-        hash = hash_of(hash, forward_values(c, IGNIS_BF16, 2, false), (int64_t)(c->batch ? c->batch : 1) * c->sq * c->heads * c->head_dim);
+        hash = hash_of(hash, forward_values(c, IGNIS_BF16, 2, false),
+                       (int64_t)(c->batch ? c->batch : 1) * c->sq * c->heads * c->head_dim);
         hash = hash_of_gradients(hash, c);
     }
     return hash;
@@ -1059,9 +1094,10 @@ TEST(sdpa_not_by_wgmma)
         attention_case c;
         ignis_dtype dtype;
         const char *why;
-    } others[] = {{{0, 1, 1, 64, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F32, "the dtype is not f16 or bf16"},
-                  {{0, 1, 1, 48, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F16, "head_dim is not a multiple of 8 from 64 to 256"},
-                  {{0, 1, 1, 63, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_BF16, "head_dim is not a multiple of 8 from 64 to 256"}};
+    } others[] = {
+        {{0, 1, 1, 64, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F32, "the dtype is not f16 or bf16"},
+        {{0, 1, 1, 48, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_F16, "head_dim is not a multiple of 8 from 64 to 256"},
+        {{0, 1, 1, 63, 3, 5, IGNIS_MASK_CAUSAL}, IGNIS_BF16, "head_dim is not a multiple of 8 from 64 to 256"}};
     ignis_desc desc = wgmma_desc();
     int i;
     SETUP_WGMMA();
@@ -1118,12 +1154,14 @@ static void check_decode(const attention_case *c, ignis_dtype dtype)
 TEST(decode_sdpa_values)
 {
     static const attention_case decoded[] = {
-        {0, 1, 1, 64, 1, 1, IGNIS_MASK_NONE},   {0, 4, 4, 64, 1, 7, IGNIS_MASK_NONE},    {0, 4, 2, 32, 1, 65, IGNIS_MASK_NONE},
-        {2, 8, 2, 40, 1, 129, IGNIS_MASK_NONE}, {0, 6, 2, 64, 1, 1000, IGNIS_MASK_NONE}, {0, 20, 1, 24, 1, 300, IGNIS_MASK_NONE},
+        {0, 1, 1, 64, 1, 1, IGNIS_MASK_NONE},    {0, 4, 4, 64, 1, 7, IGNIS_MASK_NONE},
+        {0, 4, 2, 32, 1, 65, IGNIS_MASK_NONE},   {2, 8, 2, 40, 1, 129, IGNIS_MASK_NONE},
+        {0, 6, 2, 64, 1, 1000, IGNIS_MASK_NONE}, {0, 20, 1, 24, 1, 300, IGNIS_MASK_NONE},
     };
-    static const attention_case larger[] = {{2, 8, 2, 128, 1, 129, IGNIS_MASK_NONE}, {3, 2, 1, 256, 1, 70, IGNIS_MASK_NONE},
-                                            {0, 5, 1, 33, 1, 63, IGNIS_MASK_NONE},   {2, 8, 2, 512, 1, 131, IGNIS_MASK_NONE},
-                                            {0, 3, 3, 257, 1, 67, IGNIS_MASK_NONE},  {0, 2, 1, 384, 1, 1, IGNIS_MASK_NONE}};
+    static const attention_case larger[] = {
+        {2, 8, 2, 128, 1, 129, IGNIS_MASK_NONE}, {3, 2, 1, 256, 1, 70, IGNIS_MASK_NONE},
+        {0, 5, 1, 33, 1, 63, IGNIS_MASK_NONE},   {2, 8, 2, 512, 1, 131, IGNIS_MASK_NONE},
+        {0, 3, 3, 257, 1, 67, IGNIS_MASK_NONE},  {0, 2, 1, 384, 1, 1, IGNIS_MASK_NONE}};
     int i, d;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(decoded); i++)

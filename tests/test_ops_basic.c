@@ -27,22 +27,24 @@ static double tolerance_of(ignis_dtype dtype)
     return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 2e-6 : dtype == IGNIS_F16 ? 1.0 / 1024 : 1.0 / 128;
 }
 
-static void check_values(const op_case *c, const char *what, ignis_dtype dtype, const double *got, const double *expected, int64_t numel)
+static void check_values(const op_case *c, const char *what, ignis_dtype dtype, const double *got,
+                         const double *expected, int64_t numel)
 {
     char text[512];
     int64_t i;
     for (i = 0; i < numel; i++) {
         if (is_close(got[i], expected[i], tolerance_of(dtype)))
             continue;
-        snprintf(text, sizeof text, "%s in %s: %s: element %lld is %.17g, expected %.17g", c->name, dtype_names[dtype], what, (long long)i,
-                 got[i], expected[i]);
+        snprintf(text, sizeof text, "%s in %s: %s: element %lld is %.17g, expected %.17g", c->name, dtype_names[dtype],
+                 what, (long long)i, got[i], expected[i]);
         test__fail(__FILE__, __LINE__, text);
         return;
     }
 }
 
 /*  Runs a case in a dtype from given numbers: its output, and the gradients of its inputs, weighted by weights. The caller frees them all. */
-static double *run_case(const op_case *c, ignis_dtype dtype, double *const *in, const double *weights, ignis_shape *shape, double **grads)
+static double *run_case(const op_case *c, ignis_dtype dtype, double *const *in, const double *weights,
+                        ignis_shape *shape, double **grads)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor inputs[MAX_INPUTS], output, weight;
@@ -66,7 +68,8 @@ static double *run_case(const op_case *c, ignis_dtype dtype, double *const *in, 
 
 static void check_case(const op_case *c)
 {
-    double *in[MAX_INPUTS], *grads[MAX_INPUTS] = {0}, *expected_grads[MAX_INPUTS] = {0}, *got, *expected, *reference, *weights;
+    double *in[MAX_INPUTS], *grads[MAX_INPUTS] = {0}, *expected_grads[MAX_INPUTS] = {0}, *got, *expected, *reference,
+                            *weights;
     ignis_tensor checked[MAX_INPUTS];
     ignis_shape shape, same;
     int64_t numel, all = 0;
@@ -115,10 +118,22 @@ static void check_case(const op_case *c)
 
 /* --- add, sub, mul ---------------------------------------------------------------------------------------------- */
 
-static ignis_tensor call_add(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_add(x[0], x[1]); }
-static ignis_tensor call_sub(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_sub(x[0], x[1]); }
-static ignis_tensor call_mul(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_mul(x[0], x[1]); }
-static ignis_tensor call_bias(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_add_bias(x[0], x[1]); }
+static ignis_tensor call_add(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_add(x[0], x[1]);
+}
+static ignis_tensor call_sub(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_sub(x[0], x[1]);
+}
+static ignis_tensor call_mul(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_mul(x[0], x[1]);
+}
+static ignis_tensor call_bias(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_add_bias(x[0], x[1]);
+}
 
 /*  The element of the second operand that belongs to element i of the first, dimension by dimension. */
 static int64_t spread_index(const ignis_shape *a, const ignis_shape *b, int64_t i)
@@ -191,7 +206,10 @@ TEST(add_bias)
     check_binary("add_bias", call_bias, IGNIS_SHAPE(700, 48), IGNIS_SHAPE(48));
 }
 
-static ignis_tensor call_square(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_mul(x[0], x[0]); }
+static ignis_tensor call_square(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_mul(x[0], x[0]);
+}
 
 TEST(one_tensor_as_both_operands)
 {
@@ -282,18 +300,30 @@ TEST(binary_refusals)
 
 /* --- functions of one element ----------------------------------------------------------------------------------- */
 
-static ignis_tensor call_relu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_relu(x[0]); }
-static ignis_tensor call_gelu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_gelu(x[0]); }
+static ignis_tensor call_relu(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_relu(x[0]);
+}
+static ignis_tensor call_gelu(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_gelu(x[0]);
+}
 static ignis_tensor call_gelu_exact(const ignis_tensor *x, int count, void *user)
 {
     return (void)count, (void)user, ignis_gelu_exact(x[0]);
 }
-static ignis_tensor call_silu(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_silu(x[0]); }
+static ignis_tensor call_silu(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_silu(x[0]);
+}
 static ignis_tensor call_silu_mul(const ignis_tensor *x, int count, void *user)
 {
     return (void)count, (void)user, ignis_silu_mul(x[0], x[1]);
 }
-static ignis_tensor call_scale(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_scale(x[0], -0.75); }
+static ignis_tensor call_scale(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_scale(x[0], -0.75);
+}
 
 static double silu(double x) { return x / (1 + exp(-x)); }
 
@@ -364,8 +394,14 @@ TEST(activations_of_extreme_values)
 
 /* --- sums ------------------------------------------------------------------------------------------------------- */
 
-static ignis_tensor call_sum(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_sum(x[0]); }
-static ignis_tensor call_mean(const ignis_tensor *x, int count, void *user) { return (void)count, (void)user, ignis_mean(x[0]); }
+static ignis_tensor call_sum(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_sum(x[0]);
+}
+static ignis_tensor call_mean(const ignis_tensor *x, int count, void *user)
+{
+    return (void)count, (void)user, ignis_mean(x[0]);
+}
 static ignis_tensor call_sum_dim(const ignis_tensor *x, int count, void *user)
 {
     return (void)count, ignis_sum_dim(x[0], *(const int *)user);
@@ -396,8 +432,9 @@ static void sum_reference(const op_case *c, double *const *in, double *out)
 
 TEST(sums)
 {
-    static const ignis_shape shapes[] = {{1, {1}},    {1, {13}},       {2, {4, 5}},     {3, {2, 3, 4}},    {2, {40, 3}},    {2, {3, 40}},
-                                         {1, {9000}}, {2, {300, 136}}, {2, {5000, 10}}, {3, {3, 700, 16}}, {2, {20, 1500}}, {2, {2, 9000}}};
+    static const ignis_shape shapes[] = {{1, {1}},        {1, {13}},         {2, {4, 5}},     {3, {2, 3, 4}},
+                                         {2, {40, 3}},    {2, {3, 40}},      {1, {9000}},     {2, {300, 136}},
+                                         {2, {5000, 10}}, {3, {3, 700, 16}}, {2, {20, 1500}}, {2, {2, 9000}}};
     op_case c;
     int s, dim;
     SETUP(NULL);
@@ -464,8 +501,10 @@ TEST(sum_shapes_and_refusals)
     CHECK_NUMBER(ignis_item(ignis_mean(a)), 12.5);
     CHECK_REFUSED(0, ignis_sum_dim(a, 3).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_REFUSED(0, ignis_mean_dim(a, -4).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-    CHECK_REFUSED(0, ignis_sum(tensor_counting(IGNIS_SHAPE(2), IGNIS_I64, 1, false)).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-    CHECK_REFUSED(0, ignis_mean(tensor_counting(IGNIS_SHAPE(2), IGNIS_U8, 1, false)).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_sum(tensor_counting(IGNIS_SHAPE(2), IGNIS_I64, 1, false)).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_mean(tensor_counting(IGNIS_SHAPE(2), IGNIS_U8, 1, false)).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_OK(ignis_scope_end(scope));
 }
 
@@ -520,14 +559,16 @@ static void transpose_reference(const op_case *c, double *const *in, double *out
 
 TEST(transpose)
 {
-    static const ignis_shape shapes[] = {{2, {3, 5}},    {2, {1, 6}},         {3, {2, 3, 4}},   {4, {2, 3, 2, 4}}, {2, {70, 130}},
-                                         {2, {64, 128}}, {4, {2, 20, 3, 16}}, {3, {17, 2, 33}}, {1, {4}}};
+    static const ignis_shape shapes[] = {{2, {3, 5}},         {2, {1, 6}},      {3, {2, 3, 4}},
+                                         {4, {2, 3, 2, 4}},   {2, {70, 130}},   {2, {64, 128}},
+                                         {4, {2, 20, 3, 16}}, {3, {17, 2, 33}}, {1, {4}}};
     op_case c;
     dims d;
     int s;
     SETUP(NULL);
     memset(&c, 0, sizeof c);
-    c.name = "transpose", c.fn = call_transpose, c.user_data = &d, c.count = 1, c.spread = 1, c.reference = transpose_reference;
+    c.name = "transpose", c.fn = call_transpose, c.user_data = &d, c.count = 1, c.spread = 1,
+    c.reference = transpose_reference;
     for (s = 0; s < COUNT_OF(shapes); s++) {
         c.shapes[0] = shapes[s];
         for (d.first = 0; d.first < shapes[s].ndim; d.first++)
@@ -556,7 +597,10 @@ TEST(transpose_of_any_dtype_and_refusals)
 
 /* --- concat and split ------------------------------------------------------------------------------------------- */
 
-static ignis_tensor call_concat(const ignis_tensor *x, int count, void *user) { return ignis_concat(x, count, *(const int *)user); }
+static ignis_tensor call_concat(const ignis_tensor *x, int count, void *user)
+{
+    return ignis_concat(x, count, *(const int *)user);
+}
 
 static void concat_reference(const op_case *c, double *const *in, double *out)
 {
@@ -591,7 +635,8 @@ TEST(concat_and_split)
     int dim;
     SETUP(NULL);
     memset(&c, 0, sizeof c);
-    c.name = "concat", c.fn = call_concat, c.count = 3, c.user_data = &dim, c.spread = 1, c.reference = concat_reference;
+    c.name = "concat", c.fn = call_concat, c.count = 3, c.user_data = &dim, c.spread = 1,
+    c.reference = concat_reference;
     for (dim = 0; dim < 3; dim++) {
         int i;
         for (i = 0; i < 3; i++)
@@ -675,7 +720,8 @@ TEST(concat_and_split_refusals)
     CHECK_INT(parts[0].id, 0);
     CHECK_STATUS(ignis_split(x[0], 0, 2, wrong, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
     CHECK_STATUS(ignis_split(x[0], 1, 2, negative, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
-    CHECK_STATUS(ignis_split(x[0], 1, 3, huge, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE); /* their sum wraps to 2 */
+    CHECK_STATUS(ignis_split(x[0], 1, 3, huge, parts), IGNIS_ERROR_SHAPE,
+                 IGNIS_DIAG_PARTS_SHAPE); /* their sum wraps to 2 */
     CHECK_STATUS(ignis_split(x[0], 2, 2, NULL, parts), IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_STATUS(ignis_split(x[0], 0, 0, NULL, parts), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_split(x[0], 0, 2, NULL, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
@@ -721,7 +767,8 @@ static void slice_reference(const op_case *c, double *const *in, double *out)
 
 TEST(slices)
 {
-    static const ignis_shape shapes[] = {{1, {7}}, {2, {5, 3}}, {3, {3, 7, 2}}, {3, {1, 5, 4}}, {4, {2, 3, 5, 11}}, {3, {17, 13, 64}}};
+    static const ignis_shape shapes[] = {{1, {7}},       {2, {5, 3}},        {3, {3, 7, 2}},
+                                         {3, {1, 5, 4}}, {4, {2, 3, 5, 11}}, {3, {17, 13, 64}}};
     slice_of at;
     op_case c;
     int s;
@@ -791,7 +838,8 @@ TEST(cast)
     op_case c;
     SETUP(NULL);
     memset(&c, 0, sizeof c);
-    c.name = "cast to f64", c.fn = call_cast, c.count = 1, c.spread = 1, c.shapes[0] = IGNIS_SHAPE(3, 11), c.user_data = &dtype;
+    c.name = "cast to f64", c.fn = call_cast, c.count = 1, c.spread = 1, c.shapes[0] = IGNIS_SHAPE(3, 11),
+    c.user_data = &dtype;
     check_case(&c);
     scope = ignis_scope_begin();
     x = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 0.6, true);
@@ -833,7 +881,8 @@ TEST(random_numbers_are_those_of_their_seed)
     int kind, d, i;
     SETUP(NULL);
     for (kind = 0; kind < 2; kind++) {
-        ignis_tensor (*make_random)(ignis_shape, const ignis_tensor_desc *) = kind ? ignis_tensor_randn : ignis_tensor_rand;
+        ignis_tensor (*make_random)(ignis_shape, const ignis_tensor_desc *) =
+            kind ? ignis_tensor_randn : ignis_tensor_rand;
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor exact, again, other;
         double *values, *rounded, sum = 0, squares = 0;
@@ -856,7 +905,9 @@ TEST(random_numbers_are_those_of_their_seed)
             CHECK_OK(ignis_seed(5));
             again = make_random(IGNIS_SHAPE(5001), &desc);
             rounded = tensor_values(again);
-            for (i = 0; i < 5001 && is_close(rounded[i], values[i], tolerance_of(float_dtypes[d])) && (kind || rounded[i] < 1); i++)
+            for (i = 0;
+                 i < 5001 && is_close(rounded[i], values[i], tolerance_of(float_dtypes[d])) && (kind || rounded[i] < 1);
+                 i++)
                 ;
             CHECK_INT(i, 5001);
             free(rounded);
@@ -891,7 +942,8 @@ TEST(dropout)
         after = tensor_values(y);
         another = tensor_values(z);
         ones = ignis_tensor_from_array(
-            ignis_tensor_data(ignis_add(ignis_mul(x, ignis_scale(x, 0)), ignis_cast(ignis_tensor_ones(IGNIS_SHAPE(1), NULL), dtype))),
+            ignis_tensor_data(
+                ignis_add(ignis_mul(x, ignis_scale(x, 0)), ignis_cast(ignis_tensor_ones(IGNIS_SHAPE(1), NULL), dtype))),
             false);
         CHECK_OK(ignis_backward(y, ignis_tensor_data(ones)));
         grad = array_values(ignis_tensor_grad(x));
@@ -1171,8 +1223,8 @@ TEST(a_second_backward_through_any_operation)
             wrong += !is_close(both[k], first[k] + (status == IGNIS_OK ? second[k] : 0), 1e-5);
         if (!wrong && (status == IGNIS_OK || info.diagnostic == IGNIS_DIAG_BACKWARD_TWICE))
             continue;
-        snprintf(text, sizeof text, "%s: status %s, %d numbers of the gradient are wrong", two_table[i].name, ignis_status_name(status),
-                 wrong);
+        snprintf(text, sizeof text, "%s: status %s, %d numbers of the gradient are wrong", two_table[i].name,
+                 ignis_status_name(status), wrong);
         test__fail(__FILE__, __LINE__, text);
     }
     CHECK_INT(memory().live_blocks, 0);

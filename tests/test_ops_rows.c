@@ -3,7 +3,8 @@
 #include "rows.h"
 
 /*  Row lengths around the borders of packs, of what a warp and a block have in registers, and beyond. */
-static const int64_t lengths[] = {1, 2, 3, 7, 8, 31, 33, 64, 129, 256, 264, 768, 1000, 1024, 1025, 1032, 2049, 8192, 8200, 9001, 20000};
+static const int64_t lengths[] = {1,   2,    3,    7,    8,    31,   33,   64,   129,  256,  264,
+                                  768, 1000, 1024, 1025, 1032, 2049, 8192, 8200, 9001, 20000};
 
 /* softmax --------------------------------------------------------------------------------------------------------- */
 
@@ -47,7 +48,8 @@ TEST(softmax_of_many_lengths)
 static void check_log_softmax(ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset)
 {
     ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 0, 6, offset, true), y = ignis_log_softmax(x);
-    double *xs = tensor_values(x), *ys = tensor_values(y), *expected = numbers(rows * n), *shares = numbers(rows * n), *grads, *dx;
+    double *xs = tensor_values(x), *ys = tensor_values(y), *expected = numbers(rows * n), *shares = numbers(rows * n),
+           *grads, *dx;
     int64_t r, i;
     for (r = 0; r < rows; r++) {
         softmax_reference(xs + r * n, shares + r * n, n);
@@ -108,7 +110,10 @@ static void check_infinities(ignis_tensor (*function)(ignis_tensor), double cert
     EACH_FLOAT(dtype)
     {
         for (i = 0; i < 160; i++)
-            x[i] = i < 40 ? -INFINITY : i < 80 ? (i == 47 ? 3 : -INFINITY) : i < 120 ? (i == 90 ? INFINITY : 1) : (i == 130 ? NAN : 1);
+            x[i] = i < 40    ? -INFINITY
+                   : i < 80  ? (i == 47 ? 3 : -INFINITY)
+                   : i < 120 ? (i == 90 ? INFINITY : 1)
+                             : (i == 130 ? NAN : 1);
         tensor = tensor_of(x, IGNIS_SHAPE(4, 40), dtype, true);
         result = function(tensor);
         y = tensor_values(result);
@@ -162,8 +167,8 @@ TEST(softmax_of_numbers_far_from_zero)
 /* layer_norm, rms_norm ---------------------------------------------------------------------------------------------- */
 
 /*  y, the norm of x [rows, n], and what the gradient g of y gives those of x, w and b, which has none in an rms_norm; dw and db begin at 0. */
-static void norm_reference(bool rms, const double *x, const double *g, const double *w, const double *b, int64_t rows, int64_t n,
-                           double eps, double *y, double *dx, double *dw, double *db)
+static void norm_reference(bool rms, const double *x, const double *g, const double *w, const double *b, int64_t rows,
+                           int64_t n, double eps, double *y, double *dx, double *dw, double *db)
 {
     int64_t r, i;
     for (r = 0; r < rows; r++) {
@@ -188,13 +193,16 @@ static void norm_reference(bool rms, const double *x, const double *g, const dou
 }
 
 /*  offset, of_w: elements in front of x and w in their memory. */
-static void check_norm_at(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, int64_t of_w, double shift)
+static void check_norm_at(bool rms, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, int64_t of_w,
+                          double shift)
 {
     const char *name = rms ? "rms_norm" : "layer_norm";
     const double eps = 1e-3;
     ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 0, 2, offset, true), moved = x, y;
-    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, of_w, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true);
-    double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *grads, *got, tolerance = rounding_of(dtype);
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, of_w, true),
+                 b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true);
+    double *xs = tensor_values(x), *ws = tensor_values(w), *bs = tensor_values(b), *grads, *got,
+           tolerance = rounding_of(dtype);
     double *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n), *db = numbers(n);
     int64_t i;
     if (shift != 0) {
@@ -248,8 +256,9 @@ TEST(norms_of_many_lengths)
 /*  Rows that begin anywhere, and long ones: what a warp has, what a block has with 1, 2 and 4 packs a thread, and longer; in several turns. */
 TEST(norms_of_odd_rows)
 {
-    static const int64_t sizes[][2] = {{1, 257},    {700, 257}, {3000, 5}, {129, 511}, {300, 513}, {9, 2047}, {9, 2061},
-                                       {140, 1003}, {9, 2500},  {5, 6143}, {3, 6145},  {2, 8191},  {3, 4111}, {3, 16391}};
+    static const int64_t sizes[][2] = {{1, 257},  {700, 257}, {3000, 5},   {129, 511}, {300, 513},
+                                       {9, 2047}, {9, 2061},  {140, 1003}, {9, 2500},  {5, 6143},
+                                       {3, 6145}, {2, 8191},  {3, 4111},   {3, 16391}};
     ignis_dtype dtype;
     int i;
     SETUP(NULL);
@@ -273,12 +282,15 @@ TEST(norms_of_odd_rows)
     offset: elements in front of x in its memory. */
 static void check_far_norm(bool rms, bool add, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, int power)
 {
-    double eps = power > 0 ? 1e-3 : ldexp(1, 2 * power - 3), own = dtype == IGNIS_F64 ? eps : fmax((double)(float)eps, ldexp(1, -126));
-    double *xs = rounded_noise(IGNIS_SHAPE(rows, n), dtype, 3, 1), *ws, *bs, *grads, *got, tolerance = 2 * rounding_of(dtype);
+    double eps = power > 0 ? 1e-3 : ldexp(1, 2 * power - 3),
+           own = dtype == IGNIS_F64 ? eps : fmax((double)(float)eps, ldexp(1, -126));
+    double *xs = rounded_noise(IGNIS_SHAPE(rows, n), dtype, 3, 1), *ws, *bs, *grads, *got,
+           tolerance = 2 * rounding_of(dtype);
     double *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n), *db = numbers(n);
     ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, 3, 0, 1, offset, true),
                  half = noise_at(IGNIS_SHAPE(rows, n), dtype, 3, 0, 1, offset, false);
-    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, 0, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true), y;
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, 0, true),
+                 b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true), y;
     int64_t r, i;
     for (i = 0; i < rows * n; i++)
         xs[i] = ldexp(xs[i], i / n % 3 == 2 ? 0 : power - add);
@@ -295,8 +307,8 @@ static void check_far_norm(bool rms, bool add, ignis_dtype dtype, int64_t rows, 
                    : ignis_layer_norm(x, w, b, eps);
     grads = backward_from(y, dtype, 13, offset);
     for (r = 0; r < rows; r++)
-        norm_reference(rms, xs + r * n, grads + r * n, ws, bs, 1, n, r % 3 == 2 ? own : ldexp(own, -2 * power), expected + r * n,
-                       dx + r * n, dw, db);
+        norm_reference(rms, xs + r * n, grads + r * n, ws, bs, 1, n, r % 3 == 2 ? own : ldexp(own, -2 * power),
+                       expected + r * n, dx + r * n, dw, db);
     got = tensor_values(y);
     CHECK_ALL("a far norm", dtype, n, got, expected, rows * n, tolerance, 1);
     free(got);
@@ -315,8 +327,9 @@ static void check_far_norm(bool rms, bool add, ignis_dtype dtype, int64_t rows, 
 /*  Every kernel: rows of a warp, of a block, even and odd ones, long ones, and those that are added up first. */
 TEST(norms_of_rows_far_from_one)
 {
-    static const int64_t sizes[][2] = {{7, 8},    {7, 5},    {40, 31},  {7, 64},   {7, 257},  {7, 768},   {300, 768}, {7, 1000}, {7, 1024},
-                                       {5, 1031}, {5, 2056}, {4, 4096}, {4, 4111}, {3, 8192}, {3, 12291}, {3, 40000}, {1, 20000}};
+    static const int64_t sizes[][2] = {{7, 8},     {7, 5},    {40, 31},   {7, 64},    {7, 257},  {7, 768},
+                                       {300, 768}, {7, 1000}, {7, 1024},  {5, 1031},  {5, 2056}, {4, 4096},
+                                       {4, 4111},  {3, 8192}, {3, 12291}, {3, 40000}, {1, 20000}};
     static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F64};
     static const int powers[][2] = {{66, 520}, {100, 1000}, {126, 1022}, {-60, -520}, {-63, -530}};
     int i, d, k = 0;
@@ -324,8 +337,8 @@ TEST(norms_of_rows_far_from_one)
     for (i = 0; i < COUNT_OF(sizes); i++)
         for (d = 0; d < 3; d++)
             for (k = (i + d) % 2; k < 4; k += 2)
-                check_far_norm((i + d + k / 2) % 2 != 0, k > 1, dtypes[d], sizes[i][0], sizes[i][1], (i + k + d) % 3 == 1,
-                               powers[(i + 2 * d + k) % 5][d == 2]);
+                check_far_norm((i + d + k / 2) % 2 != 0, k > 1, dtypes[d], sizes[i][0], sizes[i][1],
+                               (i + k + d) % 3 == 1, powers[(i + 2 * d + k) % 5][d == 2]);
     for (d = 0; d < 3; d++)
         for (i = 0; i < 5; i++)
             for (k = 0; k < 4; k++)
@@ -359,14 +372,16 @@ TEST(norms_of_the_largest_numbers)
                 y = k ? ignis_rms_norm(x, w, 0) : ignis_layer_norm(x, w, b, 0);
                 ys = tensor_values(y);
                 for (c = 0; c < n; c++) {
-                    double high = (double)((n + 3) / 4) / (double)n, mean = k ? 0 : 2 * high - 1, root = sqrt(k ? 1 : 1 - mean * mean);
+                    double high = (double)((n + 3) / 4) / (double)n, mean = k ? 0 : 2 * high - 1,
+                           root = sqrt(k ? 1 : 1 - mean * mean);
                     if (k)
                         CHECK_CLOSE(ys[c], 1, 1e-4);
                     CHECK_CLOSE(ys[n + c], ((c % 4 ? -1 : 1) - mean) / root, 1e-4);
                     for (r = 2; r < 4; r++)
                         CHECK(ys[r * n + c] != ys[r * n + c] || (r == 2 && c > 0 && k && ys[r * n + c] == 0));
                 }
-                CHECK_CLOSE(ys[4 * n], n % 2 && !k ? (-1 + 1.0 / (double)n) / sqrt(1 - 1.0 / (double)(n * n)) : -1, 1e-4);
+                CHECK_CLOSE(ys[4 * n], n % 2 && !k ? (-1 + 1.0 / (double)n) / sqrt(1 - 1.0 / (double)(n * n)) : -1,
+                            1e-4);
                 free(xs), free(ys);
                 let_go(x), let_go(w), let_go(b), let_go(y);
             }
@@ -383,14 +398,16 @@ TEST(norm_gradients_are_deterministic)
         for (run = 0; run < 2; run++) {
             ignis_tensor x = tensor_noise(IGNIS_SHAPE(sizes[i][0], sizes[i][1]), IGNIS_BF16, 1, true);
             ignis_tensor w = tensor_noise(IGNIS_SHAPE(sizes[i][1]), IGNIS_BF16, 2, true),
-                         b = tensor_noise(IGNIS_SHAPE(sizes[i][1]), IGNIS_BF16, 3, true), y = ignis_layer_norm(x, w, b, 0);
+                         b = tensor_noise(IGNIS_SHAPE(sizes[i][1]), IGNIS_BF16, 3, true),
+                         y = ignis_layer_norm(x, w, b, 0);
             free(backward_from(y, IGNIS_BF16, 4, 0));
             for (k = 0; k < 3; k++)
                 values[run][k] = array_values(ignis_tensor_grad(k == 0 ? x : k == 1 ? w : b));
             let_go(x), let_go(w), let_go(b), let_go(y);
         }
         for (k = 0; k < 3; k++) {
-            CHECK(memcmp(values[0][k], values[1][k], sizeof **values[0] * (size_t)(k ? sizes[i][1] : sizes[i][0] * sizes[i][1])) == 0);
+            CHECK(memcmp(values[0][k], values[1][k],
+                         sizeof **values[0] * (size_t)(k ? sizes[i][1] : sizes[i][0] * sizes[i][1])) == 0);
             free(values[0][k]), free(values[1][k]);
         }
     }
@@ -434,10 +451,12 @@ static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows
     const char *name = fused ? "add_norm" : "add and norm";
     ignis_tensor x = noise_at(IGNIS_SHAPE(rows, n), dtype, (uint64_t)n, 0, 2, offset, true),
                  y = noise_at(shape_of(x), dtype, 3, 0, 1, 0, true);
-    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, 0, true), b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true), sum, h,
-                 out;
-    double *ss, *ws = tensor_values(w), *bs = tensor_values(b), *expected = numbers(rows * n), *dx = numbers(rows * n), *dw = numbers(n);
-    double *grads, *got, *db = numbers(n), *xs = tensor_values(x), *ys = tensor_values(y), tolerance = rounding_of(dtype);
+    ignis_tensor w = noise_at(IGNIS_SHAPE(n), dtype, 11, 0, 1, 0, true),
+                 b = noise_at(IGNIS_SHAPE(n), dtype, 12, 0, 1, 0, true), sum, h, out;
+    double *ss, *ws = tensor_values(w), *bs = tensor_values(b), *expected = numbers(rows * n), *dx = numbers(rows * n),
+                *dw = numbers(n);
+    double *grads, *got, *db = numbers(n), *xs = tensor_values(x), *ys = tensor_values(y),
+                         tolerance = rounding_of(dtype);
     ignis_scope scope = ignis_scope_begin();
     int64_t i;
     if (fused) {
@@ -466,7 +485,8 @@ static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows
     }
     got = array_values(ignis_tensor_grad(w));
     CHECK_ALL("dw behind a sum", dtype, n, got, dw, n, tolerance, largest(dw, n) * 0.3 + 1e-3);
-    free(got), free(xs), free(ys), free(ss), free(ws), free(bs), free(grads), free(expected), free(dx), free(dw), free(db);
+    free(got), free(xs), free(ys), free(ss), free(ws), free(bs), free(grads), free(expected), free(dx), free(dw),
+        free(db);
     CHECK_OK(ignis_scope_end(scope));
     let_go(x), let_go(y), let_go(w), let_go(b);
 }
@@ -481,7 +501,8 @@ TEST(add_norm_is_add_and_norm)
     for (i = 0; i < COUNT_OF(few); i++)
         for (kind = 0; kind < 4; kind++)
             if (kind > 1 || few[i] < 1100)
-                check_add_norm(kind % 2 == 1, kind > 1, dtype, few[i] > 2000 ? 2 : 19, few[i], few[i] == 1032 && kind % 2);
+                check_add_norm(kind % 2 == 1, kind > 1, dtype, few[i] > 2000 ? 2 : 19, few[i],
+                               few[i] == 1032 && kind % 2);
     CHECK_INT(memory().live_blocks, 0);
 }
 
@@ -512,7 +533,8 @@ static void check_bits_of_add_norm(ignis_dtype dtype, int64_t n, int64_t offset)
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor x = noise_at(IGNIS_SHAPE(5, n), dtype, 7, 0, 1, offset, true),
                      y = noise_at(IGNIS_SHAPE(5, n), dtype, 8, 0, 1, offset, true), h;
-        ignis_tensor w = tensor_noise(IGNIS_SHAPE(n), dtype, 9, true), b = tensor_noise(IGNIS_SHAPE(n), dtype, 10, true), sum = x;
+        ignis_tensor w = tensor_noise(IGNIS_SHAPE(n), dtype, 9, true),
+                     b = tensor_noise(IGNIS_SHAPE(n), dtype, 10, true), sum = x;
         if (fused) {
             h = ignis_add_layer_norm(sum, y, w, b, 0, &sum); /* in place of what it was */
         } else {
@@ -661,13 +683,16 @@ static void check_bias_behind(int way, bool mlp, ignis_dtype dtype, int64_t n, b
     const int rows = 70, k = 24; /* more rows than one step of sums has */
     double *expected = numbers(n), *gradients, *got, *values;
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor x = tensor_noise(IGNIS_SHAPE(rows, n), dtype, 1, true), in = tensor_noise(IGNIS_SHAPE(rows, k), dtype, 2, false);
-    ignis_tensor weight = tensor_noise(IGNIS_SHAPE(n, k), dtype, 3, true), bias = tensor_noise(IGNIS_SHAPE(n), dtype, 4, true);
-    ignis_tensor w = tensor_noise(IGNIS_SHAPE(n), dtype, 5, true), b = tensor_noise(IGNIS_SHAPE(n), dtype, 6, true), y, leaf;
+    ignis_tensor x = tensor_noise(IGNIS_SHAPE(rows, n), dtype, 1, true),
+                 in = tensor_noise(IGNIS_SHAPE(rows, k), dtype, 2, false);
+    ignis_tensor weight = tensor_noise(IGNIS_SHAPE(n, k), dtype, 3, true),
+                 bias = tensor_noise(IGNIS_SHAPE(n), dtype, 4, true);
+    ignis_tensor w = tensor_noise(IGNIS_SHAPE(n), dtype, 5, true), b = tensor_noise(IGNIS_SHAPE(n), dtype, 6, true), y,
+                 leaf;
     int64_t sums;
     int i, pass;
-    y = mlp ? ignis_mlp(in, tensor_noise(IGNIS_SHAPE(k, k), dtype, 7, true), tensor_noise(IGNIS_SHAPE(k), dtype, 8, true), weight, bias,
-                        IGNIS_ACTIVATION_GELU)
+    y = mlp ? ignis_mlp(in, tensor_noise(IGNIS_SHAPE(k, k), dtype, 7, true),
+                        tensor_noise(IGNIS_SHAPE(k), dtype, 8, true), weight, bias, IGNIS_ACTIVATION_GELU)
             : ignis_linear(in, weight, bias);
     values = tensor_values(y);
     leaf = tensor_of(values, IGNIS_SHAPE(rows, n), dtype, true);
@@ -763,8 +788,8 @@ TEST(norm_of_empty_rows)
 
 /* rope ---------------------------------------------------------------------------------------------------------------- */
 
-static void rope_reference(const double *x, double *y, int64_t rows, int64_t seq, int64_t offset, int heads, int head_dim,
-                           const double *frequencies, double direction)
+static void rope_reference(const double *x, double *y, int64_t rows, int64_t seq, int64_t offset, int heads,
+                           int head_dim, const double *frequencies, double direction)
 {
     int64_t r;
     int h, i, half = head_dim / 2;
@@ -798,8 +823,8 @@ static ignis_array frequency_array(const float *frequencies, int count)
     return frequency_array_of(IGNIS_F32, wide, count);
 }
 
-static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int heads, int head_dim, int64_t offset, double base, int own,
-                       int64_t skip)
+static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int heads, int head_dim, int64_t offset,
+                       double base, int own, int64_t skip)
 {
     ignis_rope_desc desc;
     int64_t rows = batches * seq, numel = rows * heads * head_dim;
@@ -808,7 +833,8 @@ static void check_rope(ignis_dtype dtype, int64_t batches, int64_t seq, int head
     double frequencies[256];
     float narrow[256];
     int i;
-    bool wide = dtype == IGNIS_F64 && (own == OF_BASE || own >= WIDE_ON_HOST), on_device = own == ON_DEVICE || own == WIDE_ON_DEVICE;
+    bool wide = dtype == IGNIS_F64 && (own == OF_BASE || own >= WIDE_ON_HOST),
+         on_device = own == ON_DEVICE || own == WIDE_ON_DEVICE;
     memset(&desc, 0, sizeof desc);
     desc.num_heads = heads;
     desc.base = base;
@@ -937,7 +963,8 @@ TEST(rope_of_one_row_and_of_none)
 
 /* embedding ------------------------------------------------------------------------------------------------------------- */
 
-static void check_embedding(ignis_dtype dtype, ignis_dtype id_dtype, int64_t vocab, int64_t n, int64_t count, int64_t spread, int64_t skip)
+static void check_embedding(ignis_dtype dtype, ignis_dtype id_dtype, int64_t vocab, int64_t n, int64_t count,
+                            int64_t spread, int64_t skip)
 {
     ignis_tensor table = noise_at(IGNIS_SHAPE(vocab, n), dtype, 8, 0, 1, skip, true), ids, out;
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)(count + 1)), i, c;
@@ -993,7 +1020,8 @@ TEST(embedding_and_its_gradient)
 /*  A table that something else has given a gradient already, which is 2 g of its own, or g itself, which others have, too. */
 static void check_tied_embedding(ignis_dtype dtype, int64_t vocab, int64_t n, bool own)
 {
-    ignis_tensor table = tensor_noise(IGNIS_SHAPE(vocab, n), dtype, 1, true), other = tensor_noise(IGNIS_SHAPE(vocab, n), dtype, 2, true);
+    ignis_tensor table = tensor_noise(IGNIS_SHAPE(vocab, n), dtype, 1, true),
+                 other = tensor_noise(IGNIS_SHAPE(vocab, n), dtype, 2, true);
     int64_t *indices = (int64_t *)malloc(sizeof *indices * (size_t)vocab), i, c;
     ignis_tensor ids, rows, beside, sum;
     double *g, *got, *expected = numbers(vocab * n);
@@ -1010,7 +1038,8 @@ static void check_tied_embedding(ignis_dtype dtype, int64_t vocab, int64_t n, bo
         for (c = 0; c < n && indices[i] < vocab; c++)
             expected[indices[i] * n + c] += g[i * n + c];
     got = array_values(ignis_tensor_grad(table));
-    CHECK_ALL("gradient of a tied embedding", dtype, n, got, expected, vocab * n, rounding_of(dtype), largest(expected, vocab * n));
+    CHECK_ALL("gradient of a tied embedding", dtype, n, got, expected, vocab * n, rounding_of(dtype),
+              largest(expected, vocab * n));
     free(got);
     if (!own) {
         got = array_values(ignis_tensor_grad(other));
@@ -1044,7 +1073,8 @@ TEST(embedding_gradient_is_deterministic)
     for (i = 0; i < 4000; i++)
         ids[i] = i * i % 7;
     for (run = 0; run < 2; run++) {
-        ignis_tensor table = tensor_noise(IGNIS_SHAPE(50, 16), IGNIS_F32, 3, true), indices = indices_of(ids, IGNIS_SHAPE(4000), IGNIS_I32);
+        ignis_tensor table = tensor_noise(IGNIS_SHAPE(50, 16), IGNIS_F32, 3, true),
+                     indices = indices_of(ids, IGNIS_SHAPE(4000), IGNIS_I32);
         ignis_tensor out = ignis_embedding(table, indices);
         free(backward_from(out, IGNIS_F32, 4, 0));
         again = array_values(ignis_tensor_grad(table));
@@ -1069,7 +1099,8 @@ TEST(eps_0_is_the_default)
         x = tensor_noise(IGNIS_SHAPE(3, 5), float_dtypes[d], 1, false);
         w = tensor_noise(IGNIS_SHAPE(5), float_dtypes[d], 2, false);
         b = tensor_noise(IGNIS_SHAPE(5), float_dtypes[d], 3, false);
-        CHECK_OK(ignis_array_scale(ignis_tensor_data(x), ignis_tensor_data(x), 1.0 / 256)); /* squares of the size of eps */
+        CHECK_OK(
+            ignis_array_scale(ignis_tensor_data(x), ignis_tensor_data(x), 1.0 / 256)); /* squares of the size of eps */
         for (i = 0; i < 2; i++) {
             by_default = i ? ignis_rms_norm(x, w, 0) : ignis_layer_norm(x, w, b, 0);
             by_number = i ? ignis_rms_norm(x, w, 1e-5) : ignis_layer_norm(x, w, b, 1e-5);
@@ -1099,7 +1130,8 @@ TEST(eps_is_above_0)
                 ignis_scope scope = ignis_scope_begin();
                 x = tensor_noise(IGNIS_SHAPE(3, 8), float_dtypes[d], 1, true);
                 CHECK_OK(ignis_array_scale(ignis_tensor_data(x), ignis_tensor_data(x), 0));
-                ones = ignis_map("1 + 0*w", IGNIS_INPUTS(IGNIS_NAMED(w, tensor_noise(IGNIS_SHAPE(8), float_dtypes[d], 2, false))));
+                ones = ignis_map("1 + 0*w",
+                                 IGNIS_INPUTS(IGNIS_NAMED(w, tensor_noise(IGNIS_SHAPE(8), float_dtypes[d], 2, false))));
                 zeros = ignis_map("0*w", IGNIS_INPUTS(IGNIS_NAMED(w, ones)));
                 batch.eps = epss[i];
                 y = norm == 0   ? ignis_rms_norm(x, ones, epss[i])

@@ -60,7 +60,8 @@ static int64_t move_source(const move *m, const int64_t *at)
 
 static int64_t *move_map(const move *m)
 {
-    int64_t numel = shape_numel(m->out), i, rest, at[IGNIS_MAX_DIMS], *map = (int64_t *)malloc(sizeof *map * (size_t)(numel + 1));
+    int64_t numel = shape_numel(m->out), i, rest, at[IGNIS_MAX_DIMS],
+            *map = (int64_t *)malloc(sizeof *map * (size_t)(numel + 1));
     int d;
     for (i = 0; i < numel; i++) {
         for (rest = i, d = m->out.ndim - 1; d >= 0; rest /= m->out.dim[d--])
@@ -73,7 +74,8 @@ static int64_t *move_map(const move *m)
 static void check_move(const move *m)
 {
     int64_t numel = shape_numel(m->out), from = shape_numel(m->in), i, wrong, *map = move_map(m);
-    double *in = (double *)malloc(sizeof *in * (size_t)(from + 1)), *weights = (double *)malloc(sizeof *in * (size_t)(numel + 1)), *got;
+    double *in = (double *)malloc(sizeof *in * (size_t)(from + 1)),
+           *weights = (double *)malloc(sizeof *in * (size_t)(numel + 1)), *got;
     double *expected = (double *)malloc(sizeof *in * (size_t)(from + 1));
     int d;
     for (i = 0; i < from; i++)
@@ -82,7 +84,9 @@ static void check_move(const move *m)
         weights[i] = (double)(i * 5 % 13);
     for (d = 0; d < COUNT_OF(all_dtypes); d++) {
         bool differentiates = d < 4;
-        double tolerance = m->kind != EXPAND || d < 2 ? 0 : d == 2 ? 1.0 / 1024 : 1.0 / 128; /* a sum in f32, rounded once */
+        double tolerance = m->kind != EXPAND || d < 2 ? 0
+                           : d == 2                   ? 1.0 / 1024
+                                                      : 1.0 / 128; /* a sum in f32, rounded once */
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor x = tensor_of(in, m->in, all_dtypes[d], differentiates), y = move_run(m, x), w;
         CHECK_OK(ignis_status_last());
@@ -202,7 +206,8 @@ TEST(pad)
     for (s = 0; s < COUNT_OF(move_shapes); s++)
         for (turn = 0; turn < 4; turn++) {
             move m = move_begin(PAD, &move_shapes[s]);
-            for (i = 0; i < m.in.ndim; i++) { /* nothing; one side of each; whole packs of the last; in front of the first */
+            for (i = 0; i < m.in.ndim;
+                 i++) { /* nothing; one side of each; whole packs of the last; in front of the first */
                 m.before[i] = turn == 1 ? i % 3 : turn == 2 && i == m.in.ndim - 1 ? 16 : turn == 3 && i == 0 ? 2 : 0;
                 m.after[i] = turn == 1 ? (i + 1) % 2 : turn == 2 && i == m.in.ndim - 1 ? 32 : 0;
                 m.out.dim[i] += m.before[i] + m.after[i];
@@ -240,7 +245,8 @@ TEST(expand_keeps_a_dimension)
     ignis_scope scope;
     SETUP(NULL);
     scope = ignis_scope_begin();
-    CHECK_SHAPE_IS(ignis_expand(tensor_counting(IGNIS_SHAPE(3, 1), IGNIS_F32, 1, false), IGNIS_SHAPE(2, -1, 4)), IGNIS_SHAPE(2, 3, 4));
+    CHECK_SHAPE_IS(ignis_expand(tensor_counting(IGNIS_SHAPE(3, 1), IGNIS_F32, 1, false), IGNIS_SHAPE(2, -1, 4)),
+                   IGNIS_SHAPE(2, 3, 4));
     CHECK_OK(ignis_scope_end(scope));
 }
 
@@ -267,17 +273,19 @@ TEST(stack)
                 inner = 15 / outer;
                 got = tensor_values(whole);
                 for (k = 0; k < 15 * counts[c]; k++)
-                    wrong += got[k] != (double)((k / inner / counts[c] * inner + k % inner + 1) * (1 + k / inner % counts[c] % 3));
+                    wrong += got[k] != (double)((k / inner / counts[c] * inner + k % inner + 1) *
+                                                (1 + k / inner % counts[c] % 3));
                 CHECK_INT(wrong, 0);
                 free(got);
                 if (d < 4) {
                     weights = tensor_counting(shape_of(whole), IGNIS_F64, 1, false);
-                    CHECK_OK(ignis_backward(ignis_sum(ignis_mul(ignis_cast(whole, IGNIS_F64), weights)), IGNIS_NO_ARRAY));
+                    CHECK_OK(
+                        ignis_backward(ignis_sum(ignis_mul(ignis_cast(whole, IGNIS_F64), weights)), IGNIS_NO_ARRAY));
                     for (i = 0; i < counts[c]; i++) {
                         grad = array_values(ignis_tensor_grad(parts[i]));
                         for (k = 0; k < 15; k++)
-                            wrong +=
-                                !is_close(grad[k], (double)((k / inner * counts[c] + i) * inner + k % inner + 1), d < 3 ? 0 : 1.0 / 128);
+                            wrong += !is_close(grad[k], (double)((k / inner * counts[c] + i) * inner + k % inner + 1),
+                                               d < 3 ? 0 : 1.0 / 128);
                         free(grad);
                     }
                     CHECK_INT(wrong, 0);
@@ -338,7 +346,8 @@ TEST(moves_refuse)
 
 /*  Which element of the tensor [sizes] element i of `shape` belongs to; -1: none. index has the elements of shape, or, if it is a row,
     those of dim. */
-static int64_t indexed_place(const ignis_shape *sizes, const ignis_shape *shape, int dim, bool row, const int64_t *index, int64_t i)
+static int64_t indexed_place(const ignis_shape *sizes, const ignis_shape *shape, int dim, bool row,
+                             const int64_t *index, int64_t i)
 {
     int64_t at[IGNIS_MAX_DIMS], rest = i, place = 0, id;
     int d;
@@ -369,7 +378,8 @@ static void check_indexed(const indexed *c)
 {
     ignis_shape ids = c->shape;
     int64_t numel = shape_numel(c->shape), from = shape_numel(c->sizes), i, wrong, place, *index, count;
-    double *in = (double *)malloc(sizeof *in * (size_t)(from + 1)), *src = (double *)malloc(sizeof *in * (size_t)(numel + 1)), *got, *sums;
+    double *in = (double *)malloc(sizeof *in * (size_t)(from + 1)),
+           *src = (double *)malloc(sizeof *in * (size_t)(numel + 1)), *got, *sums;
     int d;
     if (c->row)
         ids = IGNIS_SHAPE(c->shape.dim[c->dim]);
@@ -450,20 +460,21 @@ static void check_indexed(const indexed *c)
 
 TEST(gather_and_scatter_add)
 {
-    static const indexed cases[] = {{{1, {1}}, {1, {1}}, 0, false, false},
-                                    {{1, {7}}, {1, {100}}, 0, false, false},
-                                    {{2, {5, 3}}, {2, {9, 3}}, 0, false, false},
-                                    {{2, {5, 3}}, {2, {4, 7}}, 1, false, false},
-                                    {{2, {6, 31}}, {2, {2, 31}}, 0, false, false},
-                                    {{3, {4, 6, 5}}, {3, {3, 13, 5}}, 1, false, false},
-                                    {{3, {4, 6, 5}}, {3, {4, 6, 2}}, 2, false, false},
-                                    {{2, {2, 0}}, {2, {2, 0}}, 1, false, false},
-                                    {{2, {3, 4}}, {2, {0, 4}}, 0, false, false},
-                                    {{2, {300, 3}}, {2, {1500, 3}}, 0, false, false}, /* keys of 16 bits, several tiles */
-                                    {{2, {2, 1}}, {2, {1000, 1}}, 0, false, true},    /* one sum over many warps */
-                                    {{1, {2}}, {1, {1000}}, 0, false, true},          /* and over one, by a warp of its own */
-                                    {{2, {3, 40}}, {2, {3, 300}}, 1, false, false},
-                                    {{1, {70000}}, {1, {50}}, 0, false, false}};
+    static const indexed cases[] = {
+        {{1, {1}}, {1, {1}}, 0, false, false},
+        {{1, {7}}, {1, {100}}, 0, false, false},
+        {{2, {5, 3}}, {2, {9, 3}}, 0, false, false},
+        {{2, {5, 3}}, {2, {4, 7}}, 1, false, false},
+        {{2, {6, 31}}, {2, {2, 31}}, 0, false, false},
+        {{3, {4, 6, 5}}, {3, {3, 13, 5}}, 1, false, false},
+        {{3, {4, 6, 5}}, {3, {4, 6, 2}}, 2, false, false},
+        {{2, {2, 0}}, {2, {2, 0}}, 1, false, false},
+        {{2, {3, 4}}, {2, {0, 4}}, 0, false, false},
+        {{2, {300, 3}}, {2, {1500, 3}}, 0, false, false}, /* keys of 16 bits, several tiles */
+        {{2, {2, 1}}, {2, {1000, 1}}, 0, false, true},    /* one sum over many warps */
+        {{1, {2}}, {1, {1000}}, 0, false, true},          /* and over one, by a warp of its own */
+        {{2, {3, 40}}, {2, {3, 300}}, 1, false, false},
+        {{1, {70000}}, {1, {50}}, 0, false, false}};
     int c;
     SETUP(NULL);
     for (c = 0; c < COUNT_OF(cases); c++)
@@ -506,10 +517,12 @@ TEST(scatter_add_is_the_same_every_time)
         zeros = ignis_tensor_zeros(ndim == 1 ? IGNIS_SHAPE(PLACES) : IGNIS_SHAPE(PLACES, 1), NULL);
         src = tensor_noise(ndim == 1 ? IGNIS_SHAPE(COUNT) : IGNIS_SHAPE(COUNT, 1), IGNIS_F32, 2, false);
         for (turn = 0; turn < 3; turn++) {
-            CHECK_OK(ignis_tensor_to_host(ignis_scatter_add(zeros, 0, id, src), turn ? again : first, IGNIS_F32, PLACES));
+            CHECK_OK(
+                ignis_tensor_to_host(ignis_scatter_add(zeros, 0, id, src), turn ? again : first, IGNIS_F32, PLACES));
             CHECK(turn == 0 || memcmp(first, again, sizeof first) == 0);
         }
-        for (turn = 0; turn < PLACES; turn++) { /* and they are sums: 430 terms of 1 at most, one after the other or in a tree */
+        for (turn = 0; turn < PLACES;
+             turn++) { /* and they are sums: 430 terms of 1 at most, one after the other or in a tree */
             double sum = 0;
             for (i = 0; i < COUNT; i++)
                 sum += index[i] == turn ? (double)(float)noise(2, i) : 0;
@@ -539,8 +552,8 @@ TEST(index_refusals)
     CHECK_MESSAGE_HAS("index is [1, 6], the tensor is [2, 3]; it may be larger in dimension 0 only");
     CHECK_REFUSED(0, ignis_scatter_add(a, 1, wide, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_MESSAGE_HAS("src is [2, 3], index is [1, 6]");
-    CHECK_REFUSED(0, ignis_scatter_add(a, 1, id, tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F16, 1, false)).id, IGNIS_ERROR_DTYPE,
-                  IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_scatter_add(a, 1, id, tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_F16, 1, false)).id,
+                  IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_index_select(a, 0, id).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
     CHECK_MESSAGE_HAS("index is [2, 3], and not one row");
     CHECK_REFUSED(0, ignis_index_select(a, -3, flat).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
@@ -599,9 +612,10 @@ static void check_cumsum(ignis_shape shape, int dim)
 
 TEST(cumsum)
 {
-    static const ignis_shape shapes[] = {{1, {1}},         {1, {0}},       {1, {37}},      {2, {5, 3}},       {2, {3, 0}},
-                                         {2, {9, 64}},     {2, {2, 1000}}, {2, {1, 1031}}, {2, {2, 2048}},    {1, {9001}},
-                                         {3, {2, 700, 3}}, {3, {3, 5, 7}}, {2, {300, 2}},  {4, {2, 3, 2, 8}}, {2, {3, 6016}}};
+    static const ignis_shape shapes[] = {{1, {1}},       {1, {0}},          {1, {37}},        {2, {5, 3}},
+                                         {2, {3, 0}},    {2, {9, 64}},      {2, {2, 1000}},   {2, {1, 1031}},
+                                         {2, {2, 2048}}, {1, {9001}},       {3, {2, 700, 3}}, {3, {3, 5, 7}},
+                                         {2, {300, 2}},  {4, {2, 3, 2, 8}}, {2, {3, 6016}}};
     int s, dim;
     SETUP(NULL);
     for (s = 0; s < COUNT_OF(shapes); s++)
@@ -617,7 +631,8 @@ TEST(cumsum_of_a_long_row)
     SETUP(NULL);
     for (s = 0; s < COUNT_OF(sizes); s++) {
         ignis_scope scope = ignis_scope_begin();
-        ignis_tensor x = tensor_noise(IGNIS_SHAPE(sizes[s]), s == 2 ? IGNIS_F64 : IGNIS_F32, 4, true), y = ignis_cumsum(x, -1);
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(sizes[s]), s == 2 ? IGNIS_F64 : IGNIS_F32, 4, true),
+                     y = ignis_cumsum(x, -1);
         double *in = tensor_values(x), *got = tensor_values(y), *again, *grad, sum = 0;
         int64_t i, wrong = 0;
         for (i = 0; i < sizes[s]; i++) {
@@ -655,7 +670,8 @@ TEST(cumsum_of_integers_wraps)
     CHECK_OK(ignis_tensor_to_host(ignis_cumsum(x, 0), got, IGNIS_I64, 3));
     CHECK(got[0] == INT64_MAX && got[1] == INT64_MIN && got[2] == INT64_MIN + 5);
     CHECK_REFUSED(0, ignis_cumsum(x, 1).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
-    CHECK_REFUSED(0, ignis_cumsum(tensor_counting(IGNIS_SHAPE(2), IGNIS_U8, 1, false), 0).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_REFUSED(0, ignis_cumsum(tensor_counting(IGNIS_SHAPE(2), IGNIS_U8, 1, false), 0).id, IGNIS_ERROR_DTYPE,
+                  IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_OK(ignis_scope_end(scope));
 }
 
@@ -663,7 +679,8 @@ TEST(cumsum_of_integers_wraps)
 
 TEST(arange_and_linspace)
 {
-    static const double lines[][3] = {{0, 5, 1}, {0, 5, 2}, {3, -4, -1.5}, {2, 2, 1}, {1, 100, 1}, {0, 9001, 1}, {-0.5, 0.5, 0.25}};
+    static const double lines[][3] = {{0, 5, 1},   {0, 5, 2},    {3, -4, -1.5},    {2, 2, 1},
+                                      {1, 100, 1}, {0, 9001, 1}, {-0.5, 0.5, 0.25}};
     static const int64_t counts[] = {0, 1, 2, 3, 8, 37, 5000};
     ignis_scope scope;
     int l, d;
@@ -691,7 +708,8 @@ TEST(arange_and_linspace)
                             : n == 1            ? -1
                             : 2 * i < n         ? -1 + 4 / (double)(n - 1) * (double)i
                                                 : 3 - 4 / (double)(n - 1) * (double)(n - 1 - i);
-            y = tensor_of(values, IGNIS_SHAPE(n), all_dtypes[d], false); /* rounded once, or cut to integers that saturate */
+            y = tensor_of(values, IGNIS_SHAPE(n), all_dtypes[d],
+                          false); /* rounded once, or cut to integers that saturate */
             got = tensor_values(x);
             free(values);
             values = tensor_values(y);
@@ -753,8 +771,8 @@ TEST(eye_and_triangles)
                 for (upper = 0; upper < 2; upper++) {
                     ignis_scope scope = ignis_scope_begin();
                     const ignis_shape *shape = &shapes[s];
-                    int64_t numel = shape_numel(*shape), columns = shape->dim[shape->ndim - 1], rows = shape->dim[shape->ndim - 2], i,
-                            wrong = 0;
+                    int64_t numel = shape_numel(*shape), columns = shape->dim[shape->ndim - 1],
+                            rows = shape->dim[shape->ndim - 2], i, wrong = 0;
                     ignis_tensor_desc desc = tensor_desc(all_dtypes[d], false);
                     ignis_tensor x = tensor_counting(*shape, all_dtypes[d], 1, d < 4);
                     ignis_tensor y = upper ? ignis_triu(x, diagonals[k]) : ignis_tril(x, diagonals[k]),
@@ -804,8 +822,8 @@ TEST(one_hot)
             free(got);
             CHECK_REFUSED(0, ignis_one_hot(x, -1, IGNIS_F32).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
             CHECK_REFUSED(0, ignis_one_hot(x, 3, (ignis_dtype)99).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
-            CHECK_REFUSED(0, ignis_one_hot(tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false), 3, IGNIS_F32).id, IGNIS_ERROR_DTYPE,
-                          IGNIS_DIAG_DTYPE_DIFFERS);
+            CHECK_REFUSED(0, ignis_one_hot(tensor_counting(IGNIS_SHAPE(3), IGNIS_F32, 1, false), 3, IGNIS_F32).id,
+                          IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
             CHECK_OK(ignis_scope_end(scope));
         }
 }
@@ -815,8 +833,8 @@ TEST(one_hot)
 static bool sort_less(double a, double b) /* NaN is the largest */ { return a == a && (b != b || a < b); }
 
 /*  Checks values and indices [outer, k, inner] of in [outer, n, inner]: the order, stability, and that they are the first ones. */
-static void check_sorted(const double *in, const double *values, const double *indices, int64_t outer, int64_t n, int64_t inner, int64_t k,
-                         bool descending)
+static void check_sorted(const double *in, const double *values, const double *indices, int64_t outer, int64_t n,
+                         int64_t inner, int64_t k, bool descending)
 {
     int64_t o, c, i, wrong = 0;
     char *seen = (char *)malloc((size_t)n + 1);
@@ -825,7 +843,8 @@ static void check_sorted(const double *in, const double *values, const double *i
             double last = 0;
             memset(seen, 0, (size_t)n + 1);
             for (i = 0; i < k; i++) {
-                int64_t at = (o * k + i) * inner + c, id = (int64_t)indices[at], before = i ? (int64_t)indices[at - inner] : 0;
+                int64_t at = (o * k + i) * inner + c, id = (int64_t)indices[at],
+                        before = i ? (int64_t)indices[at - inner] : 0;
                 double value = values[at], other = i ? values[at - inner] : 0,
                        from = id >= 0 && id < n ? in[(o * n + id) * inner + c] : 12345;
                 wrong += id < 0 || id >= n || seen[id]++ || (value != from && (value == value || from == from));
@@ -835,8 +854,9 @@ static void check_sorted(const double *in, const double *values, const double *i
                     wrong += id < before;
                 last = value;
             }
-            for (i = 0; k > 0 && i < n;
-                 i++) /* none that is left would come before the last, and of equal ones those with lower indices are in */
+            for (
+                i = 0; k > 0 && i < n;
+                i++) /* none that is left would come before the last, and of equal ones those with lower indices are in */
                 if (!seen[i]) {
                     double left = in[(o * n + i) * inner + c];
                     wrong += descending ? sort_less(last, left) : sort_less(left, last);
@@ -859,8 +879,10 @@ static void check_sort(ignis_shape shape, int dim, int64_t k, int first_dtype, i
         for (descending = 0; descending < 2; descending++) {
             ignis_scope scope = ignis_scope_begin();
             ignis_tensor x, y, indices;
-            for (i = 0; i < numel; i++) { /* a few values, many times; in floating types with NaN, both zeros and infinities */
-                in[i] = all_dtypes[d] == IGNIS_U8 ? floor((noise(3, i) + 1) * 127) : floor(noise(3, i) * (n > 100 ? 1e6 : 20));
+            for (i = 0; i < numel;
+                 i++) { /* a few values, many times; in floating types with NaN, both zeros and infinities */
+                in[i] = all_dtypes[d] == IGNIS_U8 ? floor((noise(3, i) + 1) * 127)
+                                                  : floor(noise(3, i) * (n > 100 ? 1e6 : 20));
                 if (d < 4) {
                     in[i] = in[i] / 8;
                     in[i] = i % 17 == 3   ? NAN
@@ -875,7 +897,8 @@ static void check_sort(ignis_shape shape, int dim, int64_t k, int first_dtype, i
             got = tensor_values(x);
             memcpy(in, got, sizeof *in * (size_t)numel); /* as rounded */
             free(got);
-            y = k < 0 ? ignis_sort(x, dim, descending != 0, &indices) : ignis_topk(x, k, dim, descending != 0, &indices);
+            y = k < 0 ? ignis_sort(x, dim, descending != 0, &indices)
+                      : ignis_topk(x, k, dim, descending != 0, &indices);
             CHECK_OK(ignis_status_last());
             CHECK_INT(shape_of(y).dim[dim], k < 0 ? n : k);
             CHECK_INT(tensor_info(indices).dtype, IGNIS_I64);
@@ -978,7 +1001,8 @@ TEST(topk_at_the_end_of_a_long_row)
     values[COUNT - 3] = 7, values[COUNT - 1] = 9;
     for (d = 0; d < COUNT_OF(all_dtypes); d++) {
         ignis_scope scope = ignis_scope_begin();
-        ignis_tensor indices, top = ignis_topk(tensor_of(values, IGNIS_SHAPE(COUNT), all_dtypes[d], false), 3, 0, true, &indices);
+        ignis_tensor indices,
+            top = ignis_topk(tensor_of(values, IGNIS_SHAPE(COUNT), all_dtypes[d], false), 3, 0, true, &indices);
         CHECK_NUMBER(value_at(indices, 0), COUNT - 1);
         CHECK_NUMBER(value_at(indices, 1), COUNT - 3);
         CHECK_NUMBER(value_at(indices, 2), 0);
@@ -1026,7 +1050,8 @@ TEST(floats_of_8_bits)
     SETUP(NULL);
     scope = ignis_scope_begin();
     for (dtype = IGNIS_F8_E4M3; dtype <= IGNIS_F8_E5M2; dtype = (ignis_dtype)(dtype + 1)) {
-        ignis_tensor wide = tensor_of(values, IGNIS_SHAPE(2, 3), IGNIS_F32, false), x = ignis_cast(wide, dtype), indices = no_tensor(), t;
+        ignis_tensor wide = tensor_of(values, IGNIS_SHAPE(2, 3), IGNIS_F32, false), x = ignis_cast(wide, dtype),
+                     indices = no_tensor(), t;
         CHECK_INT(tensor_info(x).dtype, dtype);
         CHECK_NUMBER(ignis_item(ignis_slice(ignis_reshape(x, IGNIS_SHAPE(6)), 0, 1, 1)), -0.5);
         CHECK_NUMBER(value_at(ignis_permute(x, dims, 2), 3), -7);
@@ -1045,9 +1070,10 @@ TEST(floats_of_8_bits)
         CHECK_REFUSED(0, ignis_cumsum(x, 0).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
         CHECK_REFUSED(0, ignis_matmul(x, x).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
         CHECK_REFUSED(0, ignis_softmax(x).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
-        CHECK_REFUSED(INT64_MIN, ignis_item_i64(ignis_slice(ignis_reshape(x, IGNIS_SHAPE(6)), 0, 1, 1)), IGNIS_ERROR_DTYPE,
-                      IGNIS_DIAG_DTYPE_DIFFERS);
-        CHECK_REFUSED(0, ignis_tensor_from_array(ignis_tensor_data(x), true).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_GRAD_OF_INTEGERS);
+        CHECK_REFUSED(INT64_MIN, ignis_item_i64(ignis_slice(ignis_reshape(x, IGNIS_SHAPE(6)), 0, 1, 1)),
+                      IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+        CHECK_REFUSED(0, ignis_tensor_from_array(ignis_tensor_data(x), true).id, IGNIS_ERROR_DTYPE,
+                      IGNIS_DIAG_GRAD_OF_INTEGERS);
     }
     CHECK_OK(ignis_scope_end(scope));
 }
@@ -1212,7 +1238,8 @@ TEST(graphs)
 static ignis_tensor everything(int at, const ignis_tensor *inputs)
 {
     const ignis_tensor x = inputs[0];
-    ignis_tensor indices = no_tensor(), other, y = ignis_expand(ignis_reshape(x, IGNIS_SHAPE(1, 6, 1, 5)), IGNIS_SHAPE(2, 6, 3, 5));
+    ignis_tensor indices = no_tensor(), other,
+                 y = ignis_expand(ignis_reshape(x, IGNIS_SHAPE(1, 6, 1, 5)), IGNIS_SHAPE(2, 6, 3, 5));
     (void)at;
     y = ignis_sort(y, 1, true, &indices);
     other = ignis_topk(ignis_gather(y, 1, indices), 2, 3, false, NULL);

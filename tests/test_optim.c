@@ -88,7 +88,8 @@ static double norm_of(const training *t)
     return sqrt(sum);
 }
 
-static void reference_step(training *t, const ignis_sgd_desc *sgd, const ignis_adamw_desc *adamw, double lr, double clip)
+static void reference_step(training *t, const ignis_sgd_desc *sgd, const ignis_adamw_desc *adamw, double lr,
+                           double clip)
 {
     int64_t k;
     int i;
@@ -118,7 +119,10 @@ static void check_parameters(const training *t, bool master)
     for (i = 0; i < t->count; i++) {
         const parameter *p = &t->at[i];
         ignis_dtype dtype = tensor_info(p->tensor).dtype;
-        double rounding = dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 1e-5 : dtype == IGNIS_F16 ? 1.0 / 1024 : 1.0 / 128;
+        double rounding = dtype == IGNIS_F64   ? 1e-12
+                          : dtype == IGNIS_F32 ? 1e-5
+                          : dtype == IGNIS_F16 ? 1.0 / 1024
+                                               : 1.0 / 128;
         double *values = tensor_values(p->tensor);
         int64_t k;
         if (!master && dtype <= IGNIS_BF16)
@@ -127,8 +131,8 @@ static void check_parameters(const training *t, bool master)
             ;
         if (k < p->numel) {
             char text[256];
-            snprintf(text, sizeof text, "step %d, parameter %d of dtype %d: element %lld is %.17g, expected %.17g", t->step, i, (int)dtype,
-                     (long long)k, values[k], p->value[k]);
+            snprintf(text, sizeof text, "step %d, parameter %d of dtype %d: element %lld is %.17g, expected %.17g",
+                     t->step, i, (int)dtype, (long long)k, values[k], p->value[k]);
             test__fail(__FILE__, __LINE__, text);
         }
         free(values);
@@ -374,7 +378,9 @@ static double expected_factor(const ignis_schedule_desc *s, int64_t step)
         return 1;
     done = (double)(step - s->warmup) / (double)(s->total - s->warmup);
     done = done < 1 ? done : 1;
-    return s->floor + (1 - s->floor) * (s->kind == IGNIS_SCHEDULE_COSINE ? 0.5 * (1 + cos(3.14159265358979323846 * done)) : 1 - done);
+    return s->floor +
+           (1 - s->floor) *
+               (s->kind == IGNIS_SCHEDULE_COSINE ? 0.5 * (1 + cos(3.14159265358979323846 * done)) : 1 - done);
 }
 
 TEST(schedules)
@@ -390,7 +396,8 @@ TEST(schedules)
             memset(&desc, 0, sizeof desc);
             memset(&t, 0, sizeof t);
             desc.lr = 0.1;
-            desc.schedule.kind = kinds[kind], desc.schedule.warmup = 4 * warm, desc.schedule.total = 9, desc.schedule.floor = 0.1 * warm;
+            desc.schedule.kind = kinds[kind], desc.schedule.warmup = 4 * warm, desc.schedule.total = 9,
+            desc.schedule.floor = 0.1 * warm;
             t.optimizer = ignis_sgd(&desc);
             add_parameter(&t, 5, IGNIS_F64, true, false);
             for (s = 1; s <= 11; s++) {
@@ -415,7 +422,8 @@ TEST(schedules)
 /*  Copies an array of one optimizer's state to another's. */
 static void restore(ignis_optimizer to, ignis_optimizer from, int parameter_index, ignis_optimizer_part part)
 {
-    CHECK_OK(ignis_array_copy(ignis_optimizer_state(to, parameter_index, part), ignis_optimizer_state(from, parameter_index, part)));
+    CHECK_OK(ignis_array_copy(ignis_optimizer_state(to, parameter_index, part),
+                              ignis_optimizer_state(from, parameter_index, part)));
 }
 
 TEST(state_can_be_restored_bit_for_bit)
@@ -429,7 +437,8 @@ TEST(state_can_be_restored_bit_for_bit)
     desc.schedule.kind = IGNIS_SCHEDULE_COSINE, desc.schedule.total = 6, desc.schedule.warmup = 1;
     a.optimizer = ignis_adamw(&desc), b.optimizer = ignis_adamw(&desc);
     for (i = 0; i < 2; i++)
-        add_parameter(&a, 3000, i ? IGNIS_F32 : IGNIS_BF16, true, false), add_parameter(&b, 3000, i ? IGNIS_F32 : IGNIS_BF16, true, false);
+        add_parameter(&a, 3000, i ? IGNIS_F32 : IGNIS_BF16, true, false),
+            add_parameter(&b, 3000, i ? IGNIS_F32 : IGNIS_BF16, true, false);
     for (s = 0; s < 5; s++) {
         if (s == 2) { /* b joins */
             restore(b.optimizer, a.optimizer, 0, IGNIS_OPTIMIZER_SELF);
@@ -535,8 +544,10 @@ TEST(refusals)
     CHECK_MESSAGE_HAS("already");
     CHECK_STATUS(ignis_optimizer_set_lr(optimizer, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_optimizer_query(optimizer, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_REFUSED(0, ignis_optimizer_state(optimizer, 1, IGNIS_OPTIMIZER_FIRST).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_REFUSED(0, ignis_optimizer_state(optimizer, 0, (ignis_optimizer_part)9).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_REFUSED(0, ignis_optimizer_state(optimizer, 1, IGNIS_OPTIMIZER_FIRST).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_optimizer_state(optimizer, 0, (ignis_optimizer_part)9).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_BAD_ENUM);
     CHECK_OK(ignis_optimizer_free(optimizer));
     CHECK_STATUS(ignis_optimizer_step(optimizer), IGNIS_ERROR_FREED, IGNIS_DIAG_OPTIMIZER_FREED);
     CHECK_STATUS(ignis_optimizer_add(optimizer, x, true), IGNIS_ERROR_FREED, IGNIS_DIAG_OPTIMIZER_FREED);
@@ -653,8 +664,9 @@ static void sweep(const char *prefix)
         CHECK_OK(ignis_backward(x, ignis_tensor_data(x)));
         fault_plan(prefix, at, 2, &counter, false);
         optimizer = ignis_adamw(&adamw);
-        if (optimizer.id && ignis_optimizer_add(optimizer, x, true) == IGNIS_OK && ignis_clip_grad_norm(optimizer, 1) == IGNIS_OK &&
-            ignis_optimizer_step(optimizer) == IGNIS_OK && ignis_optimizer_zero_grad(optimizer) == IGNIS_OK)
+        if (optimizer.id && ignis_optimizer_add(optimizer, x, true) == IGNIS_OK &&
+            ignis_clip_grad_norm(optimizer, 1) == IGNIS_OK && ignis_optimizer_step(optimizer) == IGNIS_OK &&
+            ignis_optimizer_zero_grad(optimizer) == IGNIS_OK)
             CHECK_OK(ignis_status_last());
         reached = fault_over(&counter);
         ignis_status_clear();

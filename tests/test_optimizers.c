@@ -11,7 +11,8 @@ typedef enum method { ADAMW, ADAM, SGD, RMSPROP, RMSPROP_MOMENTUM, LION, MUON, M
 #define DECAY 0.2
 
 /*  An optimizer with numbers of its own, and with what all of them have. */
-static ignis_optimizer make_optimizer(method m, const ignis_loss_scale_desc *scale, bool zero_grad, const ignis_schedule_desc *schedule)
+static ignis_optimizer make_optimizer(method m, const ignis_loss_scale_desc *scale, bool zero_grad,
+                                      const ignis_schedule_desc *schedule)
 {
     ignis_adamw_desc adamw;
     ignis_sgd_desc sgd;
@@ -68,8 +69,9 @@ static void product(double *c, const double *a, const double *b, int m, int k, i
 static void orthogonal(double *x, int rows, int columns)
 {
     int n = rows * columns, i, j, round;
-    double *a = (double *)malloc(sizeof *a * (size_t)(rows * rows)), *b = (double *)malloc(sizeof *b * (size_t)(rows * rows)),
-           *y = (double *)malloc(sizeof *y * (size_t)n), norm = 0;
+    double *a = (double *)malloc(sizeof *a * (size_t)(rows * rows)),
+           *b = (double *)malloc(sizeof *b * (size_t)(rows * rows)), *y = (double *)malloc(sizeof *y * (size_t)n),
+           norm = 0;
     if (rows > columns) {
         for (i = 0; i < rows; i++)
             for (j = 0; j < columns; j++)
@@ -153,7 +155,8 @@ static void reference_step(parameter *p, method m, const double *grad, int step)
 }
 
 /*  A leaf with noise; where odd, over memory that is not aligned to packs. */
-static parameter new_parameter(ignis_optimizer optimizer, int rows, int columns, ignis_dtype dtype, bool decay, bool odd)
+static parameter new_parameter(ignis_optimizer optimizer, int rows, int columns, ignis_dtype dtype, bool decay,
+                               bool odd)
 {
     parameter p;
     ignis_tensor whole = tensor_noise(IGNIS_SHAPE(rows * columns + odd), dtype, (uint64_t)(rows + 1), false);
@@ -181,7 +184,8 @@ static void end_parameter(parameter *p)
 static void give_gradient(const parameter *p, uint64_t seed, double factor)
 {
     ignis_scope scope = ignis_scope_begin();
-    ignis_tensor g = ignis_scale(tensor_noise(IGNIS_SHAPE(p->rows, p->columns), tensor_info(p->tensor).dtype, seed, false), factor);
+    ignis_tensor g =
+        ignis_scale(tensor_noise(IGNIS_SHAPE(p->rows, p->columns), tensor_info(p->tensor).dtype, seed, false), factor);
     CHECK_OK(ignis_backward(ignis_scale(p->tensor, 1), ignis_tensor_data(g)));
     CHECK_OK(ignis_scope_end(scope));
 }
@@ -219,8 +223,8 @@ static void check_method(method m, ignis_dtype dtype)
         for (k = 0; k < p[i].count && is_close(got[k], p[i].value[k], tolerance); k++)
             ;
         if (k < p[i].count) {
-            snprintf(what, sizeof what, "method %d, %s, parameter %d: element %d is %.17g, expected %.17g", (int)m, ignis_dtype_name(dtype),
-                     i, k, got[k], p[i].value[k]);
+            snprintf(what, sizeof what, "method %d, %s, parameter %d: element %d is %.17g, expected %.17g", (int)m,
+                     ignis_dtype_name(dtype), i, k, got[k], p[i].value[k]);
             test__fail(__FILE__, __LINE__, what);
         }
         free(got);
@@ -378,7 +382,8 @@ static void step_with(ignis_optimizer optimizer, const parameter *p, const ignis
 }
 
 /*  Another optimizer that goes on from the state of this one, which is freed. */
-static ignis_optimizer take_over(ignis_optimizer optimizer, method m, const ignis_loss_scale_desc *scale, const parameter *p)
+static ignis_optimizer take_over(ignis_optimizer optimizer, method m, const ignis_loss_scale_desc *scale,
+                                 const parameter *p)
 {
     ignis_optimizer next = make_optimizer(m, scale, false, NULL);
     int i, part;
@@ -507,7 +512,8 @@ TEST(every_method_with_a_scale_gives_the_same_bits)
             values[i] = tensor_values(p[i].tensor);
             CHECK_INT(standing_of(optimizers[i]).step, 5);
             CHECK_INT(standing_of(optimizers[i]).skipped, i ? 2 : 0);
-            CHECK_NUMBER(standing_of(optimizers[i]).loss_scale, i ? 512 : 1); /* 1024, skipped 512, three good ones 1024, skipped 512 */
+            CHECK_NUMBER(standing_of(optimizers[i]).loss_scale,
+                         i ? 512 : 1); /* 1024, skipped 512, three good ones 1024, skipped 512 */
         }
         CHECK_NUMBER(standing_of(optimizers[0]).lr, standing_of(optimizers[1]).lr);
         CHECK(memcmp(values[0], values[1], 13 * 21 * sizeof *values[0]) == 0);
@@ -642,7 +648,8 @@ TEST(norms_of_gradients_far_from_one)
             values = tensor_values(p[0].tensor);
             for (i = 0; i < p[0].count && ldexp(norm, table[k].power) > 1; i++)
                 CHECK_CLOSE(values[i], p[0].value[i] - LR * ldexp(grad[i], -table[k].power) / norm,
-                            table[k].dtype == IGNIS_BF16 ? 1.0 / 128 : 1.0 / 1024 * (table[k].dtype == IGNIS_F16 ? 1 : 1e-2));
+                            table[k].dtype == IGNIS_BF16 ? 1.0 / 128
+                                                         : 1.0 / 1024 * (table[k].dtype == IGNIS_F16 ? 1 : 1e-2));
             for (i = 0; s && i < 2; i++) {
                 grad[0] = bad[i];
                 CHECK_OK(ignis_array_from_host(ignis_tensor_grad(p[0].tensor), grad, IGNIS_F64, p[0].count));
@@ -784,7 +791,8 @@ TEST(state_is_restored_bit_for_bit)
                 for (part = IGNIS_OPTIMIZER_SELF; part <= IGNIS_OPTIMIZER_MISSED; part++) {
                     ignis_array from = ignis_optimizer_state(optimizers[0], 0, (ignis_optimizer_part)part);
                     if (from.id && !(is_muon((method)m) && part == IGNIS_OPTIMIZER_SECOND))
-                        CHECK_OK(ignis_array_copy(ignis_optimizer_state(optimizers[1], 0, (ignis_optimizer_part)part), from));
+                        CHECK_OK(ignis_array_copy(ignis_optimizer_state(optimizers[1], 0, (ignis_optimizer_part)part),
+                                                  from));
                 }
             }
             for (i = 0; i <= (s >= 3); i++) {
@@ -932,7 +940,8 @@ static void sweep(const char *prefix)
             if (optimizer.id && ignis_optimizer_add(optimizer, x, true) == IGNIS_OK) {
                 loss = ignis_map_sum("x*x", IGNIS_INPUTS(x));
                 large = ignis_scale_loss(optimizer, loss);
-                if (large.id && ignis_backward(large, IGNIS_NO_ARRAY) == IGNIS_OK && ignis_optimizer_step(optimizer) == IGNIS_OK)
+                if (large.id && ignis_backward(large, IGNIS_NO_ARRAY) == IGNIS_OK &&
+                    ignis_optimizer_step(optimizer) == IGNIS_OK)
                     CHECK_OK(ignis_status_last());
             }
             reached = fault_over(&counter);

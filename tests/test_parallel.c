@@ -161,7 +161,8 @@ static void rank_train(rank *r)
         }
         run->losses[r->rank][step] = loss;
         if (run->extra && step + 1 == run->steps && ignis_tensor_grad(r->model.all[PARAMETERS]).id)
-            CHECK_OK(ignis_array_to_host(ignis_tensor_grad(r->model.all[PARAMETERS]), run->extra_grad[r->rank], IGNIS_F32, 2));
+            CHECK_OK(ignis_array_to_host(ignis_tensor_grad(r->model.all[PARAMETERS]), run->extra_grad[r->rank],
+                                         IGNIS_F32, 2));
         if (!graph.id)
             update(r);
     }
@@ -219,7 +220,8 @@ static void *rank_run(void *context)
 }
 
 /*  Every rank is a thread with a device of its own. */
-static void ranks_start(ignis_comm *comms, int ranks, double timeout_s, void *(*work)(void *), void *contexts, size_t size)
+static void ranks_start(ignis_comm *comms, int ranks, double timeout_s, void *(*work)(void *), void *contexts,
+                        size_t size)
 {
     pthread_t threads[RANKS_MAX];
     ignis_comm_desc desc;
@@ -414,7 +416,8 @@ static void *rank_refuses(void *context)
     CHECK(parallel.id);
     CHECK_OK(ignis_array_to_host(ignis_tensor_grad(r->model.table), r->run->table[r->rank], IGNIS_F32, VOCAB * WIDTH));
     CHECK(r->run->table[r->rank][0] == 3 && r->run->table[r->rank][VOCAB * WIDTH - 1] == 3);
-    CHECK_STATUS(ignis_tensor_set_grad(r->model.table, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GRADIENT_SHARED);
+    CHECK_STATUS(ignis_tensor_set_grad(r->model.table, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_GRADIENT_SHARED);
     CHECK_MESSAGE_HAS("use ignis_zero_grad");
     memset(&sgd, 0, sizeof sgd);
     sgd.lr = 1e-9, sgd.drop_grad = true;
@@ -607,7 +610,8 @@ TEST(what_fails_halfway_leaves_nothing)
 }
 
 /*  The sum of the first weight times the last, on whose way a backward function of the test's runs. */
-static ignis_tensor loss_through(const rank *r, ignis_status (*backward_fn)(const ignis_backward_args *args), void *user_data)
+static ignis_tensor loss_through(const rank *r, ignis_status (*backward_fn)(const ignis_backward_args *args),
+                                 void *user_data)
 {
     ignis_tensor x = ignis_scale(r->model.norm_weight, 2), made = ignis_tensor_from_array(ignis_tensor_data(x), false);
     ignis_rule rule;
@@ -653,8 +657,8 @@ static void *rank_is_late(void *context)
 
     parallel = ignis_parallel_create(r->comm, &r->model.final_weight, 1, NULL);
     scope = ignis_scope_begin();
-    CHECK_STATUS(ignis_backward(loss_through(r, late_backward, &r->model.final_weight), IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT,
-                 IGNIS_DIAG_GRADIENT_LATE);
+    CHECK_STATUS(ignis_backward(loss_through(r, late_backward, &r->model.final_weight), IGNIS_NO_ARRAY),
+                 IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_GRADIENT_LATE);
     CHECK_OK(ignis_scope_end(scope));
     CHECK_OK(ignis_parallel_free(parallel));
     model_release(&r->model);

@@ -18,12 +18,13 @@ TEST(hashes_are_those_of_the_standard)
 {
     static const struct {
         const char *text, *hash;
-    } sha[] = {
-        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
-        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
-        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu",
-         "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"}};
+    } sha[] = {{"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+               {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+               {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+                "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+               {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqr"
+                "stnopqrstu",
+                "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"}};
     unsigned char out[32], secret[IGNIS__SECRET];
     char text[65];
     int i;
@@ -74,7 +75,8 @@ TEST(deadlines_leave_streams_in_step)
         const ignis__deadline until = ignis__deadline_in(sent % 3 * 100000);
         if (sent < MESSAGES) {
             memset(data, sent, sizeof data);
-            if (ignis__connection_send(&error, a, IGNIS__MESSAGE_DATA, data, (size_t)(sent * 7919 % 50000), NULL, 0, &until))
+            if (ignis__connection_send(&error, a, IGNIS__MESSAGE_DATA, data, (size_t)(sent * 7919 % 50000), NULL, 0,
+                                       &until))
                 sent++;
             else
                 waits++, CHECK_INT(error.diagnostic, IGNIS_DIAG_CHANNEL_TIMEOUT);

@@ -27,7 +27,8 @@ static char *read_text(const char *path)
     CHECK(file != NULL);
     if (!file)
         return NULL;
-    if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 && (text = (char *)calloc(1, (size_t)size + 1)) != NULL) {
+    if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 &&
+        (text = (char *)calloc(1, (size_t)size + 1)) != NULL) {
         rewind(file);
         CHECK_INT(fread(text, 1, (size_t)size, file), size);
     }
@@ -493,7 +494,8 @@ TEST(profiles_have_errors)
     CHECK_OK(ignis_profile_begin());
     CHECK_STATUS(ignis_profile_begin(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PROFILE_STATE);
     CHECK_STATUS(ignis_profile_end("/nowhere/trace.json", NULL), IGNIS_ERROR_IO, IGNIS_DIAG_REPORT_IO);
-    CHECK_STATUS(ignis_profile_end(NULL, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PROFILE_STATE); /* it is over all the same */
+    CHECK_STATUS(ignis_profile_end(NULL, NULL), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_PROFILE_STATE); /* it is over all the same */
     CHECK_OK(ignis_profile_begin());
     CHECK_OK(ignis_array_free(test_array(2, 2)));
     CHECK_OK(ignis_shutdown()); /* drops it */
@@ -517,7 +519,8 @@ TEST(snapshots_are_json_or_a_picture)
     SETUP(&desc);
     memset(&array_desc, 0, sizeof array_desc);
     array_desc.shape = IGNIS_SHAPE(3, 1000);
-    array_desc.tag = "<a \"b\" \\ \xC3\xA9\xED\xA0\x80\xC3"; /* a character, half of one in UTF-16, and one that is cut */
+    array_desc.tag =
+        "<a \"b\" \\ \xC3\xA9\xED\xA0\x80\xC3"; /* a character, half of one in UTF-16, and one that is cut */
     array = ignis_array_create(&array_desc), snprintf(line, sizeof line, "\"line\": %d", __LINE__);
     CHECK_OK(ignis_array_zero(array));
     view = ignis_array_slice(array, 0, 1, 1);

@@ -22,7 +22,8 @@ typedef struct masked_case {
 } masked_case;
 
 enum { Q, K, V, BIAS, INPUTS, GRAD_OUT = INPUTS, OUT = INPUTS };
-static const char *const names[] = {"the gradient of q", "the gradient of k", "the gradient of v", "the gradient of the bias", "the value"};
+static const char *const names[] = {"the gradient of q", "the gradient of k", "the gradient of v",
+                                    "the gradient of the bias", "the value"};
 
 static int batches_of(const masked_case *c) { return c->batch ? c->batch : 1; }
 
@@ -44,13 +45,16 @@ static ignis_shape bias_shape(const masked_case *c)
 
 static ignis_shape shape_in(const masked_case *c, int input)
 {
-    return input == BIAS ? bias_shape(c) : input == K || input == V ? rows_shape(c, c->sk, c->kv_heads) : rows_shape(c, c->sq, c->heads);
+    return input == BIAS              ? bias_shape(c)
+           : input == K || input == V ? rows_shape(c, c->sk, c->kv_heads)
+                                      : rows_shape(c, c->sq, c->heads);
 }
 
 /*  Where the bias of a score is. */
 static int64_t bias_at(const masked_case *c, int b, int h, int i, int j)
 {
-    int64_t row = c->bias == BIAS_KEYS || c->bias == BIAS_BATCH ? 0 : i, rows = c->bias == BIAS_KEYS || c->bias == BIAS_BATCH ? 1 : c->sq;
+    int64_t row = c->bias == BIAS_KEYS || c->bias == BIAS_BATCH ? 0 : i,
+            rows = c->bias == BIAS_KEYS || c->bias == BIAS_BATCH ? 1 : c->sq;
     int64_t head = c->bias == BIAS_BATCH || c->bias == BIAS_PLAIN ? 0 : h,
             heads = c->bias == BIAS_BATCH || c->bias == BIAS_PLAIN ? 1 : c->heads;
     int64_t batch = c->bias == BIAS_WHOLE || c->bias == BIAS_BATCH ? b : 0;
@@ -93,17 +97,20 @@ static bool sees(const masked_case *c, int b, int i, int j, bool decode)
     int keys = c->lengths ? length_of(c, b) : c->sk, place = i + c->sk - c->sq;
     keys = keys > c->sk ? c->sk : keys;
     place = decode ? keys - 1 : place;
-    return j < keys && (c->mask == IGNIS_MASK_NONE || decode || j <= place) && (c->window == 0 || abs(j - place) < c->window);
+    return j < keys && (c->mask == IGNIS_MASK_NONE || decode || j <= place) &&
+           (c->window == 0 || abs(j - place) < c->window);
 }
 
 /*  One query of one head. in: q, k, v, the bias, the gradient of the result; results: their gradients, the result. */
-OPTIMIZED static void reference_row(const masked_case *c, double *const in[], double *const results[], int b, int h, int i, bool decode)
+OPTIMIZED static void reference_row(const masked_case *c, double *const in[], double *const results[], int b, int h,
+                                    int i, bool decode)
 {
     int d, j, dim = c->head_dim, kv_h = h / (c->heads / c->kv_heads);
     int64_t q_at = ((int64_t)(b * c->sq + i) * c->heads + h) * dim, k_row = (int64_t)c->kv_heads * dim;
     int64_t k_at = (int64_t)b * c->sk * k_row + kv_h * dim;
     double scale = 1 / sqrt((double)dim), top = -HUGE_VAL, sum = 0, delta = 0;
-    double *weights = (double *)calloc((size_t)c->sk + 1, sizeof *weights), *grads = (double *)calloc((size_t)c->sk + 1, sizeof *grads);
+    double *weights = (double *)calloc((size_t)c->sk + 1, sizeof *weights),
+           *grads = (double *)calloc((size_t)c->sk + 1, sizeof *grads);
     double *slopes = (double *)calloc((size_t)c->sk + 1, sizeof *slopes);
     for (j = 0; j < c->sk; j++) {
         double score = 0;
@@ -195,9 +202,11 @@ static void spoil(const masked_case *c, double *const in[], bool decode)
     }
 }
 
-static void check_result(const masked_case *c, ignis_dtype dtype, const char *what, ignis_array array, const double *expected)
+static void check_result(const masked_case *c, ignis_dtype dtype, const char *what, ignis_array array,
+                         const double *expected)
 {
-    double *got = array_values(array), largest = 1; /* of less, what is left of differences of numbers of about 10 has this rounding */
+    double *got = array_values(array),
+           largest = 1; /* of less, what is left of differences of numbers of about 10 has this rounding */
     int64_t i, numel = ignis_array_numel(array);
     char text[512];
     for (i = 0; i < numel; i++)
@@ -206,10 +215,11 @@ static void check_result(const masked_case *c, ignis_dtype dtype, const char *wh
         i++;
     if (i < numel) {
         snprintf(text, sizeof text,
-                 "dtype %d, batch %d, heads %d of %d and %d, sq %d, sk %d, mask %d, window %d, lengths %d, softcap %g, bias %d: "
+                 "dtype %d, batch %d, heads %d of %d and %d, sq %d, sk %d, mask %d, window %d, lengths %d, softcap %g, "
+                 "bias %d: "
                  "element %lld of %s is %.9g, expected %.9g",
-                 (int)dtype, c->batch, c->head_dim, c->heads, c->kv_heads, c->sq, c->sk, (int)c->mask, c->window, (int)c->lengths,
-                 c->softcap, (int)c->bias, (long long)i, what, got[i], expected[i]);
+                 (int)dtype, c->batch, c->head_dim, c->heads, c->kv_heads, c->sq, c->sk, (int)c->mask, c->window,
+                 (int)c->lengths, c->softcap, (int)c->bias, (long long)i, what, got[i], expected[i]);
         test__fail(__FILE__, __LINE__, text);
     }
     free(got);
@@ -238,7 +248,8 @@ static prepared prepare_for(const masked_case *c, ignis_dtype dtype, bool requir
         spoil(c, p.in, decode);
     for (i = 0; i < INPUTS; i++)
         if (p.in[i])
-            p.inputs[i] = tensor_of(p.in[i], shape_in(c, i), i == BIAS && c->wide && dtype != IGNIS_F64 ? IGNIS_F32 : dtype, requires_grad);
+            p.inputs[i] = tensor_of(p.in[i], shape_in(c, i),
+                                    i == BIAS && c->wide && dtype != IGNIS_F64 ? IGNIS_F32 : dtype, requires_grad);
     p.desc.bias = p.inputs[BIAS];
     if (c->lengths)
         p.desc.lengths = lengths_tensor(c);
@@ -416,7 +427,9 @@ static uint64_t hash_of(const masked_case *c, ignis_dtype dtype)
     int i;
     CHECK_OK(ignis_backward(output, ignis_tensor_data(p.inputs[Q])));
     for (i = 0; i <= INPUTS; i++) {
-        ignis_array array = i == OUT ? ignis_tensor_data(output) : p.inputs[i].id ? ignis_tensor_grad(p.inputs[i]) : IGNIS_NO_ARRAY;
+        ignis_array array = i == OUT         ? ignis_tensor_data(output)
+                            : p.inputs[i].id ? ignis_tensor_grad(p.inputs[i])
+                                             : IGNIS_NO_ARRAY;
         double *values = array.id ? array_values(array) : NULL;
         for (at = 0; array.id && at < ignis_array_numel(array); at++) {
             memcpy(&bits, &values[at], sizeof bits);
@@ -544,7 +557,8 @@ static bool is_zero(const double *values, int64_t row, int width)
 /*  Exactly 0: a sequence without keys, and queries that a window leaves behind the length. */
 static void check_nothing(ignis_dtype dtype)
 {
-    static const masked_case c = {2, 2, 1, 64, 150, 150, IGNIS_MASK_CAUSAL, 20, true, 3, NO_BIAS, false}; /* lengths 100 and 0 */
+    static const masked_case c = {2,  2,    1, 64,      150,  150, IGNIS_MASK_CAUSAL,
+                                  20, true, 3, NO_BIAS, false}; /* lengths 100 and 0 */
     ignis_scope scope = ignis_scope_begin();
     prepared p = prepare(&c, dtype, true);
     ignis_tensor output = ignis_sdpa(p.inputs[Q], p.inputs[K], p.inputs[V], &p.desc);
@@ -648,7 +662,9 @@ TEST(sdpa_masks_by_a_low_bias)
         for (d = 0; d < 4; d++) {
             ignis_dtype its = cases[i].c.wide && float_dtypes[d] != IGNIS_F64 ? IGNIS_F32 : float_dtypes[d];
             double values[3] = {-1e9, -1e20, 0};
-            values[2] = its == IGNIS_F32 ? -3.40282346638528859e38 : its == IGNIS_BF16 ? -3.38e38 : -1.79769313486231570e308;
+            values[2] = its == IGNIS_F32    ? -3.40282346638528859e38
+                        : its == IGNIS_BF16 ? -3.38e38
+                                            : -1.79769313486231570e308;
             for (v = 0; v < (its == IGNIS_F16 ? 1 : 3); v++)
                 check_low_bias(&cases[i].c, float_dtypes[d], its == IGNIS_F16 ? -65504 : values[v], cases[i].decode);
         }
@@ -674,7 +690,8 @@ TEST(sdpa_gradient_of_the_bias_alone)
     q.desc.bias = again[BIAS];
     out = ignis_sdpa(again[Q], again[K], again[V], &q.desc);
     CHECK_OK(ignis_backward(out, ignis_tensor_data(out)));
-    CHECK(ignis_tensor_grad(again[BIAS]).id == 0 && ignis_tensor_grad(again[Q]).id != 0 && ignis_tensor_grad(again[K]).id != 0);
+    CHECK(ignis_tensor_grad(again[BIAS]).id == 0 && ignis_tensor_grad(again[Q]).id != 0 &&
+          ignis_tensor_grad(again[K]).id != 0);
     let_go(out);
     for (i = 0; i < 4; i++)
         let_go(p.inputs[i]), let_go(q.inputs[i]);
@@ -827,7 +844,8 @@ TEST(sdpa_masks_by_wgmma_of_few_queries)
     };
     int i;
     SETUP_WGMMA();
-    for (i = 0; i < COUNT_OF(few) - (test_takes_all() ? 0 : 1); i++) /* the last one has more heads than a GPU has multiprocessors for */
+    for (i = 0; i < COUNT_OF(few) - (test_takes_all() ? 0 : 1);
+         i++) /* the last one has more heads than a GPU has multiprocessors for */
         check_spoiled(&few[i], i % 2 ? IGNIS_BF16 : IGNIS_F16);
     CHECK_INT(not_by_wgmma(), 0);
 }
@@ -867,7 +885,8 @@ TEST(sdpa_with_a_bias_is_not_by_wgmma)
 /*  The same bits each time, whatever the order in which blocks and warps run. */
 static uint64_t hash_of_wgmma(void)
 {
-    return hash_of(&by_wgmma[1], IGNIS_BF16) ^ (hash_of(&by_wgmma[5], IGNIS_BF16) << 1) ^ (hash_of(&by_wgmma[6], IGNIS_BF16) << 2);
+    return hash_of(&by_wgmma[1], IGNIS_BF16) ^ (hash_of(&by_wgmma[5], IGNIS_BF16) << 1) ^
+           (hash_of(&by_wgmma[6], IGNIS_BF16) << 2);
 }
 
 static int bits_role(void)
@@ -1025,8 +1044,10 @@ static ignis_tensor swept(int at, const ignis_tensor *inputs)
     desc.bias = inputs[1];
     desc.lengths = inputs[2];
     parts[0] = ignis_sdpa(inputs[0], inputs[0], inputs[0], &desc);
-    parts[1] = parts[0].id ? ignis_sdpa_packed(ignis_concat((const ignis_tensor[]){inputs[0], inputs[0], inputs[0]}, 3, -1), &desc, &rope)
-                           : no_tensor();
+    parts[1] = parts[0].id
+                   ? ignis_sdpa_packed(ignis_concat((const ignis_tensor[]){inputs[0], inputs[0], inputs[0]}, 3, -1),
+                                       &desc, &rope)
+                   : no_tensor();
     parts[2] = parts[1].id ? ignis_add(parts[0], parts[1]) : no_tensor();
     return parts[2].id ? ignis_mean(parts[2]) : no_tensor();
 }

@@ -269,7 +269,8 @@ TEST(what_nobody_took_is_free_again)
     CHECK_OK(ignis_share_send(both.a, array));
     CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
     /* it is no message, and stays */
-    CHECK_STATUS(ignis_channel_receive(both.b, &byte, 1, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_channel_receive(both.b, &byte, 1, NULL, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_BAD_NUMBER);
     CHECK_MESSAGE_HAS("ignis_share_receive");
     drop_pair(&both);
     CHECK_OK(ignis_contract_assert_owner(array, IGNIS_OWNER_IGNIS)); /* looks who is left */
@@ -332,7 +333,8 @@ TEST(only_what_was_made_to_be_shared)
 }
 
 /*  Sends a message by the connection, with its seal, and with two descriptors of which the first may be anything. */
-static void send_message(ignis_channel channel, const ignis__record_of_array *message, size_t size, int memory, int count)
+static void send_message(ignis_channel channel, const ignis__record_of_array *message, size_t size, int memory,
+                         int count)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
     ignis__deadline until = {0, NULL};

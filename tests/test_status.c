@@ -89,14 +89,18 @@ TEST(every_diagnostic_has_a_name_and_a_rule)
 TEST(diagnostic_numbers_stay)
 {
     static const char *const names[] = {
-        "NOT_SETUP",      "FORKED",         "ALREADY_SETUP",      "NULL_ARGUMENT",   "BAD_ENUM",         "BAD_NUMBER",
-        "COUNT_MISMATCH", "SHAPE_RANK",     "SHAPE_DIM",          "SHAPE_OVERFLOW",  "SHAPE_DIFFERS",    "SLICE_RANGE",
-        "SLICE_STRIDED",  "ROWS_OVERFLOW",  "DTYPE_DIFFERS",      "ARRAY_FREED",     "KERNEL_FREED",     "ARRAY_UNWRITTEN",
-        "WRONG_KIND",     "FREE_BY_OTHER",  "FREE_REFERENCED",    "DOUBLE_ACQUIRE",  "RELEASE_BY_OTHER", "TRANSFER_REFERENCED",
-        "OWNER_DIFFERS",  "REF_COUNT_ZERO", "REF_COUNT_OVERFLOW", "PIN_TWICE",       "PIN_MISSING",      "ARRAY_LEAKED",
-        "HOST_MEMORY",    "DEVICE_MEMORY",  "PINNED_MEMORY",      "LIBRARY_MISSING", "LIBRARY_SYMBOL",   "DEVICE_NONE",
-        "DEVICE_RANGE",   "DEVICE_DIFFERS", "DEVICE_LOST",        "COMPILE_FAILED",  "ENTRY_MISSING",    "ARG_COUNT",
-        "ARG_SIZE",       "LAUNCH_SIZE",    "CUDA_CALL",          "STREAM_INVALID",  "UNSUPPORTED",      "CACHE_IO"};
+        "NOT_SETUP",       "FORKED",          "ALREADY_SETUP",      "NULL_ARGUMENT",
+        "BAD_ENUM",        "BAD_NUMBER",      "COUNT_MISMATCH",     "SHAPE_RANK",
+        "SHAPE_DIM",       "SHAPE_OVERFLOW",  "SHAPE_DIFFERS",      "SLICE_RANGE",
+        "SLICE_STRIDED",   "ROWS_OVERFLOW",   "DTYPE_DIFFERS",      "ARRAY_FREED",
+        "KERNEL_FREED",    "ARRAY_UNWRITTEN", "WRONG_KIND",         "FREE_BY_OTHER",
+        "FREE_REFERENCED", "DOUBLE_ACQUIRE",  "RELEASE_BY_OTHER",   "TRANSFER_REFERENCED",
+        "OWNER_DIFFERS",   "REF_COUNT_ZERO",  "REF_COUNT_OVERFLOW", "PIN_TWICE",
+        "PIN_MISSING",     "ARRAY_LEAKED",    "HOST_MEMORY",        "DEVICE_MEMORY",
+        "PINNED_MEMORY",   "LIBRARY_MISSING", "LIBRARY_SYMBOL",     "DEVICE_NONE",
+        "DEVICE_RANGE",    "DEVICE_DIFFERS",  "DEVICE_LOST",        "COMPILE_FAILED",
+        "ENTRY_MISSING",   "ARG_COUNT",       "ARG_SIZE",           "LAUNCH_SIZE",
+        "CUDA_CALL",       "STREAM_INVALID",  "UNSUPPORTED",        "CACHE_IO"};
     int i, count = (int)(sizeof names / sizeof names[0]);
     CHECK(count < IGNIS_DIAG_COUNT);
     for (i = 0; i < count; i++)
@@ -146,7 +150,8 @@ TEST(first_failure_is_kept_and_later_ones_are_logged)
     CHECK_INT(test_log_count(IGNIS_DIAG_DEVICE_RANGE), 1);
     CHECK_INT(ignis_status_last(), IGNIS_OK);
     CHECK_INT(ignis_array_decrement_ref(a), -1);
-    test__check_failure(__FILE__, __LINE__, "ignis_array_decrement_ref(", IGNIS_ERROR_CONTRACT, IGNIS_DIAG_REF_COUNT_ZERO);
+    test__check_failure(__FILE__, __LINE__, "ignis_array_decrement_ref(", IGNIS_ERROR_CONTRACT,
+                        IGNIS_DIAG_REF_COUNT_ZERO);
     CHECK_OK(ignis_array_free(a));
 }
 
@@ -166,7 +171,8 @@ TEST(the_latest_message_is_known_beside_the_first)
     CHECK_OK(ignis_array_zero(a)); /* a success leaves it alone, and so does a call without a handle */
     CHECK_INT(ignis_array_zero(IGNIS_NO_ARRAY), IGNIS_ERROR_FREED);
     CHECK_HAS(ignis_status_latest_message(), "ignis_array_slice: ");
-    test__check_failure(__FILE__, __LINE__, "ignis_device_use(", IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE); /* and clears */
+    test__check_failure(__FILE__, __LINE__, "ignis_device_use(", IGNIS_ERROR_DEVICE,
+                        IGNIS_DIAG_DEVICE_RANGE); /* and clears */
     CHECK_TEXT(ignis_status_latest_message(), "");
     CHECK_OK(ignis_array_free(a));
 }
@@ -205,7 +211,8 @@ TEST(each_thread_has_its_own_record)
 
 static void *fails_and_hands_over(void *out)
 {
-    CHECK(ignis__fail(IGNIS_DIAG_ARRAY_FREED, "ignis_array_free", "%0300d", 0) != IGNIS_OK); /* longer than what needs no memory */
+    CHECK(ignis__fail(IGNIS_DIAG_ARRAY_FREED, "ignis_array_free", "%0300d", 0) !=
+          IGNIS_OK); /* longer than what needs no memory */
     *(ignis__record *)out = ignis__this_thread.record;
     memset(&ignis__this_thread.record, 0, sizeof ignis__this_thread.record);
     return NULL;
@@ -247,7 +254,8 @@ TEST(a_thread_takes_its_messages_along)
 /*  A job in a thread that has failed before sees its own failure, and neither is lost, however deep jobs are nested. */
 TEST(a_job_asks_for_its_own_failures)
 {
-    static const ignis_diagnostic fails[] = {IGNIS_DIAG_DEVICE_RANGE, IGNIS_DIAG_NONE, IGNIS_DIAG_NULL_ARGUMENT, IGNIS_DIAG_BAD_ENUM};
+    static const ignis_diagnostic fails[] = {IGNIS_DIAG_DEVICE_RANGE, IGNIS_DIAG_NONE, IGNIS_DIAG_NULL_ARGUMENT,
+                                             IGNIS_DIAG_BAD_ENUM};
     static const ignis_status statuses[] = {IGNIS_ERROR_DEVICE, IGNIS_OK, IGNIS_ERROR_ARGUMENT, IGNIS_ERROR_ARGUMENT};
     char longest[400], outer[512], latest[512];
     ignis_status_info info;
@@ -259,7 +267,8 @@ TEST(a_job_asks_for_its_own_failures)
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
     before = block_count;
-    for (outside = 0; outside < 2; outside++) { /* nothing has failed before; something has, with messages that need memory */
+    for (outside = 0; outside < 2;
+         outside++) { /* nothing has failed before; something has, with messages that need memory */
         if (outside) {
             ignis__fail(IGNIS_DIAG_SHAPE_DIM, "outer", "%s", longest);
             ignis__fail(IGNIS_DIAG_SHAPE_RANK, "later", "%s", longest);
@@ -663,7 +672,10 @@ static void check_every_call_fails(ignis_array a, ignis_array b, ignis_kernel k,
 static ignis_array stale_array = {1};
 static ignis_kernel stale_kernel = {1};
 
-static void call_everything(void) { check_every_call_fails(stale_array, stale_array, stale_kernel, IGNIS_DIAG_NOT_SETUP); }
+static void call_everything(void)
+{
+    check_every_call_fails(stale_array, stale_array, stale_kernel, IGNIS_DIAG_NOT_SETUP);
+}
 
 TEST(every_call_needs_a_setup)
 {
@@ -820,7 +832,8 @@ TEST(a_forked_child_gets_errors)
     X(ignis_contract_track(x), status)                              \
     X(ignis_kernel_launch(kernel, &launch, args, 3), status)
 
-static void check_every_array_call_fails(uint64_t id, ignis_array live, ignis_kernel kernel, ignis_diagnostic diagnostic)
+static void check_every_array_call_fails(uint64_t id, ignis_array live, ignis_kernel kernel,
+                                         ignis_diagnostic diagnostic)
 {
     const ignis_status status = IGNIS_ERROR_FREED;
     ignis_array x;

@@ -128,8 +128,9 @@ static bool plug_symbol(void *function, const char *name)
 static bool plug_load(void)
 {
     plug = dlopen(plug_path, RTLD_NOW | RTLD_LOCAL);
-    return plug && plug_symbol(&plug_begin, "plug_begin") && plug_symbol(&plug_work, "plug_work") && plug_symbol(&plug_fail, "plug_fail") &&
-           plug_symbol(&plug_end, "plug_end") && plug_symbol(&plug_count, "plug_count");
+    return plug && plug_symbol(&plug_begin, "plug_begin") && plug_symbol(&plug_work, "plug_work") &&
+           plug_symbol(&plug_fail, "plug_fail") && plug_symbol(&plug_end, "plug_end") &&
+           plug_symbol(&plug_count, "plug_count");
 }
 
 /*  After an unload nothing of the module is called: not when threads end that have worked or failed in it, before, in, or after a setup, in
@@ -145,7 +146,8 @@ TEST(a_library_is_unloaded_while_threads_live_on)
     if (!plug_load())
         SKIP("there is no " PLUG " beside the program");
 #ifdef _WIN32
-    SKIP("on Windows threads have to end first: under Wine some that ended behind an unload still ran code of the library");
+    SKIP("on Windows threads have to end first: under Wine some that ended behind an unload still ran code of the "
+         "library");
 #endif
     dlclose(plug);
     for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
@@ -175,7 +177,8 @@ TEST(a_library_is_unloaded_while_threads_live_on)
             CHECK(!plug_mapped(plug_path));
             worker_end(&thread);
             if (blocks != 0)
-                printf("%s: %ld blocks of memory are lost\n", cases[i], blocks), test__fail(__FILE__, __LINE__, "none is");
+                printf("%s: %ld blocks of memory are lost\n", cases[i], blocks),
+                    test__fail(__FILE__, __LINE__, "none is");
 #ifndef _WIN32
             REQUIRE(pthread_key_create(&key, NULL) == 0);
             first_key = i == 0 && round == 0 ? (unsigned)key : first_key;

@@ -204,7 +204,8 @@ TEST(record_refuses)
     CHECK_STATUS(ignis_tape_record(y, many, 65, &rule), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     wrong = rule, wrong.saved = &freed, wrong.saved_count = 1;
     CHECK_STATUS(ignis_tape_record(y, &a, 1, &wrong), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
-    CHECK_STATUS(ignis_tape_record(a, &a, 1, &rule), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_RECORDED_TWICE); /* a leaf that wants a gradient */
+    CHECK_STATUS(ignis_tape_record(a, &a, 1, &rule), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_RECORDED_TWICE); /* a leaf that wants a gradient */
     CHECK_STATUS(ignis_tape_record(integers, &a, 1, &rule), IGNIS_ERROR_DTYPE, IGNIS_DIAG_GRAD_OF_INTEGERS);
     CHECK_INT(ignis_tape_length(), 0);
     CHECK(tensor_info(y).is_leaf);
@@ -303,7 +304,8 @@ static ignis_status saved_mul_backward(const ignis_backward_args *args)
 {
     ignis_array grad = array_like(args->grad_output);
     CHECK(ignis_array_is_live(args->saved[0]));
-    return user_give(args, 0, grad, grad.id ? ignis_array_mul(grad, args->grad_output, args->saved[0]) : IGNIS_ERROR_MEMORY);
+    return user_give(args, 0, grad,
+                     grad.id ? ignis_array_mul(grad, args->grad_output, args->saved[0]) : IGNIS_ERROR_MEMORY);
 }
 
 /*  a * mask, with the caller's own array for a mask */
@@ -365,7 +367,8 @@ static ignis_array freed_inside;
 static ignis_status free_inside_backward(const ignis_backward_args *args)
 {
     drop(freed_inside);
-    CHECK_STATUS(ignis_array_free(args->saved[0]), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED); /* that one is the tape's */
+    CHECK_STATUS(ignis_array_free(args->saved[0]), IGNIS_ERROR_CONTRACT,
+                 IGNIS_DIAG_FREE_REFERENCED); /* that one is the tape's */
     return saved_mul_backward(args);
 }
 
@@ -869,7 +872,8 @@ TEST(a_backward_inside_writes_to_leaves_with_the_outermost)
     for (i = 0; i < 2; i++) {
         x = vector3(1, 2, 3, true);
         inside.weight = vector3(2, 2, 2, true);
-        inside.other = user_mul(inside.weight, inside.weight); /* older than the entry that walks it: it waits for the walk */
+        inside.other =
+            user_mul(inside.weight, inside.weight); /* older than the entry that walks it: it waits for the walk */
         inside.status = i ? IGNIS_OK : IGNIS_ERROR_IO;
         y = user_result(ignis_array_clone(g), &x, 1, &rule);
         CHECK_INT(ignis_backward(y, g) == IGNIS_OK, i);
@@ -919,7 +923,9 @@ static ignis_status unbalanced_backward(const ignis_backward_args *args)
     case 0: CHECK(ignis_scope_begin().id != 0); break;
     case 1: CHECK_OK(ignis_no_grad_begin()); break;
     case 2: CHECK_STATUS(ignis_no_grad_end(), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SCOPE_ORDER); break;
-    default: CHECK_STATUS(ignis_scope_end(*(const ignis_scope *)args->params), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SCOPE_ORDER); break;
+    default:
+        CHECK_STATUS(ignis_scope_end(*(const ignis_scope *)args->params), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SCOPE_ORDER);
+        break;
     }
     args->grad_inputs[0] = args->grad_output;
     return IGNIS_OK;

@@ -74,7 +74,8 @@ static void check_failing(enum failure how, ignis_status status, ignis_diagnosti
 TEST(a_backward_function_that_fails)
 {
     SETUP(NULL);
-    check_failing(QUIET, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED, "'failing' returned IGNIS_ERROR_UNSUPPORTED");
+    check_failing(QUIET, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED,
+                  "'failing' returned IGNIS_ERROR_UNSUPPORTED");
     check_failing(LOUD, IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED, "");
     check_failing(HALF, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BACKWARD_FAILED, "'failing' returned IGNIS_ERROR_IO");
 }
@@ -82,7 +83,8 @@ TEST(a_backward_function_that_fails)
 TEST(a_backward_function_that_gives_the_wrong_thing)
 {
     SETUP(NULL);
-    check_failing(WRONG_SHAPE, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS, "'failing' gave a gradient [4] of f32 for input 0");
+    check_failing(WRONG_SHAPE, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS,
+                  "'failing' gave a gradient [4] of f32 for input 0");
     check_failing(WRONG_DTYPE, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS, "[3] of f64 for input 0");
     check_failing(FREED_ARRAY, IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED, "'failing' gave a freed array for input 0");
     check_failing(NO_ARRAY_AT_ALL, IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED, "for input 0");
@@ -264,7 +266,8 @@ TEST(what_fails_in_a_function_of_the_caller_names_the_outer_call)
     check_inside("ignis_array_add: ", " (inside the backward of 'failing', ignis_backward)");
     y = ignis_checkpoint(failing_operation, NULL, &x, 1);
     CHECK(ignis_backward(y, g) != IGNIS_OK);
-    check_inside("ignis_array_add: ", " (inside the backward of 'failing', ignis_backward, the backward of 'checkpoint', ignis_backward)");
+    check_inside("ignis_array_add: ",
+                 " (inside the backward of 'failing', ignis_backward, the backward of 'checkpoint', ignis_backward)");
     CHECK_INT(ignis_checkpoint(failing_function, NULL, &x, 1).id, 0);
     check_inside("ignis_reshape: ", " (inside ignis_checkpoint)");
     CHECK(isnan(ignis_gradcheck(failing_function, NULL, &x, 1, NULL)));
@@ -428,7 +431,8 @@ TEST(out_of_host_memory_anywhere_in_a_step)
 
 static ignis_status cloned_backward(const ignis_backward_args *args)
 {
-    args->grad_inputs[0] = ignis_array_clone(args->saved[0]); /* by no kernel: those of elements are in one module with the one that adds */
+    args->grad_inputs[0] = ignis_array_clone(
+        args->saved[0]); /* by no kernel: those of elements are in one module with the one that adds */
     args->grad_inputs[1] = ignis_array_clone(args->saved[1]);
     return ignis_status_last();
 }

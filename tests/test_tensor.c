@@ -26,7 +26,9 @@ TEST(from_host_takes_every_dtype_and_host_dtype)
     for (to = 0; to < 7; to++) {
         for (from = -1; from < 7; from++) {
             ignis_tensor_desc desc = tensor_desc(dtypes[to], false);
-            ignis_dtype host = from >= 0 ? dtypes[from] : dtypes[to] == IGNIS_F16 || dtypes[to] == IGNIS_BF16 ? IGNIS_F32 : dtypes[to];
+            ignis_dtype host = from >= 0                                             ? dtypes[from]
+                               : dtypes[to] == IGNIS_F16 || dtypes[to] == IGNIS_BF16 ? IGNIS_F32
+                                                                                     : dtypes[to];
             ignis_tensor tensor;
             int wrong = 0;
             if (from >= 0)
@@ -129,8 +131,10 @@ TEST(from_host_refuses)
     before = memory().live_blocks;
     CHECK_REFUSED(0, ignis_tensor_from_host(NULL, shape, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_MESSAGE_HAS("data is null");
-    CHECK_REFUSED(0, ignis_tensor_from_host(values, IGNIS_SHAPE(2, -2), NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIM);
-    CHECK_REFUSED(0, ignis_tensor_from_host(values, IGNIS_SHAPE(INT64_MAX / 2, 4), NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_OVERFLOW);
+    CHECK_REFUSED(0, ignis_tensor_from_host(values, IGNIS_SHAPE(2, -2), NULL).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_SHAPE_DIM);
+    CHECK_REFUSED(0, ignis_tensor_from_host(values, IGNIS_SHAPE(INT64_MAX / 2, 4), NULL).id, IGNIS_ERROR_SHAPE,
+                  IGNIS_DIAG_SHAPE_OVERFLOW);
     shape.ndim = 0;
     CHECK_REFUSED(0, ignis_tensor_from_host(values, shape, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_RANK);
     shape.ndim = IGNIS_MAX_DIMS + 1;
@@ -146,7 +150,8 @@ TEST(from_host_refuses)
     CHECK_REFUSED(0, ignis_tensor_from_host(values, shape, &desc).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
     for (i = 4; i < 7; i++) {
         desc = tensor_desc(dtypes[i], true);
-        CHECK_REFUSED(0, ignis_tensor_from_host(values, IGNIS_SHAPE(1), &desc).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_GRAD_OF_INTEGERS);
+        CHECK_REFUSED(0, ignis_tensor_from_host(values, IGNIS_SHAPE(1), &desc).id, IGNIS_ERROR_DTYPE,
+                      IGNIS_DIAG_GRAD_OF_INTEGERS);
         CHECK_REFUSED(0, ignis_tensor_zeros(IGNIS_SHAPE(1), &desc).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_GRAD_OF_INTEGERS);
         CHECK_REFUSED(0, ignis_tensor_ones(IGNIS_SHAPE(1), &desc).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_GRAD_OF_INTEGERS);
         CHECK_MESSAGE_HAS(ref_formats[dtypes[i]].name);
@@ -165,12 +170,16 @@ TEST(from_host_knows_how_much_there_is)
     tensor = ignis_tensor_from_host(data, IGNIS_SHAPE(2, 3), &desc);
     CHECK_NUMBER(value_at(tensor, 5), 6);
     let_go(tensor);
-    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(2, 4), &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(2, 4), &desc).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_COUNT_MISMATCH);
     CHECK_MESSAGE_HAS("[2, 4] f32 has 8 elements, the call says 6");
-    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(5), &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
-    CHECK_REFUSED(0, ignis_tensor_from_host(NULL, IGNIS_SHAPE(0), &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(5), &desc).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_REFUSED(0, ignis_tensor_from_host(NULL, IGNIS_SHAPE(0), &desc).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_COUNT_MISMATCH);
     desc.host_count = -1;
-    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(6), &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_REFUSED(0, ignis_tensor_from_host(data, IGNIS_SHAPE(6), &desc).id, IGNIS_ERROR_ARGUMENT,
+                  IGNIS_DIAG_COUNT_MISMATCH);
     desc.host_count = 0;
     tensor = ignis_tensor_from_host(data, IGNIS_SHAPE(5), &desc);
     CHECK_NUMBER(value_at(tensor, 4), 5);
@@ -203,7 +212,8 @@ TEST(zeros_and_ones)
     SETUP(NULL);
     for (i = 0; i < 7; i++) {
         ignis_tensor_desc desc = tensor_desc(dtypes[i], false);
-        ignis_tensor zeros = ignis_tensor_zeros(IGNIS_SHAPE(5, 7), &desc), ones = ignis_tensor_ones(IGNIS_SHAPE(5, 7), &desc);
+        ignis_tensor zeros = ignis_tensor_zeros(IGNIS_SHAPE(5, 7), &desc),
+                     ones = ignis_tensor_ones(IGNIS_SHAPE(5, 7), &desc);
         double *z = tensor_values(zeros), *o = tensor_values(ones);
         int wrong = 0;
         for (k = 0; k < 35; k++)
@@ -227,7 +237,8 @@ TEST(zeros_and_ones)
 TEST(making_needs_a_setup)
 {
     static const float value = 1;
-    CHECK_REFUSED(0, ignis_tensor_from_host(&value, IGNIS_SHAPE(1), NULL).id, IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    CHECK_REFUSED(0, ignis_tensor_from_host(&value, IGNIS_SHAPE(1), NULL).id, IGNIS_ERROR_NOT_SETUP,
+                  IGNIS_DIAG_NOT_SETUP);
     CHECK_REFUSED(0, ignis_tensor_zeros(IGNIS_SHAPE(1), NULL).id, IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_REFUSED(0, ignis_scope_begin().id, IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_STATUS(ignis_seed(1), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
@@ -244,7 +255,8 @@ TEST(making_needs_a_setup)
 static void philox(uint64_t seed, uint64_t counter, uint64_t stream, uint32_t out[4])
 {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = (uint32_t)stream,
+             c3 = (uint32_t)(stream >> 32);
     int round;
     for (round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)c0 * 0xD2511F53u, p1 = (uint64_t)c2 * 0xCD9E8D57u;
@@ -332,7 +344,8 @@ TEST(randn_is_standard_normal)
         for (i = 0; i < COUNT; i++) {
             double x = values[i];
             sum += x, squares += x * x, fourth += x * x * x * x;
-            wrong += x != ref_to_double(float_dtypes[d], ref_convert(float_dtypes[d], IGNIS_F64, ref_from_double(wide[i])));
+            wrong +=
+                x != ref_to_double(float_dtypes[d], ref_convert(float_dtypes[d], IGNIS_F64, ref_from_double(wide[i])));
         }
         CHECK_INT(wrong, 0); /* every dtype has the same numbers, but for the rounding */
         CHECK_CLOSE(sum / COUNT, 0, 0.03);
@@ -447,7 +460,8 @@ TEST(random_tensors_may_be_empty_or_odd)
     for (i = 0; i < COUNT_OF(sizes); i++) {
         for (d = 0; d < 4; d++) {
             ignis_tensor_desc desc = tensor_desc(float_dtypes[d], true);
-            ignis_tensor a = ignis_tensor_rand(IGNIS_SHAPE(sizes[i]), &desc), b = ignis_tensor_randn(IGNIS_SHAPE(sizes[i]), &desc);
+            ignis_tensor a = ignis_tensor_rand(IGNIS_SHAPE(sizes[i]), &desc),
+                         b = ignis_tensor_randn(IGNIS_SHAPE(sizes[i]), &desc);
             CHECK_INT(numel_of(a), sizes[i]);
             CHECK_INT(numel_of(b), sizes[i]);
             CHECK(tensor_info(a).requires_grad);
@@ -642,7 +656,8 @@ TEST(item_refuses)
 
 TEST(items_of_large_integers)
 {
-    static const int64_t exact[] = {0, -1, INT64_C(9007199254740992), INT64_C(-9007199254740994), INT64_C(1) << 62, INT64_MIN};
+    static const int64_t exact[] = {
+        0, -1, INT64_C(9007199254740992), INT64_C(-9007199254740994), INT64_C(1) << 62, INT64_MIN};
     static const int64_t inexact[] = {INT64_C(9007199254740993), INT64_C(-9007199254740993), INT64_MAX, INT64_MIN + 1};
     ignis_tensor_desc desc = tensor_desc(IGNIS_I64, false);
     ignis_tensor tensor;

@@ -80,8 +80,8 @@ static void let_go(ignis_tokenizer tokenizer) { CHECK_OK(ignis_tokenizer_free(to
 enum { ROOM = 4096 };
 
 #define CHECK_IDS(tokenizer, text, size, desc, ids, count) check_ids(__LINE__, tokenizer, text, size, desc, ids, count)
-static void check_ids(int line, ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc,
-                      const int32_t *ids, int count)
+static void check_ids(int line, ignis_tokenizer tokenizer, const char *text, int64_t size,
+                      const ignis_encode_desc *desc, const int32_t *ids, int count)
 {
     int32_t got[ROOM];
     int got_count = ignis_tokenizer_encode(tokenizer, text, size, desc, got, ROOM), i;
@@ -385,12 +385,15 @@ TEST(a_stream_and_the_space_in_front)
 
 /*  A tokenizer.json small enough to be damaged at every byte. */
 #define SMALL_MODEL "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
-#define SMALL_REST(model)                                                                                                       \
-    "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"                 \
-    "\"normalized\":false,\"special\":true}],\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\","      \
-    "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":{\"type\":\"TemplateProcessing\"," \
-    "\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"               \
-    "\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[3],\"tokens\":[\"<s>\"]}}},\"decoder\":{\"type\":\"ByteLevel\"},"     \
+#define SMALL_REST(model)                                                                                         \
+    "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"   \
+    "\"normalized\":false,\"special\":true}],\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":"      \
+    "\"ByteLevel\","                                                                                              \
+    "\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true},\"post_processor\":{\"type\":"          \
+    "\"TemplateProcessing\","                                                                                     \
+    "\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]," \
+    "\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[3],\"tokens\":[\"<s>\"]}}},\"decoder\":{\"type\":"      \
+    "\"ByteLevel\"},"                                                                                             \
     "\"model\":" model "}"
 static const char small[] = SMALL_REST(SMALL_MODEL);
 
@@ -445,8 +448,8 @@ static int add_added(buffer *json, int id, const char *text, bool special, bool 
     char rest[200];
     add_text(json, id > 3 ? ",{\"content\":\"" : "{\"content\":\"");
     add_text(json, text);
-    snprintf(rest, sizeof rest, "\",\"id\":%d,\"normalized\":false,\"special\":%s,\"rstrip\":%s}", id, special ? "true" : "false",
-             rstrip ? "true" : "false");
+    snprintf(rest, sizeof rest, "\",\"id\":%d,\"normalized\":false,\"special\":%s,\"rstrip\":%s}", id,
+             special ? "true" : "false", rstrip ? "true" : "false");
     add_text(json, rest);
     return id + 1;
 }
@@ -481,7 +484,10 @@ TEST(hostile_tokens_cost_no_more_than_their_text)
                 id = add_added(&json, id, token, true, false);
             }
         }
-        add_text(&json, "],\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":" SMALL_MODEL "}");
+        add_text(
+            &json,
+            "],\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":" SMALL_MODEL
+            "}");
         tokenizer = ignis_tokenizer_open(write_text("hostile.json", json.data));
         size = kind == 0 ? SIZE : SIZE / 20;
         memset(text, kind == 0 ? ' ' : 'a', (size_t)size);
@@ -507,27 +513,32 @@ TEST(hostile_files_are_refused_soon)
     token[257] = 0;
     add_text(&json, "{\"added_tokens\":[");
     add_added(&json, 3, token, false, false);
-    add_text(&json, "],\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":" SMALL_MODEL "}");
-    CHECK_FAILS(ignis_tokenizer_open(write_text("long.json", json.data)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    add_text(&json,
+             "],\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":" SMALL_MODEL
+             "}");
+    CHECK_FAILS(ignis_tokenizer_open(write_text("long.json", json.data)), IGNIS_ERROR_UNSUPPORTED,
+                IGNIS_DIAG_UNSUPPORTED);
     CHECK_MESSAGE_HAS("the added token 'aaaa");
     CHECK_MESSAGE_HAS("has 257 bytes; at most 256 are supported");
     free(json.data);
     memset(&json, 0, sizeof json); /* tokens of the same hash: in each 16 bytes three highest bits change together */
-    add_text(&json,
-             "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"merges\":[],"
-             "\"vocab\":{");
+    add_text(&json, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{"
+                    "\"type\":\"BPE\",\"merges\":[],"
+                    "\"vocab\":{");
     for (i = 0; i < 2048; i++) {
         char *out = token;
         for (group = 0; group < 11; group++)
             for (k = 0; k < 16; k++)
-                out += sprintf(out, i >> group & 1 && (k == 7 || k == 11 || k == 15) ? "\xC3\xA1" : "a"); /* the byte 0xE1 */
+                out += sprintf(out,
+                               i >> group & 1 && (k == 7 || k == 11 || k == 15) ? "\xC3\xA1" : "a"); /* the byte 0xE1 */
         add_text(&json, i ? ",\"" : "\"");
         add_text(&json, token);
         sprintf(token, "\":%d", i);
         add_text(&json, token);
     }
     add_text(&json, "}}}");
-    CHECK_FAILS(ignis_tokenizer_open(write_text("collide.json", json.data)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_FAILS(ignis_tokenizer_open(write_text("collide.json", json.data)), IGNIS_ERROR_UNSUPPORTED,
+                IGNIS_DIAG_UNSUPPORTED);
     CHECK_MESSAGE_HAS("the texts of its tokens collide");
     free(json.data);
     text = replaced("{\"type\":\"NFC\"}", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"bab\"},\"content\":\"ab\"}");
@@ -545,21 +556,29 @@ TEST(what_is_not_supported_is_named)
     static const char *const cases[][3] = {
         {"\"type\":\"BPE\"", "\"type\":\"Unigram\"", "its model is of type 'Unigram', and BPE alone"},
         {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"dropout\":0.1,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "a dropout"},
-        {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0}", "end_of_word_suffix"},
-        {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"byte_fallback\":true,\"vocab\":{\"a\":0}", "byte_fallback beside ByteLevel"},
+        {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0}",
+         "end_of_word_suffix"},
+        {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"byte_fallback\":true,\"vocab\":{\"a\":0}",
+         "byte_fallback beside ByteLevel"},
         {"{\"type\":\"NFC\"}", "{\"type\":\"Lowercase\"}", "its normalizer 'Lowercase' is not supported"},
-        {"{\"type\":\"NFC\"}", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}", "'NFKC'"},
-        {"{\"type\":\"NFC\"}", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" +\"},\"content\":\"\"}", "'Replace' is not supported:  +"},
-        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"", "\"pre_tokenizer\":{\"type\":\"Whitespace\"", "its pre_tokenizer 'Whitespace'"},
+        {"{\"type\":\"NFC\"}", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}",
+         "'NFKC'"},
+        {"{\"type\":\"NFC\"}", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" +\"},\"content\":\"\"}",
+         "'Replace' is not supported:  +"},
+        {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"", "\"pre_tokenizer\":{\"type\":\"Whitespace\"",
+         "its pre_tokenizer 'Whitespace'"},
         {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
-         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z]+|\\\\s\"},\"behavior\":\"Isolated\"}"
+         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z]+|\\\\s\"},"
+         "\"behavior\":\"Isolated\"}"
          ","
          "{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
          "its pre_tokenizer 'Split' is not supported: [a-z]+|\\s"},
         {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
-         "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}", "its replacement is not U+2581"},
+         "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}",
+         "its replacement is not U+2581"},
         {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
-         "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"last\"}", "'Metaspace' is not supported: last"},
+         "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"last\"}",
+         "'Metaspace' is not supported: last"},
         {"{\"type\":\"TemplateProcessing\"", "{\"type\":\"BertProcessing\"", "its post_processor 'BertProcessing'"},
         {"\"decoder\":{\"type\":\"ByteLevel\"}", "\"decoder\":{\"type\":\"WordPiece\"}", "its decoder 'WordPiece'"},
         {"\"decoder\":{\"type\":\"ByteLevel\"}", "\"decoder\":null", "it has no decoder"},
@@ -568,7 +587,8 @@ TEST(what_is_not_supported_is_named)
     DRY();
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *json = replaced(cases[i][0], cases[i][1]);
-        CHECK_FAILS(ignis_tokenizer_open(write_text("other.json", json)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+        CHECK_FAILS(ignis_tokenizer_open(write_text("other.json", json)), IGNIS_ERROR_UNSUPPORTED,
+                    IGNIS_DIAG_UNSUPPORTED);
         CHECK_MESSAGE_HAS(cases[i][2]);
         CHECK_MESSAGE_HAS("other.json': ");
         free(json);
@@ -607,7 +627,8 @@ TEST(files_that_contradict_themselves)
     DRY();
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *json = replaced(cases[i][0], cases[i][1]);
-        CHECK_FAILS(ignis_tokenizer_open(write_text("damaged.json", json)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
+        CHECK_FAILS(ignis_tokenizer_open(write_text("damaged.json", json)), IGNIS_ERROR_FORMAT,
+                    IGNIS_DIAG_TOKENIZER_FORMAT);
         CHECK_MESSAGE_HAS(cases[i][2]);
         free(json);
     }
@@ -680,16 +701,18 @@ TEST(what_lies_beside_the_file)
     } cases[] = {
         {NULL, NULL, NULL, 3, -1, -1, 3, 2},
         {"{}", NULL, NULL, 3, -1, -1, 3, 2},
-        {"{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"ab\",\"lstrip\":false},\"pad_token\":null,\"other\":[1,{}]}", NULL, NULL, 3,
-         2, -1, 3, 2},
+        {"{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"ab\",\"lstrip\":false},\"pad_token\":null,\"other\":[1,{}"
+         "]}",
+         NULL, NULL, 3, 2, -1, 3, 2},
         {"{\"add_bos_token\":false,\"bos_token\":\"<s>\"}", NULL, NULL, 3, -1, -1, 2, 1},
-        {"{\"add_bos_token\":true,\"add_eos_token\":true,\"bos_token\":\"<s>\",\"eos_token\":\"b\"}", NULL, NULL, 3, 1, -1, 3, 3},
+        {"{\"add_bos_token\":true,\"add_eos_token\":true,\"bos_token\":\"<s>\",\"eos_token\":\"b\"}", NULL, NULL, 3, 1,
+         -1, 3, 3},
         {"{\"add_bos_token\":null,\"eos_token\":\"none of these\",\"pad_token\":\"a\"}", NULL, NULL, 3, -1, 0, 3, 2},
         {"{\"chat_template\":\"one\"}", NULL, "one", 3, -1, -1, 3, 2},
         {"{\"chat_template\":\"one\"}", "two\n", "two\n", 3, -1, -1, 3, 2},
         {NULL, "two", "two", 3, -1, -1, 3, 2},
-        {"{\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"},{\"name\":\"default\",\"template\":\"y\"}]}", NULL, "y", 3, -1, -1, 3,
-         2},
+        {"{\"chat_template\":[{\"name\":\"tool\",\"template\":\"x\"},{\"name\":\"default\",\"template\":\"y\"}]}", NULL,
+         "y", 3, -1, -1, 3, 2},
     };
     ignis_tokenizer_info info;
     ignis__tokenizer *held;
@@ -707,7 +730,8 @@ TEST(what_lies_beside_the_file)
         CHECK_INT(ignis_tokenizer_encode(tokenizer, "ab", 2, NULL, ids, 8), cases[i].count);
         CHECK_INT(ids[0], cases[i].first);
         held = ignis__tokenizer_hold("test", tokenizer);
-        CHECK(held && (cases[i].chat_template ? strcmp(held->chat_template, cases[i].chat_template) == 0 : !held->chat_template));
+        CHECK(held && (cases[i].chat_template ? strcmp(held->chat_template, cases[i].chat_template) == 0
+                                              : !held->chat_template));
         ignis__tokenizer_drop(held);
         let_go(tokenizer);
     }
@@ -771,7 +795,8 @@ TEST(gguf_of_bytes)
 TEST(gguf_of_pieces)
 {
     /* of ▁ab: ▁a is better than ab; of abba: of ab and ba, which are equal, the left one, and bb comes before both */
-    static const int32_t one[] = {1, 7}, two[] = {1, 9, 12, 10, 8, 10}, three[] = {1, 9, 12, 5, 10}, byte[] = {1, 4, 3}, none[] = {1, 9, 0};
+    static const int32_t one[] = {1, 7}, two[] = {1, 9, 12, 10, 8, 10}, three[] = {1, 9, 12, 5, 10}, byte[] = {1, 4, 3},
+                         none[] = {1, 9, 0};
     buffer keys = gguf_pieces("2336111111111", 13);
     ignis_tokenizer tokenizer;
     ignis_tokenizer_info info;
@@ -800,7 +825,8 @@ TEST(gguf_names_of_splitters)
         const char *names, *family;
         bool composes, adds_bos;
     } kinds[] = {
-        {"gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert exaone4 jais trillion granite-docling",
+        {"gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 mellum modern-bert exaone4 jais trillion "
+         "granite-docling",
          "gpt2", false, false},
         {"mpt olmo", "gpt2", true, false},
         {"smollm starcoder refact codeshell exaone minerva-7b mellum2", "smollm", false, false},
@@ -811,7 +837,8 @@ TEST(gguf_names_of_splitters)
         {"kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2", "qwen2", false, false},
     };
     /* 0 to 3 are digits, 4 12, 5 123, 6 1234, 7 e, 8 and 9 the bytes of U+0301, 10 and 11 those of U+00E9, 12 bos */
-    static const int32_t whole[] = {6}, three[] = {5, 3}, single[] = {0, 1, 2, 3}, apart[] = {7, 8, 9}, composed[] = {10, 11};
+    static const int32_t whole[] = {6}, three[] = {5, 3}, single[] = {0, 1, 2, 3}, apart[] = {7, 8, 9},
+                         composed[] = {10, 11};
     int i;
     DRY();
     for (i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++) {
@@ -830,7 +857,8 @@ TEST(gguf_names_of_splitters)
             no_bos.no_bos = true;
             add_key_text(&keys, "tokenizer.ggml.model", "gpt2");
             add_key_text(&keys, "tokenizer.ggml.pre", name);
-            add_key_texts(&keys, "tokenizer.ggml.tokens", "1 2 3 4 12 123 1234 e \xC3\x8C \xC4\xA3 \xC3\x83 \xC2\xA9 <b>", ' ');
+            add_key_texts(&keys, "tokenizer.ggml.tokens",
+                          "1 2 3 4 12 123 1234 e \xC3\x8C \xC4\xA3 \xC3\x83 \xC2\xA9 <b>", ' ');
             add_key_types(&keys, "1111111111113");
             add_key_texts(&keys, "tokenizer.ggml.merges", "1 2\n12 3\n123 4", '\n');
             add_key_number(&keys, "tokenizer.ggml.bos_token_id", 12);
@@ -861,8 +889,9 @@ TEST(gguf_ends_are_control_tokens)
         const char *name;
         char type; /* 1 normal, 3 control, 4 of the user */
         bool control;
-    } cases[] = {{"<|im_end|>", '1', true}, {"<|im_end|>", '3', true}, {"<|im_end|>", '4', true},   {"<end_of_turn>", '4', true},
-                 {"</s>", '1', false},      {"</s>", '3', true},       {"<|im_start|>", '4', false}};
+    } cases[] = {{"<|im_end|>", '1', true},    {"<|im_end|>", '3', true}, {"<|im_end|>", '4', true},
+                 {"<end_of_turn>", '4', true}, {"</s>", '1', false},      {"</s>", '3', true},
+                 {"<|im_start|>", '4', false}};
     int i;
     DRY();
     for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
@@ -980,18 +1009,24 @@ TEST(arguments)
     char out[8];
     DRY();
     tokenizer = open_family(0);
-    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, NULL, 1, NULL, ids, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", 1, NULL, NULL, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, NULL, 1, NULL, ids, 2), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", 1, NULL, NULL, 2), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", -1, NULL, ids, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", (int64_t)1 << 40, NULL, ids, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", (int64_t)1 << 40, NULL, ids, 2), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_BAD_NUMBER);
     CHECK_FAILS(ignis_tokenizer_encode(tokenizer, "a", 1, NULL, ids, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, NULL, 1, NULL, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, 1, NULL, NULL, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, NULL, 1, NULL, out, 8), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, 1, NULL, NULL, 8), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, -1, NULL, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, 1, NULL, out, -8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_FAILS(ignis_tokenizer_decode(tokenizer, ids, 2, NULL, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TOKEN_RANGE);
     CHECK_MESSAGE_HAS("there is no id -1; those of this tokenizer are below");
-    CHECK_FAILS(ignis_tokenizer_piece(tokenizer, BYTES_TOKENS + 1, out, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TOKEN_RANGE);
+    CHECK_FAILS(ignis_tokenizer_piece(tokenizer, BYTES_TOKENS + 1, out, 8), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_TOKEN_RANGE);
     CHECK_FAILS(ignis_tokenizer_piece(tokenizer, 0, NULL, 8), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_FAILS(ignis_tokenizer_piece(tokenizer, 0, out, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     memset(&stream, 0, sizeof stream);
@@ -1024,8 +1059,8 @@ TEST(what_is_not_freed_is_reported)
 /*  Every allocation fails once, and everything that was taken is given back. */
 TEST(no_memory)
 {
-    static const char text[] =
-        "hello <|endoftext|> e\xCC\x81q\xCC\x87\xCC\xA3 \xFF wordaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static const char text[] = "hello <|endoftext|> e\xCC\x81q\xCC\x87\xCC\xA3 \xFF "
+                               "wordaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     host_counter counter;
     ignis_desc desc = test_counting_desc(&counter);
     int32_t ids[256], wanted[256];
@@ -1086,9 +1121,9 @@ static struct {
     pthread_mutex_t lock;
 } shared = {{0}, {0}, 0, 0, 0, 0, 0, PTHREAD_MUTEX_INITIALIZER};
 
-static const char thread_text[] =
-    "the tensors of the other world aren't here, hello \xE4\xB8\xAD\xE6\x96\x87; return 0;\n    if (x == 12) aaaaaaaaaaaaa"
-    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+static const char thread_text[] = "the tensors of the other world aren't here, hello \xE4\xB8\xAD\xE6\x96\x87; return "
+                                  "0;\n    if (x == 12) aaaaaaaaaaaaa"
+                                  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 static void *encode_often(void *until_freed)
 {

@@ -228,7 +228,10 @@ static void win(bool won)
 }
 
 static void free_contested(int index) { (void)index, win(ignis_array_free(contested) == IGNIS_OK); }
-static void acquire_contested(int index) { (void)index, win(ignis_contract_acquire(contested, IGNIS_OWNER_NVCCL) == IGNIS_OK); }
+static void acquire_contested(int index)
+{
+    (void)index, win(ignis_contract_acquire(contested, IGNIS_OWNER_NVCCL) == IGNIS_OK);
+}
 static void pin_contested(int index) { (void)index, win(ignis_array_pin(contested) != NULL); }
 
 TEST(only_one_thread_frees_acquires_or_pins)
@@ -446,7 +449,8 @@ TEST(a_kernel_is_freed_while_others_launch_it)
 }
 
 /*  Just before the kernel of long rows is launched, another thread launches it for shorter ones, which need less shared memory. */
-typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+                            void **, void **);
 typedef int launch_ex_function(const void *, void *, void **, void **);
 static launch_function *real_launch;
 
@@ -468,8 +472,9 @@ static void *softmax_of_short_rows(void *arg)
     return NULL;
 }
 
-static int launch_behind_another(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y, unsigned z,
-                                 unsigned shared_bytes, void *stream, void **params, void **extra)
+static int launch_behind_another(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x,
+                                 unsigned y, unsigned z, unsigned shared_bytes, void *stream, void **params,
+                                 void **extra)
 {
     pthread_t thread;
     if (shared_bytes > 90 * 1024) {
@@ -684,7 +689,9 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
     switch (call) {
     case 0:
     case 1:
-    case 2: tensor_put(random, tensor_of(numbers, IGNIS_SHAPE(1, TENSOR_N), IGNIS_F32, next_random(random) % 3 > 0)); break;
+    case 2:
+        tensor_put(random, tensor_of(numbers, IGNIS_SHAPE(1, TENSOR_N), IGNIS_F32, next_random(random) % 3 > 0));
+        break;
     case 3: tensor_put(random, ignis_mul(a, b)); break;
     case 4:
     case 5: tensor_put(random, ignis_add(a, b)); break;
@@ -790,7 +797,8 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
         break;
     }
     case 43: {
-        ignis_tensor scale = {0}, none = {0}, eighths = ignis_quantize_f8(a, IGNIS_F8_E4M3, next_random(random) % 2, &scale);
+        ignis_tensor scale = {0}, none = {0},
+                     eighths = ignis_quantize_f8(a, IGNIS_F8_E4M3, next_random(random) % 2, &scale);
         if (eighths.id)
             ignis_tensor_release(ignis_matmul_f8(eighths, eighths, scale, none, none, IGNIS_F32));
         ignis_tensor_release(eighths);

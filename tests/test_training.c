@@ -9,8 +9,8 @@ enum { BATCH = 2, SEQ = 6, WIDTH = 16, HEADS = 2, VOCAB = 11, PARAMETERS = 15 };
 
 /*  A block with something of everything. */
 typedef struct model {
-    ignis_tensor tokens, targets, table, positions, norm1_weight, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias, norm2_weight,
-        up_weight, gate_weight, down_weight, norm3_weight, norm3_bias, head_weight;
+    ignis_tensor tokens, targets, table, positions, norm1_weight, norm1_bias, qkv_weight, qkv_bias, out_weight,
+        out_bias, norm2_weight, up_weight, gate_weight, down_weight, norm3_weight, norm3_bias, head_weight;
     ignis_tensor *all[PARAMETERS];
     int count;
     ignis_optimizer optimizer;
@@ -128,8 +128,8 @@ static stage model_step(model *m, double *loss)
         reached = BACKWARD;
     if (tensor.id && ignis_backward(tensor, IGNIS_NO_ARRAY) == IGNIS_OK)
         reached = OPTIMIZER;
-    if (reached == OPTIMIZER && ignis_clip_grad_norm(m->optimizer, 1.0) == IGNIS_OK && ignis_optimizer_step(m->optimizer) == IGNIS_OK &&
-        ignis_optimizer_zero_grad(m->optimizer) == IGNIS_OK)
+    if (reached == OPTIMIZER && ignis_clip_grad_norm(m->optimizer, 1.0) == IGNIS_OK &&
+        ignis_optimizer_step(m->optimizer) == IGNIS_OK && ignis_optimizer_zero_grad(m->optimizer) == IGNIS_OK)
         reached = DONE;
     if (loss)
         *loss = ignis_item(tensor);
@@ -261,7 +261,8 @@ TEST(a_hundred_steps_take_no_memory)
 /* --- failures anywhere --------------------------------------------------------------------------------------------------- */
 
 /*  Everything comes back to where it was, and training goes on: a step that fails before the optimizer changes nothing. */
-static void check_recovery(model *m, const ignis_memory_info *before, stage reached, uint64_t start, uint64_t expected, int at)
+static void check_recovery(model *m, const ignis_memory_info *before, stage reached, uint64_t start, uint64_t expected,
+                           int at)
 {
     ignis_memory_info after = memory();
     double loss = 0;
@@ -283,7 +284,8 @@ static void check_recovery(model *m, const ignis_memory_info *before, stage reac
 }
 
 /*  Fails one call of the step after the other, and with `all` each call after it, too. */
-static int sweep_step(const ignis_desc *desc, const char *prefix, int code, host_counter *counter, bool all, bool checkpoint)
+static int sweep_step(const ignis_desc *desc, const char *prefix, int code, host_counter *counter, bool all,
+                      bool checkpoint)
 {
     uint64_t start, expected = 0;
     int at;
@@ -312,8 +314,8 @@ static int sweep_step(const ignis_desc *desc, const char *prefix, int code, host
         ignis_status_query(&info);
         if ((reached == DONE) != (info.status == IGNIS_OK)) {
             char text[1024];
-            snprintf(text, sizeof text, "call %d fails: the step comes to stage %d, the failure is: %.800s", at, (int)reached,
-                     info.message);
+            snprintf(text, sizeof text, "call %d fails: the step comes to stage %d, the failure is: %.800s", at,
+                     (int)reached, info.message);
             test__fail(__FILE__, __LINE__, text);
         }
         if (reached != DONE && info.status != IGNIS_ERROR_MEMORY && info.status != IGNIS_ERROR_CUDA)

@@ -51,7 +51,8 @@ TEST(memory_goes_behind_the_work_of_other_devices)
     if (!available(IGNIS_TRANSPORT_VMM, 0, 1))
         SKIP("there are not two devices that share memory");
     for (way = 0; way < 4; way++) {
-        ignis_array from = make_shared(IGNIS_TRANSPORT_VMM, 0, 1000, way), to = make_shared(IGNIS_TRANSPORT_PEER, 1, 1000, 0);
+        ignis_array from = make_shared(IGNIS_TRANSPORT_VMM, 0, 1000, way),
+                    to = make_shared(IGNIS_TRANSPORT_PEER, 1, 1000, 0);
         int32_t values[1000];
         CHECK_OK(ignis_array_copy(to, from));
         fault_arm(failing[way], 1, 1);
@@ -105,8 +106,10 @@ TEST(available_says_why_not)
     CHECK(ignis_transport_available(IGNIS_TRANSPORT_HOST, 0, 0, reason, sizeof reason));
     CHECK(ignis_transport_available(IGNIS_TRANSPORT_PEER, 0, 0, reason, sizeof reason));
     CHECK_TEXT(reason, "");
-    CHECK_FAILS(ignis_transport_available((ignis_transport_kind)9, 0, 0, NULL, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
-    CHECK_FAILS(ignis_transport_available(IGNIS_TRANSPORT_HOST, 0, 99, NULL, 0), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+    CHECK_FAILS(ignis_transport_available((ignis_transport_kind)9, 0, 0, NULL, 0), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_BAD_ENUM);
+    CHECK_FAILS(ignis_transport_available(IGNIS_TRANSPORT_HOST, 0, 99, NULL, 0), IGNIS_ERROR_DEVICE,
+                IGNIS_DIAG_DEVICE_RANGE);
     if (!ignis_transport_available(IGNIS_TRANSPORT_VMM, 0, 0, NULL, 0))
         SKIP("device 0 makes no memory that can be shared");
     CHECK_OK(ignis_shutdown());
@@ -148,7 +151,8 @@ TEST(the_best_kind_is_chosen_and_the_reason_told)
     CHECK_STATUS(ignis_transport_select(0, 0, true, &choice), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_MESSAGE_HAS("pigeon");
     setenv("IGNIS_TRANSPORT", "peer", 1); /* asked for, and not to be had: nothing else is taken instead */
-    CHECK_STATUS(ignis_transport_select(0, 0, false, &choice), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
+    CHECK_STATUS(ignis_transport_select(0, 0, false, &choice), IGNIS_ERROR_UNSUPPORTED,
+                 IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
     unsetenv("IGNIS_TRANSPORT");
     CHECK_OK(ignis_transport_destroy(transport));
 }
@@ -172,7 +176,8 @@ TEST(create_initialize_query_destroy)
     CHECK_INT(ignis_transport_to_string(transport, text, sizeof text), 21);
     CHECK_TEXT(text, "IPC[0->0, named_pipe]");
     array = test_array(4, 4);
-    CHECK_STATUS(ignis_transport_export_handle(transport, array, &handle), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
+    CHECK_STATUS(ignis_transport_export_handle(transport, array, &handle), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_TRANSPORT_STATE);
     CHECK_MESSAGE_HAS("ignis_transport_initialize");
     CHECK_STATUS(ignis_transport_synchronize(transport), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
     CHECK_OK(ignis_transport_initialize(transport));
@@ -231,7 +236,8 @@ static void check_same_process(ignis_transport_kind kind, int dst)
     again = ignis_transport_recv_with_handle(transport, &second);
     CHECK(seen.id && again.id && seen.id != again.id);
     CHECK_INT(info_of(seen).device, dst);
-    CHECK(info_of(seen).ptr == info_of(array).ptr && info_of(again).ptr == info_of(array).ptr); /* T7: the pointer itself */
+    CHECK(info_of(seen).ptr == info_of(array).ptr &&
+          info_of(again).ptr == info_of(array).ptr); /* T7: the pointer itself */
     CHECK_INT(query(transport).imported, 2);
     CHECK_INT(query(transport).mappings, 1);
     clone = ignis_array_clone(seen);
@@ -242,11 +248,13 @@ static void check_same_process(ignis_transport_kind kind, int dst)
     CHECK_OK(ignis_transport_handle_close(&second));
     CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
     CHECK_MESSAGE_HAS("while 1 handle of it is out: 1 by ");
-    CHECK_STATUS(ignis_array_transfer_ownership(array, IGNIS_OWNER_WNAIS), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
+    CHECK_STATUS(ignis_array_transfer_ownership(array, IGNIS_OWNER_WNAIS), IGNIS_ERROR_CONTRACT,
+                 IGNIS_DIAG_FREE_EXPORTED);
     CHECK_OK(ignis_transport_close_imported_handle(transport, seen));
     CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_EXPORTED);
     CHECK_STATUS(ignis_transport_close_imported_handle(transport, seen), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
-    CHECK_STATUS(ignis_transport_close_imported_handle(transport, array), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
+    CHECK_STATUS(ignis_transport_close_imported_handle(transport, array), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_TRANSPORT_STATE);
     CHECK_OK(ignis_array_free(again)); /* that will do, too */
     CHECK_INT(query(transport).imported, 0);
 
@@ -285,7 +293,8 @@ TEST(release_and_destroy_end_exports)
     array = make_shared(IGNIS_TRANSPORT_PEER, 0, 100, 0);
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
     CHECK_OK(ignis_transport_release_handle(transport, array));
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &handle).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &handle).id, IGNIS_ERROR_MISMATCH,
+                  IGNIS_DIAG_TRANSPORT_MISMATCH);
     CHECK_MESSAGE_HAS("no longer exported");
     CHECK_OK(ignis_transport_handle_close(&handle));
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
@@ -400,7 +409,8 @@ static void share_what_cannot_be(void)
     drop(shared);
     if (ignis_device_count() > 1) {
         shared = make_shared(IGNIS_TRANSPORT_VMM, 1, 10, 0);
-        CHECK_STATUS(ignis_transport_export_handle(vmm, shared, &handle), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+        CHECK_STATUS(ignis_transport_export_handle(vmm, shared, &handle), IGNIS_ERROR_DEVICE,
+                     IGNIS_DIAG_DEVICE_DIFFERS);
         drop(shared);
     }
     drop(view);
@@ -430,7 +440,8 @@ static void *share_often(void *context)
     const crowd *c = (const crowd *)context;
     int i;
     for (i = 0; i < 40; i++) {
-        ignis_array array = make_shared(c->kind, 0, 64, i), seen, all = ignis_transport_import_handle(c->transport, &c->common);
+        ignis_array array = make_shared(c->kind, 0, 64, i), seen,
+                    all = ignis_transport_import_handle(c->transport, &c->common);
         ignis_transport_handle handle;
         CHECK(all.id);
         CHECK_OK(ignis_transport_export_handle(c->transport, array, &handle));
@@ -487,7 +498,8 @@ static void *mix_calls(void *context)
     mixer *m = (mixer *)context;
     int round;
     for (round = 0; round < m->all->rounds; round++) {
-        uint64_t *place = &m->all->transports[test_draw(&m->random, MIX_ITEMS)], *other = &m->all->arrays[test_draw(&m->random, MIX_ITEMS)];
+        uint64_t *place = &m->all->transports[test_draw(&m->random, MIX_ITEMS)],
+                 *other = &m->all->arrays[test_draw(&m->random, MIX_ITEMS)];
         ignis_transport transport;
         ignis_transport_handle handle;
         ignis_transport_info info;
@@ -540,7 +552,8 @@ static void *mix_calls(void *context)
 
 TEST(threads_mix_every_call)
 {
-    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER,
+                                                 IGNIS_TRANSPORT_HOST};
     pthread_t threads[MIX_THREADS];
     mixer mixers[MIX_THREADS];
     mix all;
@@ -580,7 +593,8 @@ TEST(threads_mix_every_call)
 
 TEST(every_flipped_bit_of_a_record_is_seen)
 {
-    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER,
+                                                 IGNIS_TRANSPORT_HOST};
     int k, bit, calls;
     SETUP(NULL);
     for (k = 0; k < 4; k++) {
@@ -596,13 +610,16 @@ TEST(every_flipped_bit_of_a_record_is_seen)
         for (bit = 0; bit < IGNIS_TRANSPORT_RECORD_BYTES * 8; bit++) {
             bad = handle;
             bad.record[bit / 8] = (unsigned char)(bad.record[bit / 8] ^ 1 << bit % 8);
-            CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+            CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT,
+                          IGNIS_DIAG_TRANSPORT_RECORD);
             if (test__state.failures)
                 break;
         }
         memset(bad.record, 0, sizeof bad.record);
-        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
-        calls = fault_count("cuMemImportFromShareableHandle") + fault_count("cuIpcOpenMemHandle_v2") + fault_count("cuMemMap");
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_FORMAT,
+                      IGNIS_DIAG_TRANSPORT_RECORD);
+        calls = fault_count("cuMemImportFromShareableHandle") + fault_count("cuIpcOpenMemHandle_v2") +
+                fault_count("cuMemMap");
         CHECK_INT(calls, 0); /* the driver has seen none of it */
         CHECK_OK(ignis_transport_handle_close(&handle));
         CHECK_OK(ignis_transport_destroy(transport));
@@ -645,7 +662,8 @@ TEST(sealed_lies_are_seen_too)
         reseal(token, &record);
         bad = handle;
         memcpy(bad.record, &record, sizeof record);
-        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH,
+                      IGNIS_DIAG_TRANSPORT_MISMATCH);
     }
     bad = handle; /* of another process, with a size that is not the memory's: the map tells */
     record = good;
@@ -664,15 +682,18 @@ TEST(sealed_lies_are_seen_too)
     record.uuid[3] ^= 0x55;
     reseal(token, &record);
     memcpy(bad.record, &record, sizeof record);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_UNSUPPORTED,
+                  IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
     record = good;
     record.host++;
     reseal(token, &record);
     memcpy(bad.record, &record, sizeof record);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_UNSUPPORTED,
+                  IGNIS_DIAG_TRANSPORT_UNAVAILABLE);
     bad = handle;
     memset(&bad.memory, 0, sizeof bad.memory);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH,
+                  IGNIS_DIAG_TRANSPORT_MISMATCH);
     CHECK_REFUSED(0, ignis_transport_import_handle(host, &handle).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_TRANSPORT_STATE);
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_INT(query(transport).imported, 0);
@@ -698,7 +719,9 @@ static bool tell_a_lie(ignis__record_of_array *record, int field)
     case 9: record->pid_namespace++; break;
     case 10: record->ipc.bytes[3] = (char)(record->ipc.bytes[3] ^ 1); break;
     case 11: record->dim[7] = 1; break;
-    case 12: record->offset = (int64_t)512 << 30, record->block_size = (int64_t)1 << 40, record->dim[0] = 2 << 20; break;
+    case 12:
+        record->offset = (int64_t)512 << 30, record->block_size = (int64_t)1 << 40, record->dim[0] = 2 << 20;
+        break;
     default: return false;
     }
     return true;
@@ -738,16 +761,16 @@ TEST(what_is_known_is_believed_no_other_words)
             CHECK_COUNTING(seen, 1000, 5);
             fault_reset_counts();
             for (field = 0; record = good, tell_a_lie(&record, field); field++) {
-                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH,
-                              IGNIS_DIAG_TRANSPORT_MISMATCH);
+                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id,
+                              IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
                 CHECK_INT(query(transport).imported, 1);
             }
             CHECK_INT(fault_count("cuMemMap") + fault_count("cuMemImportFromShareableHandle"), 0);
             record = good;
             record.serial++;
             if (!foreign)
-                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id, IGNIS_ERROR_MISMATCH,
-                              IGNIS_DIAG_TRANSPORT_MISMATCH);
+                CHECK_REFUSED(0, ignis_transport_import_handle(transport, told(&handle, &record)).id,
+                              IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
             CHECK_COUNTING(seen, 1000, 5);
             drop(seen);
             CHECK_OK(ignis_transport_handle_close(&handle));
@@ -784,8 +807,10 @@ TEST(memory_lies_where_its_handle_says)
 /*  Sealed records of anything: an import fails, or all of the array can be read. */
 TEST(random_records_do_no_harm)
 {
-    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
-    static const int64_t numbers[] = {0, 1, -1, 4, 1 << 21, 1 << 22, INT64_MAX, INT64_MIN, (int64_t)1 << 40, (int64_t)1 << 32};
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER,
+                                                 IGNIS_TRANSPORT_HOST};
+    static const int64_t numbers[] = {
+        0, 1, -1, 4, 1 << 21, 1 << 22, INT64_MAX, INT64_MIN, (int64_t)1 << 40, (int64_t)1 << 32};
     int k, round, rounds = test_env("IGNIS_SOAK") ? 20000 : 300, fds, accepted = 0;
     unsigned dice = 1;
     SETUP(NULL);
@@ -855,18 +880,22 @@ TEST(another_token_and_wrong_descriptors)
     array = make_shared(IGNIS_TRANSPORT_HOST, 0, 100, 3);
     open_now = process_descriptors();
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
-    CHECK_REFUSED(0, ignis_transport_import_handle(stranger, &handle).id, IGNIS_ERROR_FORMAT, IGNIS_DIAG_TRANSPORT_RECORD);
+    CHECK_REFUSED(0, ignis_transport_import_handle(stranger, &handle).id, IGNIS_ERROR_FORMAT,
+                  IGNIS_DIAG_TRANSPORT_RECORD);
     CHECK_MESSAGE_HAS("token");
     CHECK_INT(ignis_transport_handle_fds(&handle, fds), 1);
     REQUIRE(pipe(pipes) == 0);
     bad = handle;
     ignis__vmm_handle_set_fd(&bad.memory, pipes[0]); /* T3: a pipe, a closed one, one of another size */
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH,
+                  IGNIS_DIAG_TRANSPORT_MISMATCH);
     close(pipes[0]);
-    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+    CHECK_REFUSED(0, ignis_transport_import_handle(transport, &bad).id, IGNIS_ERROR_MISMATCH,
+                  IGNIS_DIAG_TRANSPORT_MISMATCH);
     fds[0] = pipes[1];
     fds[1] = dup(pipes[1]);
-    CHECK_STATUS(ignis_transport_handle_from_fds(&bad, handle.record, fds, 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_STATUS(ignis_transport_handle_from_fds(&bad, handle.record, fds, 2), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_COUNT_MISMATCH);
     CHECK(fcntl(fds[0], F_GETFD) < 0 && fcntl(fds[1], F_GETFD) < 0); /* extra ones are closed */
     CHECK_OK(ignis_transport_handle_close(&handle));
     CHECK_INT(process_descriptors(), open_now);
@@ -915,7 +944,8 @@ TEST(the_token_of_this_user)
 
 TEST(every_driver_call_may_fail)
 {
-    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER,
+                                                 IGNIS_TRANSPORT_HOST};
     int k, at;
     NEEDS_NO_MEMCHECK();
     SETUP(NULL);

@@ -285,20 +285,21 @@ TEST(the_importer_survives_the_exporter)
 }
 
 /*  T9: it dies while a kernel here reads its memory over and over. */
-static const char long_source[] = "extern \"C\" __global__ void watch(const volatile int *x, int *out, int first, int n, int ms)\n"
-                                  "{\n"
-                                  "    unsigned long long begin, now;\n"
-                                  "    int wrong = 0, rounds = 0;\n"
-                                  "    asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(begin));\n"
-                                  "    do {\n"
-                                  "        for (int i = 0; i < n; i++)\n"
-                                  "            wrong += x[i] != first + i;\n"
-                                  "        rounds++;\n"
-                                  "        asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(now));\n"
-                                  "    } while (now - begin < ms * 1000000ull);\n"
-                                  "    out[0] = wrong;\n"
-                                  "    out[1] = rounds;\n"
-                                  "}\n";
+static const char long_source[] =
+    "extern \"C\" __global__ void watch(const volatile int *x, int *out, int first, int n, int ms)\n"
+    "{\n"
+    "    unsigned long long begin, now;\n"
+    "    int wrong = 0, rounds = 0;\n"
+    "    asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(begin));\n"
+    "    do {\n"
+    "        for (int i = 0; i < n; i++)\n"
+    "            wrong += x[i] != first + i;\n"
+    "        rounds++;\n"
+    "        asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(now));\n"
+    "    } while (now - begin < ms * 1000000ull);\n"
+    "    out[0] = wrong;\n"
+    "    out[1] = rounds;\n"
+    "}\n";
 
 static void *kill_soon(void *context)
 {
@@ -363,7 +364,8 @@ static int renewer(void)
         ignis_array array = make_shared(todo.kind, 0, 4000, 100 * (i + 1));
         ignis_transport_handle handle;
         address[i] = (uintptr_t)info_of(array).ptr;
-        if (ignis_transport_export_handle(transport, array, &handle) != IGNIS_OK || !send_handle(PROCESS_SOCKET, &handle) ||
+        if (ignis_transport_export_handle(transport, array, &handle) != IGNIS_OK ||
+            !send_handle(PROCESS_SOCKET, &handle) ||
             !process_send(PROCESS_SOCKET, &address[i], sizeof address[i], -1) || !process_meet(PROCESS_SOCKET))
             return 3;
         CHECK_OK(ignis_transport_handle_close(&handle));
@@ -611,7 +613,8 @@ static int channel_taker(void)
         return 2;
     connected = ignis_channel_connect(&channel);
     transport = channel_transport(kind_through(channel.method), connected);
-    if (ignis_transport_receive_handle(transport, &handle) != IGNIS_OK || !ignis_transport_recv_with_handle(transport, &handle).id ||
+    if (ignis_transport_receive_handle(transport, &handle) != IGNIS_OK ||
+        !ignis_transport_recv_with_handle(transport, &handle).id ||
         ignis_channel_send(connected, "x", 1, NULL, 0) != IGNIS_OK)
         return 3;
     for (;;)
@@ -799,7 +802,8 @@ TEST(handles_without_descriptors)
         CHECK_INT(names_in(folder), 0);
         drop(seen);
         CHECK_INT(query(transport).exported, 0);
-        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &late).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
+        CHECK_REFUSED(0, ignis_transport_import_handle(transport, &late).id, IGNIS_ERROR_MISMATCH,
+                      IGNIS_DIAG_TRANSPORT_MISMATCH);
         CHECK_OK(ignis_transport_export_handle(transport, array, &sent)); /* goes nowhere */
         CHECK_INT(names_in(folder), 1);
         CHECK_OK(ignis_transport_destroy(transport));
@@ -866,7 +870,8 @@ TEST(host_copies_pin_memory_once)
 
 TEST(empty_arrays_travel)
 {
-    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER,
+                                                 IGNIS_TRANSPORT_HOST};
     int k;
     SETUP(NULL);
     for (k = 0; k < COUNT_OF(kinds); k++) {
@@ -908,7 +913,8 @@ TEST(device_0_is_the_current_one)
 
 TEST(measure)
 {
-    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
+    static const ignis_transport_kind kinds[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER,
+                                                 IGNIS_TRANSPORT_HOST};
     int k;
     SETUP(NULL);
     for (k = 0; k < 4; k++) {

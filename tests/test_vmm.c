@@ -95,9 +95,11 @@ static ignis_vmm_array_desc array_desc(ignis_shape shape)
 #define CHECK_BALANCED() check_balanced(__LINE__)
 static void check_balanced(int line)
 {
-    int made = fault_count("cuMemCreate") + fault_count("cuMemImportFromShareableHandle") + fault_count("cuMemRetainAllocationHandle");
+    int made = fault_count("cuMemCreate") + fault_count("cuMemImportFromShareableHandle") +
+               fault_count("cuMemRetainAllocationHandle");
     test__check_int(__FILE__, line, "handles released", fault_count("cuMemRelease"), made);
-    test__check_int(__FILE__, line, "ranges freed", fault_count("cuMemAddressFree"), fault_count("cuMemAddressReserve"));
+    test__check_int(__FILE__, line, "ranges freed", fault_count("cuMemAddressFree"),
+                    fault_count("cuMemAddressReserve"));
     test__check_int(__FILE__, line, "unmapped", fault_count("cuMemUnmap"), fault_count("cuMemMap"));
     test__check_int(__FILE__, line, "vmm_bytes", ignis__caches[0].info.vmm_bytes, 0); /* also after a shutdown */
 }
@@ -267,9 +269,12 @@ TEST(mappings_do_not_overlap_nor_leave_the_range)
     CHECK_STATUS(ignis_vmm_unmap(range, 2 * granule), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_VMM_STATE);
     CHECK_OK(ignis_vmm_unmap(range, granule));
     CHECK_STATUS(ignis_vmm_unmap(range, granule), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_VMM_STATE);
-    CHECK_STATUS(ignis_vmm_set_access(range, 0, 2 * granule, 0, IGNIS_VMM_ACCESS_READ), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_VMM_STATE);
-    CHECK_STATUS(ignis_vmm_set_access(range, 0, granule, 0, (ignis_vmm_access)2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
-    CHECK_STATUS(ignis_vmm_set_access(range, 0, granule, 99, IGNIS_VMM_ACCESS_READ), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
+    CHECK_STATUS(ignis_vmm_set_access(range, 0, 2 * granule, 0, IGNIS_VMM_ACCESS_READ), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_VMM_STATE);
+    CHECK_STATUS(ignis_vmm_set_access(range, 0, granule, 0, (ignis_vmm_access)2), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_BAD_ENUM);
+    CHECK_STATUS(ignis_vmm_set_access(range, 0, granule, 99, IGNIS_VMM_ACCESS_READ), IGNIS_ERROR_DEVICE,
+                 IGNIS_DIAG_DEVICE_RANGE);
     CHECK_STATUS(ignis_vmm_get_access(range, granule, 0, &access), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_VMM_STATE);
     CHECK_STATUS(ignis_vmm_get_access(range, 0, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_FAILS(ignis_vmm_reserve(0, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
@@ -603,9 +608,10 @@ static bool use_everything(void)
     ignis_vmm_range range = {0};
     ignis_vmm_handle handle = {0};
     ignis_array array = {0}, mapped = {0};
-    bool ok = (array = ignis_vmm_array(&desc)).id && (behind = ignis_vmm_of_array(array, NULL)).id && (vmm = make_vmm(granule)).id &&
-              (range = ignis_vmm_reserve(granule, 0)).id && ignis_vmm_export(vmm, &handle) == IGNIS_OK &&
-              (again = ignis_vmm_import(&handle, granule, 0)).id && ignis_vmm_map(range, 0, again) == IGNIS_OK &&
+    bool ok = (array = ignis_vmm_array(&desc)).id && (behind = ignis_vmm_of_array(array, NULL)).id &&
+              (vmm = make_vmm(granule)).id && (range = ignis_vmm_reserve(granule, 0)).id &&
+              ignis_vmm_export(vmm, &handle) == IGNIS_OK && (again = ignis_vmm_import(&handle, granule, 0)).id &&
+              ignis_vmm_map(range, 0, again) == IGNIS_OK &&
               ignis_vmm_set_access(range, 0, granule, 0, IGNIS_VMM_ACCESS_READ_WRITE) == IGNIS_OK &&
               (mapped = ignis_vmm_array_map(range, 0, &part)).id;
     fault_disarm();
@@ -707,7 +713,8 @@ static void export_and_import(void)
         int reachable = 0;
         ignis__cuda.cuDeviceCanAccessPeer(&reachable, 1, 0);
         if (reachable)
-            CHECK_REFUSED(0, ignis_vmm_import(&handle, 2 * granule, 1).id, IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_DIFFERS);
+            CHECK_REFUSED(0, ignis_vmm_import(&handle, 2 * granule, 1).id, IGNIS_ERROR_DEVICE,
+                          IGNIS_DIAG_DEVICE_DIFFERS);
     }
     bad = handle;
     bad.type = HANDLE_ELSEWHERE;
@@ -768,7 +775,8 @@ TEST(a_forked_child_is_refused)
     fflush(stdout);
     child = fork();
     if (child == 0) {
-        bool refused = !make_vmm(granule).id && ignis_status_query(&info) == IGNIS_ERROR_NOT_SETUP && info.diagnostic == IGNIS_DIAG_FORKED;
+        bool refused = !make_vmm(granule).id && ignis_status_query(&info) == IGNIS_ERROR_NOT_SETUP &&
+                       info.diagnostic == IGNIS_DIAG_FORKED;
         _exit(refused && !ignis_vmm_of_array(array, NULL).id ? 0 : 1);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -880,8 +888,8 @@ static void *mix_calls(void *context)
         case 4:
             range.id = test_swap(&m->items[1][at], ignis_vmm_reserve(4 * granule, 0).id);
             for (offset = 0; offset < 4 * granule; offset += granule)
-                while (ignis_vmm_range_query(range, &range_info) == IGNIS_OK && ignis_vmm_unmap(range, offset) != IGNIS_OK &&
-                       range_info.arrays > 0)
+                while (ignis_vmm_range_query(range, &range_info) == IGNIS_OK &&
+                       ignis_vmm_unmap(range, offset) != IGNIS_OK && range_info.arrays > 0)
                     ignis__sleep_us(50); /* another thread's array goes */
             (void)ignis_vmm_unreserve(range);
             break;
@@ -1023,7 +1031,8 @@ static int exporter(void)
     for (i = 0; i < 4096; i++)
         values[i] = 1000 + i;
     if (ignis_array_from_host(array, values, IGNIS_I32, 4096) != IGNIS_OK || ignis_synchronize() != IGNIS_OK ||
-        ignis_vmm_export(ignis_vmm_of_array(array, NULL), &handle) != IGNIS_OK || !send_handle(0, PROCESS_SOCKET, size, &handle))
+        ignis_vmm_export(ignis_vmm_of_array(array, NULL), &handle) != IGNIS_OK ||
+        !send_handle(0, PROCESS_SOCKET, size, &handle))
         return 3;
     for (;;)
         pause();

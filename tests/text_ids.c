@@ -31,7 +31,8 @@ static void write_bytes(int64_t count, const void *data, size_t size)
     fflush(stdout);
 }
 
-static int64_t stream_all(ignis_tokenizer tokenizer, const int32_t *ids, int count, bool control, char *out, int capacity)
+static int64_t stream_all(ignis_tokenizer tokenizer, const int32_t *ids, int count, bool control, char *out,
+                          int capacity)
 {
     ignis_text_stream stream;
     int size = 0, i, got;

@@ -198,10 +198,16 @@ static void run_flip(job *j)
     one(j, ignis_flip(j->in[0], dims, (int)j->ints[0]));
 }
 
-static void run_slice_step(job *j) { one(j, ignis_slice_step(j->in[0], (int)j->ints[0], j->ints[1], j->ints[2], j->ints[3])); }
+static void run_slice_step(job *j)
+{
+    one(j, ignis_slice_step(j->in[0], (int)j->ints[0], j->ints[1], j->ints[2], j->ints[3]));
+}
 static void run_expand(job *j) { one(j, ignis_expand(j->in[0], shape_of_ints(j->ints + 1, j->ints[0]))); }
 static void run_stack(job *j) { one(j, ignis_stack(j->in, (int)j->input_count, (int)j->ints[0])); }
-static void run_pad(job *j) { one(j, ignis_pad(j->in[0], j->ints, j->ints + 8, ignis_tensor_shape(j->in[0]).ndim, j->doubles[0])); }
+static void run_pad(job *j)
+{
+    one(j, ignis_pad(j->in[0], j->ints, j->ints + 8, ignis_tensor_shape(j->in[0]).ndim, j->doubles[0]));
+}
 static void run_gather(job *j) { one(j, ignis_gather(j->in[0], (int)j->ints[0], j->in[1])); }
 static void run_index_select(job *j) { one(j, ignis_index_select(j->in[0], (int)j->ints[0], j->in[1])); }
 static void run_scatter_add(job *j) { one(j, ignis_scatter_add(j->in[0], (int)j->ints[0], j->in[1], j->in[2])); }
@@ -294,7 +300,8 @@ static void run_conv(job *j)
         desc.padding[i] = (int)j->ints[3 + i];
         desc.dilation[i] = (int)j->ints[5 + i];
     }
-    one(j, strcmp(j->name, "conv1d") == 0 ? ignis_conv1d(j->in[0], j->in[1], bias, &desc) : ignis_conv2d(j->in[0], j->in[1], bias, &desc));
+    one(j, strcmp(j->name, "conv1d") == 0 ? ignis_conv1d(j->in[0], j->in[1], bias, &desc)
+                                          : ignis_conv2d(j->in[0], j->in[1], bias, &desc));
 }
 
 /*  dimension, count, whether sizes follow, sizes */
@@ -315,7 +322,8 @@ static void run_rope(job *j)
     desc.base = j->doubles[0];
     if (j->input_count > 1) {
         desc.inv_freq_count = (int)ignis_array_numel(ignis_tensor_data(j->in[1]));
-        if (desc.inv_freq_count > 512 || ignis_tensor_to_host(j->in[1], frequencies, IGNIS_F32, desc.inv_freq_count) != IGNIS_OK)
+        if (desc.inv_freq_count > 512 ||
+            ignis_tensor_to_host(j->in[1], frequencies, IGNIS_F32, desc.inv_freq_count) != IGNIS_OK)
             return;
         desc.inv_freq = frequencies;
     }
@@ -346,8 +354,14 @@ static void run_decode_sdpa(job *j) { one(j, ignis_decode_sdpa(j->in[0], j->in[1
 /*  reduction; then what the loss takes beside it */
 static void run_mse_loss(job *j) { one(j, ignis_mse_loss(j->in[0], j->in[1], (ignis_reduction)j->ints[0])); }
 static void run_l1_loss(job *j) { one(j, ignis_l1_loss(j->in[0], j->in[1], (ignis_reduction)j->ints[0])); }
-static void run_huber_loss(job *j) { one(j, ignis_huber_loss(j->in[0], j->in[1], j->doubles[0], (ignis_reduction)j->ints[0])); }
-static void run_kl_div(job *j) { one(j, ignis_kl_div(j->in[0], j->in[1], j->ints[1] != 0, (ignis_reduction)j->ints[0])); }
+static void run_huber_loss(job *j)
+{
+    one(j, ignis_huber_loss(j->in[0], j->in[1], j->doubles[0], (ignis_reduction)j->ints[0]));
+}
+static void run_kl_div(job *j)
+{
+    one(j, ignis_kl_div(j->in[0], j->in[1], j->ints[1] != 0, (ignis_reduction)j->ints[0]));
+}
 static void run_cosine_similarity(job *j) { one(j, ignis_cosine_similarity(j->in[0], j->in[1])); }
 
 static void run_bce_with_logits(job *j)
@@ -678,7 +692,8 @@ static void run_case(FILE *cases, FILE *results)
     get(cases, j.doubles, sizeof j.doubles);
     get(cases, &j.input_count, sizeof j.input_count);
     get(cases, &j.gradient_count, sizeof j.gradient_count);
-    if (j.input_count < 0 || j.input_count > MAX_TENSORS || j.gradient_count < 0 || j.gradient_count > MAX_TENSORS || j.name[NAME - 1])
+    if (j.input_count < 0 || j.input_count > MAX_TENSORS || j.gradient_count < 0 || j.gradient_count > MAX_TENSORS ||
+        j.name[NAME - 1])
         stop("a case is damaged");
     for (i = 0; i < j.input_count; i++)
         j.in[i] = get_tensor(cases);

@@ -54,7 +54,8 @@ static bool is_ours(VkPhysicalDevice physical)
     VkPhysicalDeviceIDProperties ids = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &ids};
     VkPhysicalDeviceExternalBufferInfo buffer = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
-                                                 .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+                                                 .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                                                          VK_BUFFER_USAGE_TRANSFER_DST_BIT,
                                                  .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     VkExternalBufferProperties exports = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
     vk.vkGetPhysicalDeviceProperties2(physical, &properties);
@@ -92,9 +93,10 @@ static const char *vulkan_begin(void)
     uint32_t count = 16, family_count = 16, i;
     float priority = 1;
     const char *extensions[] = {VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME};
-    VkPhysicalDeviceTimelineSemaphoreFeatures timelines = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
-                                                           .timelineSemaphore = VK_TRUE};
-    VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
+    VkPhysicalDeviceTimelineSemaphoreFeatures timelines = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES, .timelineSemaphore = VK_TRUE};
+    VkDeviceQueueCreateInfo queue = {
+        .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
     VkDeviceCreateInfo device = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                  .pNext = &timelines,
                                  .queueCreateInfoCount = 1,
@@ -124,7 +126,8 @@ static const char *vulkan_begin(void)
     if (!vk.exports_timelines && !test_is_simulator())
         return "this Vulkan does not export timeline semaphores";
     vk.vkGetPhysicalDeviceQueueFamilyProperties(vk.physical, &family_count, families);
-    for (vk.family = 0; vk.family < family_count && !(families[vk.family].queueFlags & (VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT));)
+    for (vk.family = 0; vk.family < family_count &&
+                        !(families[vk.family].queueFlags & (VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT));)
         vk.family++;
     queue.queueFamilyIndex = pool.queueFamilyIndex = vk.family;
     device.enabledExtensionCount = vk.exports_timelines ? 2 : 1;
@@ -192,16 +195,17 @@ static buffer make_buffer(VkDeviceSize bytes, bool exported, bool dedicated, VkD
     VkExportMemoryAllocateInfo exports = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
                                           .pNext = dedicated ? &alone : NULL,
                                           .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-    VkMemoryAllocateInfo memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = exported ? &exports : NULL};
+    VkMemoryAllocateInfo memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                   .pNext = exported ? &exports : NULL};
     VkMemoryRequirements needs;
     OK(vk.vkCreateBuffer(vk.device, &info, NULL, &made.buffer));
     vk.vkGetBufferMemoryRequirements(vk.device, made.buffer, &needs);
     alone.buffer = made.buffer;
     made.offset = (room + needs.alignment - 1) / needs.alignment * needs.alignment;
     made.size = memory.allocationSize = needs.size + made.offset;
-    memory.memoryTypeIndex =
-        memory_type(needs.memoryTypeBits, exported ? VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
-                                                   : VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT);
+    memory.memoryTypeIndex = memory_type(needs.memoryTypeBits, exported ? VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+                                                                        : VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                                                              VK_MEMORY_PROPERTY_HOST_COHERENT_BIT);
     OK(vk.vkAllocateMemory(vk.device, &memory, NULL, &made.memory));
     OK(vk.vkBindBufferMemory(vk.device, made.buffer, made.memory, made.offset));
     if (!exported)
@@ -247,10 +251,13 @@ static void *carry(void *argument)
     timeline *self = (timeline *)argument;
     uint64_t value;
     for (value = 1; value < self->last; value += 2) {
-        VkSemaphoreSignalInfo signal = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = self->semaphore, .value = value};
+        VkSemaphoreSignalInfo signal = {
+            .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = self->semaphore, .value = value};
         uint64_t even = value + 1;
-        VkSemaphoreWaitInfo wait = {
-            .sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, .semaphoreCount = 1, .pSemaphores = &self->semaphore, .pValues = &even};
+        VkSemaphoreWaitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                    .semaphoreCount = 1,
+                                    .pSemaphores = &self->semaphore,
+                                    .pValues = &even};
         double limit = test_seconds() + 20;
         while (ignis__atomic_load(self->simulated) < value && test_seconds() < limit)
             test_sleep_ms(0);
@@ -318,13 +325,14 @@ static void end_timeline(timeline *line)
 /*  A shared buffer comes to Vulkan's queue from outside, or goes back. */
 static VkBufferMemoryBarrier passed(const buffer *made, bool comes)
 {
-    VkBufferMemoryBarrier barrier = {.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER,
-                                     .srcAccessMask = comes ? 0 : VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
-                                     .dstAccessMask = comes ? VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT : 0,
-                                     .srcQueueFamilyIndex = comes ? VK_QUEUE_FAMILY_EXTERNAL : vk.family,
-                                     .dstQueueFamilyIndex = comes ? vk.family : VK_QUEUE_FAMILY_EXTERNAL,
-                                     .buffer = made->buffer,
-                                     .size = VK_WHOLE_SIZE};
+    VkBufferMemoryBarrier barrier = {
+        .sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_BARRIER,
+        .srcAccessMask = comes ? 0 : VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+        .dstAccessMask = comes ? VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT : 0,
+        .srcQueueFamilyIndex = comes ? VK_QUEUE_FAMILY_EXTERNAL : vk.family,
+        .dstQueueFamilyIndex = comes ? vk.family : VK_QUEUE_FAMILY_EXTERNAL,
+        .buffer = made->buffer,
+        .size = VK_WHOLE_SIZE};
     return barrier;
 }
 
@@ -335,19 +343,23 @@ static VkCommandBuffer record(const buffer *from, const buffer *to, const buffer
         .sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = vk.pool, .commandBufferCount = 1};
     VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
                                       .flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT};
-    VkBufferMemoryBarrier come[] = {passed(from, true), passed(to, true)}, go[] = {passed(from, false), passed(to, false)};
+    VkBufferMemoryBarrier come[] = {passed(from, true), passed(to, true)},
+                          go[] = {passed(from, false), passed(to, false)};
     VkBufferCopy all = {.size = bytes}, half = {.srcOffset = bytes / 2, .size = bytes / 2};
-    VkMemoryBarrier seen = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT, .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
+    VkMemoryBarrier seen = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+                            .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
+                            .dstAccessMask = VK_ACCESS_HOST_READ_BIT};
     VkCommandBuffer commands = VK_NULL_HANDLE;
     OK(vk.vkAllocateCommandBuffers(vk.device, &info, &commands));
     OK(vk.vkBeginCommandBuffer(commands, &begin));
-    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 0, NULL, 2, come, 0, NULL);
+    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 0, NULL, 2,
+                            come, 0, NULL);
     vk.vkCmdCopyBuffer(commands, from->buffer, host->buffer, 1, &all);
     vk.vkCmdCopyBuffer(commands, from->buffer, to->buffer, 1, &half);
     vk.vkCmdFillBuffer(commands, to->buffer, bytes / 2, bytes / 2, 0xC0FFEEu);
-    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
-                            &seen, 2, go, 0, NULL);
+    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT,
+                            VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &seen, 2, go, 0,
+                            NULL);
     OK(vk.vkEndCommandBuffer(commands));
     return commands;
 }

@@ -39,8 +39,9 @@
 #define MAX_TAGS 64
 #define MADE_COLUMNS 120 /* of generated lines */
 
-static const char *const roots[][2] = {
-    {"src/ignis.h", "ignis.h"}, {"src/ignis_models.h", "ignis_models.h"}, {"src/ignis_collective.h", "ignis_collective.h"}};
+static const char *const roots[][2] = {{"src/ignis.h", "ignis.h"},
+                                       {"src/ignis_models.h", "ignis_models.h"},
+                                       {"src/ignis_collective.h", "ignis_collective.h"}};
 #define ROOTS ((int)(sizeof(roots) / sizeof(roots[0])))
 
 static char included[MAX_PARTS][MAX_PATH]; /* by this root, or by one before it */
@@ -148,8 +149,8 @@ static void read_function(walk *w, char *line)
     size_t length = 0;
     char *name;
     do {
-        length +=
-            (size_t)snprintf(w->signature + length, sizeof(w->signature) - length, "%s%s", length ? " " : "", line + strspn(line, " "));
+        length += (size_t)snprintf(w->signature + length, sizeof(w->signature) - length, "%s%s", length ? " " : "",
+                                   line + strspn(line, " "));
         if (length >= sizeof(w->signature))
             die("a declaration is too long: %s", w->signature);
     } while (!ends(w->signature, ";") && next_line(&w->at, line, MAX_LINE));
@@ -342,7 +343,8 @@ static void add_traced(text *out, const char *named)
     if (missing)
         die("traced calls: a function is not declared, or traced without its name:%s", named);
     change_conditions(&made, &open, NULL);
-    print(out, "/*  IGNIS_TRACE_CALLS: functions that return a handle or put work on a stream first say where they are called. */\n"
+    print(out, "/*  IGNIS_TRACE_CALLS: functions that return a handle or put work on a stream first say where they are "
+               "called. */\n"
                "#ifdef IGNIS_TRACE_CALLS\n#undef IGNIS__AT\n"
                "#define IGNIS__AT(call) (ignis_call_site(__FILE__, __LINE__), call)\n");
     append(out, made.data, made.size);
@@ -670,7 +672,8 @@ static int check_header(const char *path, const text *made)
 static void write_header(const char *path, const text *made)
 {
     text found = {0};
-    const int same = read_file(path, &found) && found.size == made->size && memcmp(found.data, made->data, made->size) == 0;
+    const int same =
+        read_file(path, &found) && found.size == made->size && memcmp(found.data, made->data, made->size) == 0;
     FILE *file;
     free(found.data);
     if (same)

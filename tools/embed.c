@@ -327,21 +327,26 @@ static void append_enumerators(text *out, const source *sources, int count, cons
 
 static void append_row(text *out, const source *s, const char *pieces)
 {
-    print(out, "    {\"%s\", 0x%08lx%08lxULL, %s(%s)},\n", s->name, (unsigned long)(s->hash >> 32), (unsigned long)(s->hash & 0xffffffffu),
-          pieces, s->symbol);
+    print(out, "    {\"%s\", 0x%08lx%08lxULL, %s(%s)},\n", s->name, (unsigned long)(s->hash >> 32),
+          (unsigned long)(s->hash & 0xffffffffu), pieces, s->symbol);
 }
 
 static void generate(text *out, const source *sources, int count)
 {
     read_version();
-    print(out, "/*  ignis_kernels.h - v%d.%d.%d - the CUDA sources of Ignis, which it compiles at run time; ignis.h includes this file\n\n",
+    print(out,
+          "/*  ignis_kernels.h - v%d.%d.%d - the CUDA sources of Ignis, which it compiles at run time; ignis.h "
+          "includes this file\n\n",
           version[0], version[1], version[2]);
     print(out, "    SPDX-License-Identifier: MIT\n    The licence is at the end of ignis.h.\n\n");
-    print(out, "    Generated from the folder %s by tools/embed.c. Change the sources, then: make %s\n\n", SOURCE_DIR, OUTPUT);
+    print(out, "    Generated from the folder %s by tools/embed.c. Change the sources, then: make %s\n\n", SOURCE_DIR,
+          OUTPUT);
     for (int i = 0; i < count; i++)
-        print(out, "        %-24s %5d lines %7lu bytes\n", sources[i].name, sources[i].lines, (unsigned long)sources[i].content.size);
+        print(out, "        %-24s %5d lines %7lu bytes\n", sources[i].name, sources[i].lines,
+              (unsigned long)sources[i].content.size);
     print(out, "*/\n#include <stdint.h>\n\n");
-    print(out, "#define IGNIS_KERNELS_VERSION %d /* as IGNIS_VERSION */\n\n", 10000 * version[0] + 100 * version[1] + version[2]);
+    print(out, "#define IGNIS_KERNELS_VERSION %d /* as IGNIS_VERSION */\n\n",
+          10000 * version[0] + 100 * version[1] + version[2]);
     print(out, "#if (defined(IGNIS_IMPLEMENTATION) || defined(IGNIS__PARTS)) && !defined(IGNIS_KERNELS_IMPLEMENTED)\n"
                "#define IGNIS_KERNELS_IMPLEMENTED\n\n"
                "#ifndef IGNIS__PRIVATE\n#define IGNIS__PRIVATE static\n#endif\n\n");
@@ -353,14 +358,16 @@ static void generate(text *out, const source *sources, int count)
                "} ignis__source;\n\n");
 
     append_enumerators(out, sources, count, "", "IGNIS__SOURCE_COUNT");
-    print(out, "#define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)\n\n");
+    print(out, "#define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof "
+               "*ignis__text_##symbol)\n\n");
     print(out, "#ifdef IGNIS__PARTS /* a part that is compiled alone: see make parts */\n"
                "extern const ignis__source ignis__sources[IGNIS__SOURCE_COUNT];\n#else\n\n");
 
     for (int i = 0; i < count; i++)
         if (sources[i].is_basic)
             append_pieces(out, &sources[i]);
-    print(out, "#ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */\n"
+    print(out, "#ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of "
+               "program */\n"
                "#define IGNIS__PIECES_OF_TENSORS(symbol) NULL, 0\n#else\n"
                "#define IGNIS__PIECES_OF_TENSORS(symbol) IGNIS__PIECES(symbol)\n\n");
     for (int i = 0; i < count; i++)
@@ -378,7 +385,9 @@ static void generate(text *out, const source *sources, int count)
 /* The part of ignis_models.h. Its numbers follow those of ignis_kernels.h. */
 static void generate_models(text *out, const source *sources, int count)
 {
-    print(out, "/* --- kernels of models, written from %s by tools/embed.c. Change the sources, then: make headers */\n", MODELS_DIR);
+    print(out,
+          "/* --- kernels of models, written from %s by tools/embed.c. Change the sources, then: make headers */\n",
+          MODELS_DIR);
     print(out, "/* clang-format off */\n\n");
     append_enumerators(out, sources, count, " = IGNIS__SOURCE_COUNT", "IGNIS__SOURCE_MODELS_END");
     for (int i = 0; i < count; i++)
@@ -408,7 +417,8 @@ static void check(const char *path, const char *folder, const text *expected)
 static void write(const char *path, const text *made)
 {
     text found = {0};
-    const int same = read_file(path, &found) && found.size == made->size && memcmp(found.data, made->data, made->size) == 0;
+    const int same =
+        read_file(path, &found) && found.size == made->size && memcmp(found.data, made->data, made->size) == 0;
     FILE *file;
     free(found.data);
     if (same)
@@ -422,7 +432,8 @@ int main(int argc, char **argv)
 {
     static source sources[MAX_SOURCES], of_models[MAX_SOURCES];
     text kernels = {0}, models = {0};
-    int checking = argc == 2 && strcmp(argv[1], "--check") == 0, stripping = argc == 3 && strcmp(argv[1], "--strip") == 0;
+    int checking = argc == 2 && strcmp(argv[1], "--check") == 0,
+        stripping = argc == 3 && strcmp(argv[1], "--strip") == 0;
     if (argc > 1 && !checking && !stripping)
         die("usage: embed [--check | --strip FILE]");
     if (stripping) {

@@ -143,27 +143,31 @@ static uint32_t pack_new(packer *p, unsigned before, size_t at, unsigned char by
 static uint32_t pack_length(packer *p, size_t at, unsigned again, uint32_t length, bool writes)
 {
     uint32_t more = length - (2 - again);
-    uint32_t cost = pack_bits(p, IGNIS__PACK_LENGTH + (again * 16 + (unsigned)(at & 15)) * 32, 5, more < 31 ? more : 31, writes);
+    uint32_t cost =
+        pack_bits(p, IGNIS__PACK_LENGTH + (again * 16 + (unsigned)(at & 15)) * 32, 5, more < 31 ? more : 31, writes);
     return more < 31 ? cost : cost + pack_number(p, IGNIS__PACK_LONG, 0, more - 30, writes);
 }
 
 static uint32_t pack_distance(packer *p, uint32_t length, uint32_t distance, bool writes)
 {
     unsigned kind = length < 5 ? length - 2 : 3;
-    return pack_number(p, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1), distance, writes);
+    return pack_number(p, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1),
+                       distance, writes);
 }
 
 /*  The cheapest way to a place that is known: by a new byte, or by bytes that were there before, and behind these perhaps by a new byte and more at
     the same distance. */
 typedef struct pack_step {
-    uint32_t cost, length, more; /* length 0: a new byte; more: bytes behind a new one behind the length (0: that ends the step) */
-    uint32_t last[4];            /* distances, the last one first */
-    unsigned before, which;      /* which: of the last distances of the step before; 4: a new one */
+    uint32_t cost, length,
+        more;         /* length 0: a new byte; more: bytes behind a new one behind the length (0: that ends the step) */
+    uint32_t last[4]; /* distances, the last one first */
+    unsigned before, which; /* which: of the last distances of the step before; 4: a new one */
 } pack_step;
 
 static size_t step_size(const pack_step *s) { return s->more || !s->length ? s->length + 1 + s->more : s->length; }
 
-static void step_to(pack_step *to, const pack_step *from, uint32_t cost, uint32_t length, uint32_t more, unsigned which, uint32_t distance)
+static void step_to(pack_step *to, const pack_step *from, uint32_t cost, uint32_t length, uint32_t more, unsigned which,
+                    uint32_t distance)
 {
     if (cost >= to->cost)
         return;
@@ -191,8 +195,8 @@ static uint32_t same_bytes(const unsigned char *in, size_t size, size_t at, uint
 }
 
 /*  A step by `length` bytes, whose cost is known, a new one, and more at the same distance, if there are any. */
-static void steps_on(packer *p, const unsigned char *in, size_t size, pack_step *steps, size_t at, uint32_t length, unsigned which,
-                     uint32_t distance, uint32_t known)
+static void steps_on(packer *p, const unsigned char *in, size_t size, pack_step *steps, size_t at, uint32_t length,
+                     unsigned which, uint32_t distance, uint32_t known)
 {
     size_t new_at = at + length;
     unsigned before = !length ? steps[at].before : which < 4 ? 2 : 1;
@@ -200,14 +204,16 @@ static void steps_on(packer *p, const unsigned char *in, size_t size, pack_step 
     if (more == 0)
         return;
     known += pack_new(p, before, new_at, in[new_at], false);
-    known += pack_one(p, IGNIS__PACK_KIND + (unsigned)((new_at + 1) & 15), 1, false) + pack_one(p, IGNIS__PACK_AGAIN, 1, false);
+    known += pack_one(p, IGNIS__PACK_KIND + (unsigned)((new_at + 1) & 15), 1, false) +
+             pack_one(p, IGNIS__PACK_AGAIN, 1, false);
     known += pack_bits(p, IGNIS__PACK_WHICH, 2, 0, false) + pack_length(p, new_at + 1, 1, more, false);
     step_to(&steps[new_at + 1 + more], &steps[at], known, length, more, which, distance);
 }
 
 /*  Steps from one place by bytes that were there before, at a distance; how many there are. Of very many all are taken. */
-static uint32_t steps_by(packer *p, const unsigned char *in, size_t size, pack_step *steps, size_t at, uint32_t distance, uint32_t longest,
-                         const uint32_t *length_cost, unsigned which, uint32_t known)
+static uint32_t steps_by(packer *p, const unsigned char *in, size_t size, pack_step *steps, size_t at,
+                         uint32_t distance, uint32_t longest, const uint32_t *length_cost, unsigned which,
+                         uint32_t known)
 {
     const pack_step *here = &steps[at];
     uint32_t length = same_bytes(in, size, at, distance), cost[4] = {known, known, known, known};
@@ -221,14 +227,16 @@ static uint32_t steps_by(packer *p, const unsigned char *in, size_t size, pack_s
         step_to(&steps[at + i], here, known, i, 0, which, distance);
     }
     if (length >= LONG_MATCH)
-        step_to(&steps[at + length], here, cost[3] + pack_length(p, at, again, length, false), length, 0, which, distance);
+        step_to(&steps[at + length], here, cost[3] + pack_length(p, at, again, length, false), length, 0, which,
+                distance);
     else
         steps_on(p, in, size, steps, at, length, which, distance, known);
     return length;
 }
 
 /*  Finds the steps to all places, by what bits cost with the odds that the pass before has ended with. */
-static void steps_find(packer *p, const unsigned char *in, size_t size, pack_step *steps, int32_t *heads, int32_t *chain)
+static void steps_find(packer *p, const unsigned char *in, size_t size, pack_step *steps, int32_t *heads,
+                       int32_t *chain)
 {
     uint32_t length_cost[16][2][LONG_MATCH];
     size_t dull = 0; /* up to there all is as before, and nothing better is looked for */
@@ -267,7 +275,8 @@ static void steps_find(packer *p, const unsigned char *in, size_t size, pack_ste
         }
         known += pack_one(p, IGNIS__PACK_AGAIN + here.before, 0, false);
         for (int tries = 0; from >= 0 && tries < TRIES && length < LONG_MATCH; tries++, from = chain[from]) {
-            length = steps_by(p, in, size, steps, at, (uint32_t)at - (uint32_t)from, longest, length_cost[at & 15][0], 4, known);
+            length = steps_by(p, in, size, steps, at, (uint32_t)at - (uint32_t)from, longest, length_cost[at & 15][0],
+                              4, known);
             longest = length > longest ? length : longest;
         }
         if (length >= LONG_MATCH)
@@ -288,7 +297,8 @@ static void write_bytes(packer *p, unsigned before, size_t at, uint32_t length, 
 }
 
 /*  Writes the steps that lead to the end; how many bytes. */
-static size_t steps_write(packer *p, const unsigned char *in, size_t size, const pack_step *steps, uint32_t *order, unsigned char *out)
+static size_t steps_write(packer *p, const unsigned char *in, size_t size, const pack_step *steps, uint32_t *order,
+                          unsigned char *out)
 {
     size_t count = 0;
     unsigned before = 0;
@@ -324,7 +334,8 @@ static unsigned char *pack(const unsigned char *in, size_t size, size_t *packed_
 {
     packer *p = (packer *)grow(NULL, sizeof *p);
     pack_step *steps = (pack_step *)grow(NULL, (size + 1) * sizeof *steps);
-    int32_t *heads = (int32_t *)grow(NULL, HASHES * sizeof *heads), *chain = (int32_t *)grow(NULL, size * sizeof *chain);
+    int32_t *heads = (int32_t *)grow(NULL, HASHES * sizeof *heads),
+            *chain = (int32_t *)grow(NULL, size * sizeof *chain);
     uint32_t *order = (uint32_t *)grow(NULL, size * sizeof *order);
     unsigned char *out = (unsigned char *)grow(NULL, 2 * size + 4096), *again = (unsigned char *)grow(NULL, size);
     ignis__unpacker *unpacker = (ignis__unpacker *)grow(NULL, sizeof *unpacker);
@@ -439,7 +450,8 @@ static char *source_of_part(const ignis__program *program)
         if (strcmp(ignis__builtin_part(other), program->part) != 0)
             ignis__string_add(&text, "#define %s %s(); template <int> __device__ void %s\n", entry, entry, entry);
     }
-    ignis__string_add(&text, program->part ? "#pragma nv_diag_suppress 177\n#line 1\n" : "#line 1\n"); /* what only the others use */
+    ignis__string_add(&text, program->part ? "#pragma nv_diag_suppress 177\n#line 1\n"
+                                           : "#line 1\n"); /* what only the others use */
     memcpy(source + text.length, program->source, length + 1);
     return source;
 }
@@ -547,7 +559,8 @@ static job *jobs_make(const target *targets, int target_count, int *count)
     for (int r = 0; r < request_count; r++) {
         for (int t = 0; t < target_count; t++) {
             const target *at = &targets[t];
-            if (at->arch < requests[r].first || at->arch > requests[r].last || (requests[r].first == requests[r].last && at->kind != 'a'))
+            if (at->arch < requests[r].first || at->arch > requests[r].last ||
+                (requests[r].first == requests[r].last && at->kind != 'a'))
                 continue;
             jobs = (job *)grow(jobs, ((size_t)*count + 1) * sizeof *jobs);
             memset(&jobs[*count], 0, sizeof *jobs);
@@ -607,8 +620,8 @@ static unsigned char *bundle_make(const job *jobs, int count, block *blocks, int
     header.version = IGNIS_VERSION;
     header.count = (uint32_t)count;
     memcpy(data, &header, sizeof header);
-    header.checksum =
-        ignis__hash(IGNIS__HASH_START, data + offsetof(ignis__bundle_header, size), begin - offsetof(ignis__bundle_header, size));
+    header.checksum = ignis__hash(IGNIS__HASH_START, data + offsetof(ignis__bundle_header, size),
+                                  begin - offsetof(ignis__bundle_header, size));
     memcpy(data, &header, sizeof header);
     return data;
 }
@@ -620,7 +633,8 @@ static void bundle_write(const char *path, const char *name, const unsigned char
     bool ok = file != NULL;
 #ifndef _WIN32
     struct stat info;
-    if (ok && fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode)) /* IGNIS_BUNDLE takes no file that others may write to */
+    if (ok && fstat(fileno(file), &info) == 0 &&
+        S_ISREG(info.st_mode)) /* IGNIS_BUNDLE takes no file that others may write to */
         (void)fchmod(fileno(file), info.st_mode & 07755);
 #endif
     if (ok && dot && strcmp(dot, ".h") == 0) {
@@ -677,21 +691,25 @@ static void bundle_list(const char *path, const void *data, size_t size, bool al
                    (unsigned long long)entry.size, ignis__bundle_text(&bundle, &entry)); /* its share of the block */
     }
     for (int a = 0; a < arch_count; a++)
-        printf("%-8s %3d programs, %7.1f KB, unpacked %7.1f KB\n", archs[a], count[a], (double)stored[a] / 1024, (double)raw[a] / 1024);
-    printf("%s: Ignis %d.%d.%d, %.1f KB\n", path, (int)bundle.header.version / 10000, (int)bundle.header.version / 100 % 100,
-           (int)bundle.header.version % 100, (double)size / 1024);
+        printf("%-8s %3d programs, %7.1f KB, unpacked %7.1f KB\n", archs[a], count[a], (double)stored[a] / 1024,
+               (double)raw[a] / 1024);
+    printf("%s: Ignis %d.%d.%d, %.1f KB\n", path, (int)bundle.header.version / 10000,
+           (int)bundle.header.version / 100 % 100, (int)bundle.header.version % 100, (double)size / 1024);
 }
 
 /* >>main -------------------------------------------------------------------------------------------------------- */
 
 static const char help[] =
     "ignis_embed RECORD... --archs LIST --ptx LIST -o FILE\n"
-    "compiles the programs that a record names, for machines that have NVIDIA's driver alone. Needs NVRTC, and no GPU.\n"
+    "compiles the programs that a record names, for machines that have NVIDIA's driver alone. Needs NVRTC, and no "
+    "GPU.\n"
     "\n"
     "    RECORD          what a program writes with IGNIS_RECORD=FILE in its environment, or ignis_desc.record\n"
     "    --archs LIST    compute capabilities to compile machine code for, such as 75,80,86,89,90a,100,120\n"
-    "    --ptx LIST      compute capabilities to compile PTX for, which the driver compiles on everything newer, slowly\n"
-    "    -o FILE         FILE.h becomes a C header with an array ignis_bundle, anything else a file for ignis_desc.bundle_path\n"
+    "    --ptx LIST      compute capabilities to compile PTX for, which the driver compiles on everything newer, "
+    "slowly\n"
+    "    -o FILE         FILE.h becomes a C header with an array ignis_bundle, anything else a file for "
+    "ignis_desc.bundle_path\n"
     "    --name NAME     of the array in the header\n"
     "    --plain         does not pack the images: the bundle is seven times as large, and is made and read faster\n"
     "    --list FILE     says what is in a bundle, and does nothing else\n"

@@ -289,7 +289,8 @@ static void read_manual(const header *h)
         if (!example && indent(line) == 4 && alone && capitals(line + 4) > 1) {
             add_titled(CHAPTER, h, i, line + 4, capitals(line + 4));
             chapter = item_count - 1;
-        } else if (!example && indent(line) == 8 && first && capitals(line + 8) > 5 && line[8 + capitals(line + 8)] == '.') {
+        } else if (!example && indent(line) == 8 && first && capitals(line + 8) > 5 &&
+                   line[8 + capitals(line + 8)] == '.') {
             add_titled(LEAD, h, i, line + 8, capitals(line + 8));
         }
         if (chapter >= 0)
@@ -346,7 +347,9 @@ static void read_code(item *it, int first, int end)
                 prefix_length = (size_t)(paste - prefix);
             }
         } else if (!(prefix && strstr(line, "(IGNIS__") && expand_list(&it->code, line, prefix, prefix_length))) {
-            put(&it->code, starts(line, "IGNIS_API ") ? line + 10 : prefix && indent(line) > 4 ? line + indent(line) - 4 : line);
+            put(&it->code, starts(line, "IGNIS_API ")   ? line + 10
+                           : prefix && indent(line) > 4 ? line + indent(line) - 4
+                                                        : line);
             put(&it->code, "\n");
         }
     }
@@ -540,7 +543,8 @@ static void read_declarations(const header *h)
             i = end;
             continue;
         }
-        if (group < 0 || items[group].what != syntax->what || (!doc_end && syntax->what != FUNCTION && syntax->what != OVERLOADS)) {
+        if (group < 0 || items[group].what != syntax->what ||
+            (!doc_end && syntax->what != FUNCTION && syntax->what != OVERLOADS)) {
             add_item(syntax->what, h, i);
             group = item_count - 1;
             items[group].doc = doc, items[group].doc_end = doc_end;
@@ -584,7 +588,8 @@ static void check_function(const item *it)
             problem(it->in, it->line, "the comment does not name %s", it->names[i]);
     }
     if (!starts(first, "/*  ") || !dash || !named)
-        problem(it->in, it->doc, "the comment of %s does not begin with: /*  %s - what it does", it->names[0], it->names[0]);
+        problem(it->in, it->doc, "the comment of %s does not begin with: /*  %s - what it does", it->names[0],
+                it->names[0]);
     for (int i = it->doc; i < it->doc_end; i++) {
         const char *line = it->in->lines[i];
         if (i > it->doc && !is_blank(line) && indent(line) < 4)
@@ -652,7 +657,11 @@ static void check_items(void)
 static void escape(text *out, const char *s, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
-        const char *entity = s[i] == '<' ? "&lt;" : s[i] == '>' ? "&gt;" : s[i] == '&' ? "&amp;" : s[i] == '"' ? "&quot;" : NULL;
+        const char *entity = s[i] == '<'   ? "&lt;"
+                             : s[i] == '>' ? "&gt;"
+                             : s[i] == '&' ? "&amp;"
+                             : s[i] == '"' ? "&quot;"
+                                           : NULL;
         if (entity)
             put(out, entity);
         else
@@ -670,7 +679,8 @@ static const item *find_title(const header *h, const char *s, size_t *length)
         if (it->what != CHAPTER && it->what != LEAD)
             continue;
         size_t title = capitals(it->title);
-        if (strncmp(it->title, s, title) != 0 || is_word(s[title]) || title < *length || (title == *length && it->in != h))
+        if (strncmp(it->title, s, title) != 0 || is_word(s[title]) || title < *length ||
+            (title == *length && it->in != h))
             continue;
         found = it, *length = title;
     }
@@ -906,7 +916,8 @@ static bool begins_paragraph(const text *above, const text *line, size_t column,
     bool capital = isupper((unsigned char)line->data[0]);
     if (!line->size || !above->size)
         return true;
-    if (column + 1 + word < 105 || (capital && line->data[label] == ':') || (starts(line->data, "ignis_") && strstr(line->data, " - ")))
+    if (column + 1 + word < 105 || (capital && line->data[label] == ':') ||
+        (starts(line->data, "ignis_") && strstr(line->data, " - ")))
         return true;
     return head && capital && !strchr(".,;:", above->data[above->size - 1]);
 }
@@ -927,7 +938,8 @@ static void put_comment(text *out, const item *it)
         for (int k = 0; k < FORM_PARTS && i < end && it->what == FUNCTION; k++)
             if (starts(line.data, FORM[k]))
                 begun = k;
-        if (paragraph.size && (i == end || begun >= 0 || (part < 0 && begins_paragraph(&paragraph, &line, column, head)))) {
+        if (paragraph.size &&
+            (i == end || begun >= 0 || (part < 0 && begins_paragraph(&paragraph, &line, column, head)))) {
             put_paragraph(out, it, &paragraph, part < 0 ? "p" : "dd", part == 1 ? AS_ERRORS : AS_TEXT);
             paragraph.size = 0;
             head = false;
@@ -963,17 +975,23 @@ static void put_comment(text *out, const item *it)
 /* >>page -------------------------------------------------------------------------------------------------------- */
 
 static const char *const STYLE[] = {
-    ":root{color-scheme:light dark;--back:#fff;--text:#1b1f24;--soft:#5c6670;--line:#d5dbe1;--code:#f4f6f8;--link:#0b57a8;--band:#e3ecf6}",
-    "@media(prefers-color-scheme:dark){:root{--back:#15181c;--text:#dfe3e8;--soft:#98a3ae;--line:#343b43;--code:#1e2329;--link:#7fb6f5;",
+    ":root{color-scheme:light "
+    "dark;--back:#fff;--text:#1b1f24;--soft:#5c6670;--line:#d5dbe1;--code:#f4f6f8;--link:#0b57a8;--band:#e3ecf6}",
+    "@media(prefers-color-scheme:dark){:root{--back:#15181c;--text:#dfe3e8;--soft:#98a3ae;--line:#343b43;--code:#"
+    "1e2329;--link:#7fb6f5;",
     "--band:#22303f}}",
     "*{box-sizing:border-box}html{scroll-padding-top:1rem}",
-    "body{margin:0;background:var(--back);color:var(--text);font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}",
+    "body{margin:0;background:var(--back);color:var(--text);font:16px/1.5 "
+    "system-ui,sans-serif;overflow-wrap:break-word}",
     "a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}",
     "main,nav,header{padding:0 1rem}main{max-width:64rem;min-width:0}header{padding-top:1rem}",
-    "pre{background:var(--code);border:1px solid var(--line);border-radius:4px;padding:.6rem;white-space:pre-wrap;overflow-wrap:anywhere}",
-    "pre,code{font:13px/1.45 ui-monospace,Consolas,Menlo,monospace}pre i{color:var(--soft);font-style:normal}pre b{font-weight:600}",
+    "pre{background:var(--code);border:1px solid "
+    "var(--line);border-radius:4px;padding:.6rem;white-space:pre-wrap;overflow-wrap:anywhere}",
+    "pre,code{font:13px/1.45 ui-monospace,Consolas,Menlo,monospace}pre i{color:var(--soft);font-style:normal}pre "
+    "b{font-weight:600}",
     "header h1{font-size:1.4rem;margin:.5rem 0}",
-    "main h1{font-size:1.9rem;line-height:1.2;margin:3rem 0 .8rem;padding:.6rem .8rem;background:var(--band);border-left:6px solid "
+    "main h1{font-size:1.9rem;line-height:1.2;margin:3rem 0 .8rem;padding:.6rem "
+    ".8rem;background:var(--band);border-left:6px solid "
     "var(--link)}",
     "main h1.half{font-size:1.5rem}",
     "h2{font-size:1.35rem;margin:3rem 0 .5rem;padding-bottom:.15rem;border-bottom:2px solid var(--text)}",
@@ -982,21 +1000,27 @@ static const char *const STYLE[] = {
     "h3 code{font-size:1.05rem;font-weight:700}h3.function{border-color:var(--link)}",
     "h3.type::after,h3.macro::after{font-size:.8rem;font-weight:400;color:var(--soft);padding-left:.6rem}",
     "h3.type::after{content:\"type\"}h3.macro::after{content:\"macro\"}",
-    "h4{font-size:1rem;font-weight:600;font-style:italic;color:var(--soft);margin:2.5rem 0 .4rem;border-top:1px dashed var(--line)}",
-    "dl{display:grid;grid-template-columns:6.5rem 1fr;gap:.15rem .6rem;margin:.5rem 0}dt{color:var(--soft)}dd{margin:0}",
-    "p{margin:.5rem 0}p,dl{max-width:54rem}.see{color:var(--soft)}:target{outline:2px solid var(--link);outline-offset:4px}",
-    "nav ul{list-style:none;margin:0;padding:0 0 0 .9rem}nav summary{cursor:pointer}nav>details>summary{font-weight:600}",
+    "h4{font-size:1rem;font-weight:600;font-style:italic;color:var(--soft);margin:2.5rem 0 .4rem;border-top:1px dashed "
+    "var(--line)}",
+    "dl{display:grid;grid-template-columns:6.5rem 1fr;gap:.15rem .6rem;margin:.5rem "
+    "0}dt{color:var(--soft)}dd{margin:0}",
+    "p{margin:.5rem 0}p,dl{max-width:54rem}.see{color:var(--soft)}:target{outline:2px solid "
+    "var(--link);outline-offset:4px}",
+    "nav ul{list-style:none;margin:0;padding:0 0 0 .9rem}nav "
+    "summary{cursor:pointer}nav>details>summary{font-weight:600}",
     "nav .group{font-weight:600;color:var(--soft);margin:.5rem 0 0 -.4rem}",
     "input{width:100%;font:inherit;padding:.4rem .6rem;border:1px solid "
     "var(--line);border-radius:4px;background:var(--code);color:inherit}",
     ".search{padding:.5rem 0}#found{padding-left:.5rem}#found:empty{display:none}",
     "@media(max-width:35rem){dl{grid-template-columns:1fr}dd{margin:0 0 .3rem .9rem}}",
     "@media(min-width:64rem){body{display:grid;grid-template-columns:17rem minmax(0,1fr)}",
-    "header{grid-column:2}nav{grid-row:1/3;position:sticky;top:0;height:100vh;overflow:auto;padding-top:1rem;border-right:1px solid "
+    "header{grid-column:2}nav{grid-row:1/"
+    "3;position:sticky;top:0;height:100vh;overflow:auto;padding-top:1rem;border-right:1px solid "
     "var(--line)}",
     "main{grid-column:2}}",
     "@media print{body{display:block;font-size:10pt;background:#fff;color:#000}nav .search{display:none}",
-    "nav{position:static;height:auto;border:0}nav ul{columns:2}nav ul ul{columns:1}main{max-width:none}a{color:inherit}",
+    "nav{position:static;height:auto;border:0}nav ul{columns:2}nav ul "
+    "ul{columns:1}main{max-width:none}a{color:inherit}",
     "h1,h2,h3{break-after:avoid}dl,pre{break-inside:avoid}}",
 };
 
@@ -1047,13 +1071,15 @@ static void put_title(text *out, const item *it)
         const char *end = strstr(it->title, " ---");
         escape(out, it->title, end ? (size_t)(end - it->title) : strlen(it->title));
     } else {
-        escape(out, it->what == SECTION ? it->id : it->title, it->what == SECTION ? strlen(it->id) : capitals(it->title));
+        escape(out, it->what == SECTION ? it->id : it->title,
+               it->what == SECTION ? strlen(it->id) : capitals(it->title));
     }
 }
 
 static void put_contents(text *out)
 {
-    put(out, "<nav>\n<div class=\"search\"><input id=\"search\" type=\"search\" placeholder=\"Search\" aria-label=\"Search\">\n"
+    put(out, "<nav>\n<div class=\"search\"><input id=\"search\" type=\"search\" placeholder=\"Search\" "
+             "aria-label=\"Search\">\n"
              "<ul id=\"found\"></ul></div>\n");
     for (int h = 0; h < header_count; h++) {
         bool chapter = false, section = false, overloads = false;
@@ -1073,7 +1099,8 @@ static void put_contents(text *out)
                 put(out, "<li class=\"group\">Manual</li>\n");
             chapter = chapter || it->what == CHAPTER;
             if (it->what == SECTION || it->what == CHAPTER)
-                print(out, it->what == SECTION ? "<li><details><summary><a href=\"#%s\">" : "<li><a href=\"#%s\">", it->id);
+                print(out, it->what == SECTION ? "<li><details><summary><a href=\"#%s\">" : "<li><a href=\"#%s\">",
+                      it->id);
             if (it->what == CHAPTER) {
                 put_title(out, it);
                 put(out, "</a></li>\n");
@@ -1197,7 +1224,10 @@ static void put_item(text *out, const item *it, bool *open)
         return;
     default: break;
     }
-    print(out, "<section id=\"%s\">\n<h3 class=\"%s\">", it->id, it->what == FUNCTION ? "function" : it->what == TYPE ? "type" : "macro");
+    print(out, "<section id=\"%s\">\n<h3 class=\"%s\">", it->id,
+          it->what == FUNCTION ? "function"
+          : it->what == TYPE   ? "type"
+                               : "macro");
     print(out, "<code>%s</code>", it->names[0]);
     for (int k = 1; k < it->name_count; k++)
         print(out, " <code id=\"%s\">%s</code>", it->names[k], it->names[k]);
@@ -1213,10 +1243,11 @@ static void put_item(text *out, const item *it, bool *open)
 
 static void put_page(text *out)
 {
-    print(out,
-          "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Ignis %s</title>\n<style>\n",
-          version);
+    print(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Ignis %s</title>\n<style>\n",
+        version);
     for (size_t i = 0; i < sizeof STYLE / sizeof *STYLE; i++)
         print(out, "%s\n", STYLE[i]);
     put(out, "</style>\n</head>\n<body>\n");
@@ -1235,7 +1266,8 @@ static void put_page(text *out)
             if (items[i].in != &headers[h])
                 continue;
             if (items[i].what == SECTION && !reference)
-                print(out, "<h1 class=\"half\" id=\"%s-reference\">%s: reference</h1>\n", headers[h].stem, headers[h].name);
+                print(out, "<h1 class=\"half\" id=\"%s-reference\">%s: reference</h1>\n", headers[h].stem,
+                      headers[h].name);
             reference = reference || items[i].what == SECTION;
             put_item(out, &items[i], &open);
         }

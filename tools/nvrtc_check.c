@@ -33,25 +33,26 @@
 /* >>table ------------------------------------------------------------------------------------------------------- */
 
 /*  What the kernels of Ignis do not use of ignis.cuh, but a user's kernel may. */
-static const char user_kernel[] = "#include \"ignis.cuh\"\n"
-                                  "template <typename T> __device__ void row(T *out, const T *in)\n"
-                                  "{\n"
-                                  "    const T x = in[blockIdx.x * blockDim.x + threadIdx.x];\n"
-                                  "    out[0] = ignis_warp_sum(x) * ignis_block_sum(x);\n"
-                                  "    out[1] = ignis_warp_max(x) - ignis_block_max(x);\n"
-                                  "    out[2] = ignis_max_value<T>() + ignis_min_value<T>();\n"
-                                  "}\n"
-                                  "extern \"C\" __global__ void row_f32(float *out, const float *in) { row(out, in); }\n"
-                                  "extern \"C\" __global__ void row_f64(double *out, const double *in) { row(out, in); }\n"
-                                  "extern \"C\" __global__ void row_i32(int32_t *out, const int32_t *in) { row(out, in); }\n"
-                                  "extern \"C\" __global__ void row_i64(int64_t *out, const int64_t *in) { row(out, in); }\n"
-                                  "extern \"C\" __global__ void pack(ignis_bf16 *out, const ignis_bf16 *in, const ignis_f16 *scale)\n"
-                                  "{\n"
-                                  "    auto pack = ignis_load_once(in + 8 * threadIdx.x);\n"
-                                  "    for (int i = 0; i < 8; i++) pack[i] = ignis_bf16(pack[i] * scale[i] + 1);\n"
-                                  "    if (pack[0] < ignis_infinity<ignis_bf16>()) ignis_store(out + 8 * threadIdx.x, pack);\n"
-                                  "    else ignis_store_streaming(out, ignis_load<4>(in));\n"
-                                  "}\n";
+static const char user_kernel[] =
+    "#include \"ignis.cuh\"\n"
+    "template <typename T> __device__ void row(T *out, const T *in)\n"
+    "{\n"
+    "    const T x = in[blockIdx.x * blockDim.x + threadIdx.x];\n"
+    "    out[0] = ignis_warp_sum(x) * ignis_block_sum(x);\n"
+    "    out[1] = ignis_warp_max(x) - ignis_block_max(x);\n"
+    "    out[2] = ignis_max_value<T>() + ignis_min_value<T>();\n"
+    "}\n"
+    "extern \"C\" __global__ void row_f32(float *out, const float *in) { row(out, in); }\n"
+    "extern \"C\" __global__ void row_f64(double *out, const double *in) { row(out, in); }\n"
+    "extern \"C\" __global__ void row_i32(int32_t *out, const int32_t *in) { row(out, in); }\n"
+    "extern \"C\" __global__ void row_i64(int64_t *out, const int64_t *in) { row(out, in); }\n"
+    "extern \"C\" __global__ void pack(ignis_bf16 *out, const ignis_bf16 *in, const ignis_f16 *scale)\n"
+    "{\n"
+    "    auto pack = ignis_load_once(in + 8 * threadIdx.x);\n"
+    "    for (int i = 0; i < 8; i++) pack[i] = ignis_bf16(pack[i] * scale[i] + 1);\n"
+    "    if (pack[0] < ignis_infinity<ignis_bf16>()) ignis_store(out + 8 * threadIdx.x, pack);\n"
+    "    else ignis_store_streaming(out, ignis_load<4>(in));\n"
+    "}\n";
 
 /*  What generated kernels of formulas use of map.cuh: every pack and type, and functions of its own. */
 static const char formula_kernel[] =
@@ -76,7 +77,8 @@ static const char formula_kernel[] =
     "    x = map_softplus(x) + map_sigmoid(x) + erf(x) + log1p(x) + map_power(x, 3) + sin(x) * cos(x) + tan(x);\n"
     "    W r[5];\n"
     "    map_uniform(r, 1, at, w, 2, 0); map_uniform(r + 1, 4, at * 4, w, 2, 1);\n"
-    "    x += map_normal(r[0], r[1]) + map_others(x, map_product(r[2], at & 1)) + map_divide(r[3], map_most(x, map_least(x, r[4])));\n"
+    "    x += map_normal(r[0], r[1]) + map_others(x, map_product(r[2], at & 1)) + map_divide(r[3], map_most(x, "
+    "map_least(x, r[4])));\n"
     "    return x < map_infinity ? x + (W)(map_place(w, at) + map_modulo((i64)at, (i64)w[0])) : map_nan;\n"
     "}\n"
     "TYPE(f16, 2, TWO_f16(o, e & 2, v, v);)\n"
@@ -94,48 +96,50 @@ static const char formula_kernel[] =
     "}\n";
 
 /*  What products of warpgroups make the compiler complain about. */
-static const char planted_kernel[] = "#include \"ignis.cuh\"\n"
-                                     "#include \"hopper.cuh\"\n"
-                                     "#if PLANTED == 3\n"
-                                     "#define BOUNDS\n"
-                                     "#else\n"
-                                     "#define BOUNDS __launch_bounds__(256, 1)\n"
-                                     "#endif\n"
-                                     "constexpr int N = PLANTED == 4 ? 256 : 64, sets = PLANTED == 4 ? 2 : 1;\n"
-                                     "extern \"C\" __global__ void BOUNDS product(float *out)\n"
-                                     "{\n"
-                                     "    extern __shared__ char shared[];\n"
-                                     "    const uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);\n"
-                                     "    if (threadIdx.x >= 128) { ignis_ptx_setmaxnreg_dec<40>(); return; }\n"
-                                     "    ignis_ptx_setmaxnreg_inc<232>();\n"
-                                     "    float c[sets][N / 8][4];\n"
-                                     "    const uint64_t a = ignis_wgmma_descriptor(at, 0, 1024);\n"
-                                     "    for (int s = 0; s < sets; s++)\n"
-                                     "        for (int i = 0; i < N / 8; i++)\n"
-                                     "            for (int e = 0; e < 4; e++) c[s][i][e] = out[(s * N + 4 * i + e) * 128];\n"
-                                     "#if PLANTED != 1\n"
-                                     "    ignis_ptx_wgmma_fence();\n"
-                                     "#endif\n"
-                                     "    for (int s = 0; s < sets; s++)\n"
-                                     "        ignis_ptx_wgmma<1, 0, 0>(c[s], ignis_wgmma_ahead(a, 8192), a);\n"
-                                     "    ignis_ptx_wgmma_commit();\n"
-                                     "#if PLANTED == 2\n"
-                                     "    out[0] = c[0][0][0];\n"
-                                     "#elif PLANTED == 5\n"
-                                     "    printf(\"called\");\n"
-                                     "#endif\n"
-                                     "    ignis_ptx_wgmma_wait<0>();\n"
-                                     "    for (int s = 0; s < sets; s++) {\n"
-                                     "        ignis_wgmma_hold(c[s]);\n"
-                                     "        for (int i = 0; i < N / 8; i++)\n"
-                                     "            for (int e = 0; e < 4; e++) out[(s * N + 4 * i + e) * 128 + threadIdx.x] = c[s][i][e];\n"
-                                     "    }\n"
-                                     "}\n";
+static const char planted_kernel[] =
+    "#include \"ignis.cuh\"\n"
+    "#include \"hopper.cuh\"\n"
+    "#if PLANTED == 3\n"
+    "#define BOUNDS\n"
+    "#else\n"
+    "#define BOUNDS __launch_bounds__(256, 1)\n"
+    "#endif\n"
+    "constexpr int N = PLANTED == 4 ? 256 : 64, sets = PLANTED == 4 ? 2 : 1;\n"
+    "extern \"C\" __global__ void BOUNDS product(float *out)\n"
+    "{\n"
+    "    extern __shared__ char shared[];\n"
+    "    const uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);\n"
+    "    if (threadIdx.x >= 128) { ignis_ptx_setmaxnreg_dec<40>(); return; }\n"
+    "    ignis_ptx_setmaxnreg_inc<232>();\n"
+    "    float c[sets][N / 8][4];\n"
+    "    const uint64_t a = ignis_wgmma_descriptor(at, 0, 1024);\n"
+    "    for (int s = 0; s < sets; s++)\n"
+    "        for (int i = 0; i < N / 8; i++)\n"
+    "            for (int e = 0; e < 4; e++) c[s][i][e] = out[(s * N + 4 * i + e) * 128];\n"
+    "#if PLANTED != 1\n"
+    "    ignis_ptx_wgmma_fence();\n"
+    "#endif\n"
+    "    for (int s = 0; s < sets; s++)\n"
+    "        ignis_ptx_wgmma<1, 0, 0>(c[s], ignis_wgmma_ahead(a, 8192), a);\n"
+    "    ignis_ptx_wgmma_commit();\n"
+    "#if PLANTED == 2\n"
+    "    out[0] = c[0][0][0];\n"
+    "#elif PLANTED == 5\n"
+    "    printf(\"called\");\n"
+    "#endif\n"
+    "    ignis_ptx_wgmma_wait<0>();\n"
+    "    for (int s = 0; s < sets; s++) {\n"
+    "        ignis_wgmma_hold(c[s]);\n"
+    "        for (int i = 0; i < N / 8; i++)\n"
+    "            for (int e = 0; e < 4; e++) out[(s * N + 4 * i + e) * 128 + threadIdx.x] = c[s][i][e];\n"
+    "    }\n"
+    "}\n";
 
 /*  Every program, with the options that make each of its variants, separated by spaces. */
 static const char *const every_type[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", "-DIGNIS_T=5",
                                          "-DIGNIS_T=6", "-DIGNIS_T=7", "-DIGNIS_T=8", "-DIGNIS_T=9", NULL};
-static const char *const every_sum[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", "-DIGNIS_T=5", "-DIGNIS_T=6", NULL};
+static const char *const every_sum[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4",
+                                        "-DIGNIS_T=5", "-DIGNIS_T=6", NULL};
 static const char *const for_all_types[] = {"-DIGNIS_T=1", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const gemv_mma[] = {"-DIGNIS_T=1",
@@ -266,17 +270,18 @@ static const char *const attention_mma_variants[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_D
 #define HOPPER_VARIANTS(type, size)                                       \
     type " -DIGNIS_HEAD_DIM=" #size " -DIGNIS_CAUSAL=1" OPTIONS(1, 0, 0), \
         type " -DIGNIS_HEAD_DIM=" #size " -DIGNIS_CAUSAL=0" OPTIONS(1, 1, 0)
-static const char *const attention_hopper_variants[] = {"-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0" OPTIONS(1, 0, 0),
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
-                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
-                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 64),
-                                                        HOPPER_VARIANTS("-DIGNIS_T=1", 72),
-                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 112),
-                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 128),
-                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 192),
-                                                        HOPPER_VARIANTS("-DIGNIS_T=2", 256),
-                                                        NULL};
+static const char *const attention_hopper_variants[] = {
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=0" OPTIONS(1, 0, 0),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CAUSAL=1" OPTIONS(1, 1, 0),
+    HOPPER_VARIANTS("-DIGNIS_T=2", 64),
+    HOPPER_VARIANTS("-DIGNIS_T=1", 72),
+    HOPPER_VARIANTS("-DIGNIS_T=2", 112),
+    HOPPER_VARIANTS("-DIGNIS_T=2", 128),
+    HOPPER_VARIANTS("-DIGNIS_T=2", 192),
+    HOPPER_VARIANTS("-DIGNIS_T=2", 256),
+    NULL};
 static const char *const attention_decode_variants[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),
                                                         "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 1, 2),
                                                         "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 3), NULL};
@@ -292,24 +297,28 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=512",
                                                NULL};
 static const char *const attention_paged[] = {SIZES_UP("-DIGNIS_T=3"), SIZES_UP("-DIGNIS_T=4"), NULL};
-#define PAGED_MMA(more)                                                                                                          \
-    {                                                                                                                            \
-        "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more, "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more, "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" more, \
-            "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" more, NULL                                                                        \
+#define PAGED_MMA(more)                                                                            \
+    {                                                                                              \
+        "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more, "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more,            \
+            "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" more, "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" more, NULL \
     }
-static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention_paged_clusters[] = PAGED_MMA(" -DIGNIS_CLUSTERS=1");
+static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention_paged_clusters[] =
+                                                                    PAGED_MMA(" -DIGNIS_CLUSTERS=1");
 static const char *const attention_paged_many[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64",
                                                    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128", NULL};
-static const char *const generate_step[] = PAGED_MMA(""), *const generate_step_4_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=4"),
+static const char *const generate_step[] = PAGED_MMA(""),
+                         *const generate_step_4_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=4"),
                          *const generate_step_8_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=256"),
                          *const generate_step_k[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=20480"); /* Q4_K and Q6_K */
-#define HEAD_NORMS(more)                                                                                                            \
-    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1", \
+#define HEAD_NORMS(more)                                                \
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1",     \
+        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1", \
         "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" more " -DIGNIS_HEAD_NORMS=1"
 static const char *const generate_step_normed[] = {HEAD_NORMS(""), NULL}, *const generate_step_normed_blocks[] = {
                                                                               HEAD_NORMS(" -DIGNIS_BLOCKS_TYPES=4"),
                                                                               HEAD_NORMS(" -DIGNIS_BLOCKS_TYPES=256"),
-                                                                              HEAD_NORMS(" -DIGNIS_BLOCKS_TYPES=20480"), NULL};
+                                                                              HEAD_NORMS(" -DIGNIS_BLOCKS_TYPES=20480"),
+                                                                              NULL};
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
 #define PATCHES(which) " -DIGNIS_PATCHES=" #which
@@ -342,75 +351,77 @@ static const char *const gemm_mma[] = {"-DIGNIS_T=2" TRANSPOSED(0, 0),
                                        NULL};
 
 #define TILED(a, b, columns, direct) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns " -DIGNIS_DIRECT=" #direct
-static const char *const gemm_hopper[] = {"-DIGNIS_T=2" TILED(0, 0, 256, 1),
-                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1),
-                                          "-DIGNIS_T=2" TILED(1, 0, 256, 1),
-                                          "-DIGNIS_T=2" TILED(1, 1, 256, 0),
-                                          "-DIGNIS_T=1" TILED(0, 1, 256, 0),
-                                          "-DIGNIS_T=2" TILED(0, 1, 128, 1),
-                                          "-DIGNIS_T=2" TILED(1, 0, 128, 0),
-                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_ACTIVATION=1",
-                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=1" TILED(0, 1, 128, 1) " -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=2" TILED(0, 1, 128, 1) " -DIGNIS_ACTIVATION=4",
-                                          "-DIGNIS_T=2" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
-                                          "-DIGNIS_T=2" TILED(0, 0, 64, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2 -DIGNIS_PAIRS=1",
-                                          "-DIGNIS_T=1" TILED(1, 0, 64, 0) " -DIGNIS_PAIRS=1",
-                                          "-DIGNIS_T=2" TILED(0, 1, 128, 1) " -DIGNIS_ACTIVATION=4 -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=1" TILED(0, 0, 192, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=2" TILED(1, 0, 256, 0) " -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=2" TILED(1, 0, 256, 1) " -DIGNIS_OTHER=1",
-                                          "-DIGNIS_T=2" TILED(0, 0, 256, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=1" TILED(0, 0, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=1",
-                                          "-DIGNIS_T=2" TILED(0, 0, 192, 1),
-                                          "-DIGNIS_T=2" TILED(0, 1, 192, 1),
-                                          "-DIGNIS_T=1" TILED(1, 0, 192, 1) " -DIGNIS_OTHER=1",
-                                          "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=1",
-                                          "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_OTHER=1",
-                                          "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_OTHER=3 -DIGNIS_ACTIVATION=3",
-                                          "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=3",
-                                          "-DIGNIS_T=2" TILED(0, 1, 256, 1) PATCHES(1),
-                                          "-DIGNIS_T=2" TILED(0, 1, 128, 0) PATCHES(1),
-                                          "-DIGNIS_T=2" TILED(0, 0, 256, 1) PATCHES(1),
-                                          "-DIGNIS_T=2" TILED(1, 0, 256, 0) PATCHES(2),
-                                          "-DIGNIS_T=1" TILED(1, 0, 128, 1) PATCHES(2),
-                                          "-DIGNIS_T=2" TILED(0, 1, 64, 1),
-                                          "-DIGNIS_T=2" TILED(1, 0, 64, 0),
-                                          "-DIGNIS_T=2" TILED(0, 1, 64, 1) " -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=2" TILED(0, 0, 64, 1) " -DIGNIS_OTHER=1",
-                                          "-DIGNIS_T=1" TILED(0, 0, 64, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=2" TILED(0, 1, 64, 1) PATCHES(1),
-                                          "-DIGNIS_T=2" TILED(0, 0, 64, 1) PATCHES(1),
-                                          "-DIGNIS_T=2" TILED(1, 0, 64, 0) PATCHES(2),
-                                          "-DIGNIS_T=2" TILED(1, 0, 128, 0) PATCHES(2) " -DIGNIS_ROWS=64",
-                                          "-DIGNIS_T=2" TILED(1, 0, 128, 1) PATCHES(2) " -DIGNIS_ROWS=64",
-                                          "-DIGNIS_T=3" TILED(0, 1, 256, 1),
-                                          "-DIGNIS_T=3" TILED(0, 1, 256, 0) " -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=3" TILED(0, 1, 256, 1) " -DIGNIS_OTHER=1",
-                                          "-DIGNIS_T=3" TILED(0, 1, 192, 1),
-                                          "-DIGNIS_T=3" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=3" TILED(0, 1, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
-                                          "-DIGNIS_T=3" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
-                                          "-DIGNIS_T=3" TILED(0, 1, 64, 0),
-                                          "-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TILED(0, 1, 128, 1),
-                                          "-DIGNIS_T=2 -DIGNIS_OPERANDS=9" TILED(0, 1, 128, 0),
-                                          "-DIGNIS_T=3 -DIGNIS_OPERANDS=8" TILED(0, 1, 128, 1) " -DIGNIS_PAIRS=2",
-                                          "-DIGNIS_T=1 -DIGNIS_OPERANDS=9" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
-                                          "-DIGNIS_T=3 -DIGNIS_OPERANDS=9" TILED(0, 1, 64, 0) " -DIGNIS_PAIRS=1",
-                                          NULL};
-static const char *const gemm_hopper_large[] = {"-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
-                                                "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
-                                                "-DIGNIS_T=1" TILED(1, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
-                                                "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
-                                                "-DIGNIS_T=2" TILED(0, 0, 96, 1) " -DIGNIS_ROWS=192",
-                                                "-DIGNIS_T=2" TILED(0, 1, 176, 1) " -DIGNIS_ROWS=192",
-                                                "-DIGNIS_T=1" TILED(1, 1, 80, 1) " -DIGNIS_ACTIVATION=1 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
-                                                "-DIGNIS_T=3" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
-                                                "-DIGNIS_T=3" TILED(0, 1, 112, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_ROWS=192",
-                                                NULL};
+static const char *const gemm_hopper[] = {
+    "-DIGNIS_T=2" TILED(0, 0, 256, 1),
+    "-DIGNIS_T=2" TILED(0, 1, 256, 1),
+    "-DIGNIS_T=2" TILED(1, 0, 256, 1),
+    "-DIGNIS_T=2" TILED(1, 1, 256, 0),
+    "-DIGNIS_T=1" TILED(0, 1, 256, 0),
+    "-DIGNIS_T=2" TILED(0, 1, 128, 1),
+    "-DIGNIS_T=2" TILED(1, 0, 128, 0),
+    "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_ACTIVATION=1",
+    "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=1" TILED(0, 1, 128, 1) " -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=2" TILED(0, 1, 128, 1) " -DIGNIS_ACTIVATION=4",
+    "-DIGNIS_T=2" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
+    "-DIGNIS_T=2" TILED(0, 0, 64, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2 -DIGNIS_PAIRS=1",
+    "-DIGNIS_T=1" TILED(1, 0, 64, 0) " -DIGNIS_PAIRS=1",
+    "-DIGNIS_T=2" TILED(0, 1, 128, 1) " -DIGNIS_ACTIVATION=4 -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=2" TILED(0, 1, 256, 1) " -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=1" TILED(0, 0, 192, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=2" TILED(1, 0, 256, 0) " -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=2" TILED(1, 0, 256, 1) " -DIGNIS_OTHER=1",
+    "-DIGNIS_T=2" TILED(0, 0, 256, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=1" TILED(0, 0, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=1",
+    "-DIGNIS_T=2" TILED(0, 0, 192, 1),
+    "-DIGNIS_T=2" TILED(0, 1, 192, 1),
+    "-DIGNIS_T=1" TILED(1, 0, 192, 1) " -DIGNIS_OTHER=1",
+    "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=1",
+    "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_OTHER=1",
+    "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_OTHER=3 -DIGNIS_ACTIVATION=3",
+    "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=3",
+    "-DIGNIS_T=2" TILED(0, 1, 256, 1) PATCHES(1),
+    "-DIGNIS_T=2" TILED(0, 1, 128, 0) PATCHES(1),
+    "-DIGNIS_T=2" TILED(0, 0, 256, 1) PATCHES(1),
+    "-DIGNIS_T=2" TILED(1, 0, 256, 0) PATCHES(2),
+    "-DIGNIS_T=1" TILED(1, 0, 128, 1) PATCHES(2),
+    "-DIGNIS_T=2" TILED(0, 1, 64, 1),
+    "-DIGNIS_T=2" TILED(1, 0, 64, 0),
+    "-DIGNIS_T=2" TILED(0, 1, 64, 1) " -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=2" TILED(0, 0, 64, 1) " -DIGNIS_OTHER=1",
+    "-DIGNIS_T=1" TILED(0, 0, 64, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=2" TILED(0, 1, 64, 1) PATCHES(1),
+    "-DIGNIS_T=2" TILED(0, 0, 64, 1) PATCHES(1),
+    "-DIGNIS_T=2" TILED(1, 0, 64, 0) PATCHES(2),
+    "-DIGNIS_T=2" TILED(1, 0, 128, 0) PATCHES(2) " -DIGNIS_ROWS=64",
+    "-DIGNIS_T=2" TILED(1, 0, 128, 1) PATCHES(2) " -DIGNIS_ROWS=64",
+    "-DIGNIS_T=3" TILED(0, 1, 256, 1),
+    "-DIGNIS_T=3" TILED(0, 1, 256, 0) " -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=3" TILED(0, 1, 256, 1) " -DIGNIS_OTHER=1",
+    "-DIGNIS_T=3" TILED(0, 1, 192, 1),
+    "-DIGNIS_T=3" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=3" TILED(0, 1, 128, 1) " -DIGNIS_OTHER=2 -DIGNIS_ACTIVATION=2",
+    "-DIGNIS_T=3" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
+    "-DIGNIS_T=3" TILED(0, 1, 64, 0),
+    "-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TILED(0, 1, 128, 1),
+    "-DIGNIS_T=2 -DIGNIS_OPERANDS=9" TILED(0, 1, 128, 0),
+    "-DIGNIS_T=3 -DIGNIS_OPERANDS=8" TILED(0, 1, 128, 1) " -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=1 -DIGNIS_OPERANDS=9" TILED(0, 1, 64, 1) " -DIGNIS_PAIRS=1",
+    "-DIGNIS_T=3 -DIGNIS_OPERANDS=9" TILED(0, 1, 64, 0) " -DIGNIS_PAIRS=1",
+    NULL};
+static const char *const gemm_hopper_large[] = {
+    "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
+    "-DIGNIS_T=2" TILED(0, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=1" TILED(1, 0, 192, 1) " -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=2" TILED(0, 1, 192, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=2" TILED(0, 0, 96, 1) " -DIGNIS_ROWS=192",
+    "-DIGNIS_T=2" TILED(0, 1, 176, 1) " -DIGNIS_ROWS=192",
+    "-DIGNIS_T=1" TILED(1, 1, 80, 1) " -DIGNIS_ACTIVATION=1 -DIGNIS_ROWS=192 -DIGNIS_PAIRS=2",
+    "-DIGNIS_T=3" TILED(0, 1, 192, 1) " -DIGNIS_ROWS=192",
+    "-DIGNIS_T=3" TILED(0, 1, 112, 1) " -DIGNIS_ACTIVATION=2 -DIGNIS_ROWS=192",
+    NULL};
 
 /*  Moving bytes; and combining, where the number of ranks and the type decide about registers, the operation hardly. */
 static const char *const collective[] = {"-DIGNIS_RANKS=2",
@@ -482,10 +493,14 @@ static const struct {
      every_float,
      0,
      0,
-     {4, 0, 24}},                                                 /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
+     {4, 0, 24}}, /* layer_norm_rows_block of 16 bits, for as many blocks side by side */
     {IGNIS__SOURCE_NORM_GRAD_CU, every_float, 0, 0, {60, 0, 40}}, /* layer_norm_rows_backward of 16 bits, likewise */
-    {IGNIS__SOURCE_CHANNEL_NORM_CU, every_float, 0, 0, {16, 16, 16}}, /* finish of f64, around the divisions of what does not fit */
-    {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, {0, 0, 12}},           /* sm_100: averages of 16 bits, in 40 and 48 registers */
+    {IGNIS__SOURCE_CHANNEL_NORM_CU,
+     every_float,
+     0,
+     0,
+     {16, 16, 16}}, /* finish of f64, around the divisions of what does not fit */
+    {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, {0, 0, 12}}, /* sm_100: averages of 16 bits, in 40 and 48 registers */
     {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_QUANTIZE_CU, every_float, 0, 0, {0, 0, 4}}, /* sm_100: quantize_largest of f32 */
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, {0, 0, 56}}, /* sm_120: cross_entropy_warp of f64 */
@@ -503,7 +518,11 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper, 90, 90, {0, 0, 28}}, /* outside of the products */
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_mma, 80, 0, {0}},
-    {IGNIS__SOURCE_ATTENTION_CU, attention_variants, 0, 0, {36, 0, 68}}, /* gradients of k and v in f64, heads of 256 with all variants */
+    {IGNIS__SOURCE_ATTENTION_CU,
+     attention_variants,
+     0,
+     0,
+     {36, 0, 68}}, /* gradients of k and v in f64, heads of 256 with all variants */
     /* heads of 64: the gradient of a bias on sm_100 and up; forward 48 on sm_90 */
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, {0, 4, 104}},
     /* with a cap: heads of 256, the thread that copies; heads of 64, whose groups have 112 registers */
@@ -511,18 +530,34 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, {0, 0, 56}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_few, 90, 90, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, {0}},
-    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU, attention_decode_variants, 80, 0, {0, 0, 8}}, /* sm_90: heads of 256 with all variants */
-    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 8}},                            /* sm_100: sines of f64 */
-    {IGNIS__SOURCE_GENERATE_DRAW_CU, for_all_types, 0, 0, {0, 0, 16}},                    /* sm_100: bins, in 48 registers */
-    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}},                               /* sm_120; 4 on sm_90 */
-    {IGNIS__SOURCE_GEMV_MMA_CU, gemv_mma, 80, 0, {0, 0, 12}}, /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
+    {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU,
+     attention_decode_variants,
+     80,
+     0,
+     {0, 0, 8}},                                                       /* sm_90: heads of 256 with all variants */
+    {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 8}},         /* sm_100: sines of f64 */
+    {IGNIS__SOURCE_GENERATE_DRAW_CU, for_all_types, 0, 0, {0, 0, 16}}, /* sm_100: bins, in 48 registers */
+    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}},            /* sm_120; 4 on sm_90 */
+    {IGNIS__SOURCE_GEMV_MMA_CU,
+     gemv_mma,
+     80,
+     0,
+     {0, 0, 12}}, /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
     {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, {0}},
-    {IGNIS__SOURCE_GEMV_BLOCKS_CU, halves_of_blocks, 80, 0, {0, 0, 64}}, /* sm_90: 64 rows of Q4_K; 28 on sm_100: 8 of Q6_K */
+    {IGNIS__SOURCE_GEMV_BLOCKS_CU,
+     halves_of_blocks,
+     80,
+     0,
+     {0, 0, 64}}, /* sm_90: 64 rows of Q4_K; 28 on sm_100: 8 of Q6_K */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_CU, gemv_cluster, 90, 0, {0}},
-    {IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU, gemv_cluster_blocks, 90, 0, {0, 0, 36}}, /* sm_120: 32 rows of Q6_K; 4 on sm_90 */
+    {IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,
+     gemv_cluster_blocks,
+     90,
+     0,
+     {0, 0, 36}}, /* sm_120: 32 rows of Q6_K; 4 on sm_90 */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
-    {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}},      /* heads of 64: in 96 registers */
+    {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}}, /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
     {IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU, attention_paged_many, 80, 0, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 60}}, /* heads of 256 */
@@ -531,7 +566,7 @@ static const struct {
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0, 0, 24}}, /* heads of 128 */
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_8_0, 90, 90, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_k, 90, 90, {0, 0, 40}}, /* warps that bring weights */
-    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}},           /* products of i32 of 8 ranks: 8 bytes on sm_90a */
+    {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}}, /* products of i32 of 8 ranks: 8 bytes on sm_90a */
 };
 
 static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"};
@@ -542,18 +577,19 @@ static const char *const archs[] = {"75", "80", "86", "89", "90a", "100", "120"}
 
 typedef struct program *nvrtc_program;
 
-#define NVRTC_FUNCTIONS(X)                                                                                                    \
-    X(int, Version, (int *major, int *minor))                                                                                 \
-    X(int, GetNumSupportedArchs, (int *count))                                                                                \
-    X(int, GetSupportedArchs, (int *archs))                                                                                   \
-    X(int, CreateProgram,                                                                                                     \
-      (nvrtc_program * program, const char *source, const char *name, int headers, const char *const *, const char *const *)) \
-    X(int, DestroyProgram, (nvrtc_program * program))                                                                         \
-    X(int, CompileProgram, (nvrtc_program program, int count, const char *const *options))                                    \
-    X(int, GetProgramLogSize, (nvrtc_program program, size_t * size))                                                         \
-    X(int, GetProgramLog, (nvrtc_program program, char *log))                                                                 \
-    X(int, GetCUBINSize, (nvrtc_program program, size_t * size))                                                              \
-    X(int, GetPTXSize, (nvrtc_program program, size_t * size))                                                                \
+#define NVRTC_FUNCTIONS(X)                                                                              \
+    X(int, Version, (int *major, int *minor))                                                           \
+    X(int, GetNumSupportedArchs, (int *count))                                                          \
+    X(int, GetSupportedArchs, (int *archs))                                                             \
+    X(int, CreateProgram,                                                                               \
+      (nvrtc_program * program, const char *source, const char *name, int headers, const char *const *, \
+       const char *const *))                                                                            \
+    X(int, DestroyProgram, (nvrtc_program * program))                                                   \
+    X(int, CompileProgram, (nvrtc_program program, int count, const char *const *options))              \
+    X(int, GetProgramLogSize, (nvrtc_program program, size_t * size))                                   \
+    X(int, GetProgramLog, (nvrtc_program program, char *log))                                           \
+    X(int, GetCUBINSize, (nvrtc_program program, size_t * size))                                        \
+    X(int, GetPTXSize, (nvrtc_program program, size_t * size))                                          \
     X(int, GetPTX, (nvrtc_program program, char *text))
 
 static struct {
@@ -565,7 +601,8 @@ static struct {
 /* The path that was opened, or null. A library that was asked for by name has to be there. */
 static const char *open_nvrtc(const char *asked)
 {
-    static const char *const usual[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"};
+    static const char *const usual[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
+                                        "/usr/local/cuda/lib64/libnvrtc.so"};
     const char *path = asked;
     void *library = NULL;
     if (asked) {
@@ -616,18 +653,23 @@ static char *texts[IGNIS__SOURCE_MODELS_END];
 
 static const ignis__source *source_at(int source)
 {
-    return source < IGNIS__SOURCE_COUNT ? &ignis__sources[source] : &ignis__model_kernel_sources[source - IGNIS__SOURCE_COUNT];
+    return source < IGNIS__SOURCE_COUNT ? &ignis__sources[source]
+                                        : &ignis__model_kernel_sources[source - IGNIS__SOURCE_COUNT];
 }
 
 static const char *program_name(int program)
 {
     int source = programs[program].source;
-    return source == -1 ? "user.cu" : source == -2 ? "planted.cu" : source == -3 ? "formula.cu" : source_at(source)->name;
+    return source == -1   ? "user.cu"
+           : source == -2 ? "planted.cu"
+           : source == -3 ? "formula.cu"
+                          : source_at(source)->name;
 }
 
 static int is_skipped(int program, const char *arch)
 {
-    return atoi(arch) < programs[program].first_arch || (programs[program].last_arch && atoi(arch) > programs[program].last_arch);
+    return atoi(arch) < programs[program].first_arch ||
+           (programs[program].last_arch && atoi(arch) > programs[program].last_arch);
 }
 
 /*  Whether --short takes this variant. */
@@ -660,8 +702,8 @@ static char *join(const ignis__source *source)
 /* Goes through the log line by line: takes the figures out, and fails the job on everything that says more than figures. */
 static void read_log(job *j)
 {
-    static const char *const expected[] = {"ptxas info    : Function properties", "ptxas info    : Compile time", " bytes gmem",
-                                           " bytes cmem"};
+    static const char *const expected[] = {"ptxas info    : Function properties", "ptxas info    : Compile time",
+                                           " bytes gmem", " bytes cmem"};
     char *position = NULL, *log = strdup(j->log);
     if (!log)
         abort();
@@ -671,7 +713,8 @@ static void read_log(job *j)
         if (sscanf(line, "ptxas info    : Compiling entry function '%47[^']", j->kernel[j->kernels]) == 1) {
             if (++j->kernels == MAX_KERNELS)
                 abort();
-        } else if (stack && sscanf(stack, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores, &loads) == 2) {
+        } else if (stack && sscanf(stack, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores,
+                                   &loads) == 2) {
             j->spills += stores > allowed(j);
             if (j->kernels)
                 j->spilled[j->kernels - 1] += stores;
@@ -746,7 +789,8 @@ static void compile(job *j)
         return;
     snprintf(arch, sizeof(arch), "-arch=sm_%s", j->arch);
     snprintf(defines, sizeof(defines), "%s", j->variant);
-    for (char *define = strtok_r(defines, " ", &position); define && option_count < COUNT(options); define = strtok_r(NULL, " ", &position))
+    for (char *define = strtok_r(defines, " ", &position); define && option_count < COUNT(options);
+         define = strtok_r(NULL, " ", &position))
         options[option_count++] = define;
     for (int i = 0; i < IGNIS__SOURCE_MODELS_END; i++) {
         const char *extension = strrchr(source_at(i)->name, '.');
@@ -870,7 +914,8 @@ static int choose_archs(const char *list, const char **chosen)
 
 int main(int argc, char **argv)
 {
-    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0, shortened = 0;
+    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0,
+        shortened = 0;
     int thread_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const char *asked = getenv("IGNIS_NVRTC_LIBRARY"), *list = NULL, *only = "";
     const char *chosen[COUNT(archs)], *usable[COUNT(archs)];

@@ -6,39 +6,49 @@ static const char page[] =
     "<style>body{font:16px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em;color:#222}\n"
     "p{white-space:pre-wrap;overflow-wrap:anywhere;padding:.5em .8em;border-radius:.5em;margin:.5em 0}\n"
     ".user{background:#e8eef7}.assistant{background:#f4f4f0}.error{background:#fbe3e0}\n"
-    "textarea{width:100%;box-sizing:border-box;font:inherit}label{margin-right:1em}input{width:5em;font:inherit}</style>\n"
+    "textarea{width:100%;box-sizing:border-box;font:inherit}label{margin-right:1em}input{width:5em;font:inherit}</"
+    "style>\n"
     "<h1 id=name>Ignis</h1><div id=talk></div><form id=form><textarea id=text rows=3 placeholder='Ask'></textarea>\n"
-    "<p><button id=send>Send</button> <button type=button id=stop disabled>Stop</button> <button type=button id=clear>New</button></p>\n"
+    "<p><button id=send>Send</button> <button type=button id=stop disabled>Stop</button> <button type=button "
+    "id=clear>New</button></p>\n"
     "<label>kind <select id=kind><option value=chat>chat<option value=text>go on with a text</select></label>\n"
     "<label>temperature <input id=temperature value=0.7></label><label>tokens <input id=tokens value=400></label>\n"
     "<label>key <input id=key type=password autocomplete=off></label></form>\n"
     "<script>\n"
     "const at = id => document.getElementById(id); let talk = [], control = null;\n"
-    "const head = () => ({'Content-Type': 'application/json', ...(at('key').value ? {Authorization: 'Bearer ' + at('key').value} : {})});\n"
-    "function show(who, text) { const p = document.createElement('p'); p.className = who; p.textContent = text; at('talk').append(p); "
+    "const head = () => ({'Content-Type': 'application/json', ...(at('key').value ? {Authorization: 'Bearer ' + "
+    "at('key').value} : {})});\n"
+    "function show(who, text) { const p = document.createElement('p'); p.className = who; p.textContent = text; "
+    "at('talk').append(p); "
     "return p; }\n"
     "async function send(text) {\n"
     "  const chat = at('kind').value == 'chat', answer = {role: 'assistant', content: ''}; let rest = '';\n"
     "  const ask = {stream: true, temperature: +at('temperature').value, max_tokens: +at('tokens').value};\n"
     "  show('user', text); const p = show('assistant', '');\n"
-    "  if (chat) { talk.push({role: 'user', content: text}); ask.messages = talk.slice(); talk.push(answer); } else ask.prompt = text;\n"
+    "  if (chat) { talk.push({role: 'user', content: text}); ask.messages = talk.slice(); talk.push(answer); } else "
+    "ask.prompt = text;\n"
     "  control = new AbortController(); at('send').disabled = true; at('stop').disabled = false;\n"
     "  try {\n"
     "    const reply = await fetch(chat ? '/v1/chat/completions' : '/v1/completions',\n"
-    "                              {method: 'POST', headers: head(), body: JSON.stringify(ask), signal: control.signal});\n"
+    "                              {method: 'POST', headers: head(), body: JSON.stringify(ask), signal: "
+    "control.signal});\n"
     "    if (!reply.ok) throw new Error((await reply.json()).error.message);\n"
     "    const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();\n"
     "    for (let got; !(got = await reader.read()).done;) {\n"
     "      const lines = (rest + got.value).split('\\n'); rest = lines.pop();\n"
     "      for (const line of lines) if (line.startsWith('data: {')) {\n"
     "        const event = JSON.parse(line.slice(6)); if (event.error) throw new Error(event.error.message);\n"
-    "        const choice = event.choices[0]; if (choice) answer.content += chat ? choice.delta.content || '' : choice.text;\n"
+    "        const choice = event.choices[0]; if (choice) answer.content += chat ? choice.delta.content || '' : "
+    "choice.text;\n"
     "        p.textContent = answer.content; } }\n"
-    "  } catch (error) { if (error.name != 'AbortError') show('error', error.message); if (chat && !answer.content) talk.splice(-2); }\n"
+    "  } catch (error) { if (error.name != 'AbortError') show('error', error.message); if (chat && !answer.content) "
+    "talk.splice(-2); }\n"
     "  at('send').disabled = false; at('stop').disabled = true; control = null; }\n"
-    "at('form').onsubmit = e => { e.preventDefault(); const t = at('text').value; if (t && !control) { at('text').value = ''; send(t); } "
+    "at('form').onsubmit = e => { e.preventDefault(); const t = at('text').value; if (t && !control) { "
+    "at('text').value = ''; send(t); } "
     "};\n"
-    "at('text').onkeydown = e => { if (e.key == 'Enter' && !e.shiftKey) { e.preventDefault(); at('form').requestSubmit(); } };\n"
+    "at('text').onkeydown = e => { if (e.key == 'Enter' && !e.shiftKey) { e.preventDefault(); "
+    "at('form').requestSubmit(); } };\n"
     "at('stop').onclick = () => control && control.abort();\n"
     "at('clear').onclick = () => { if (control) control.abort(); talk = []; at('talk').replaceChildren(); };\n"
     "</script>\n";
@@ -46,11 +56,11 @@ static const char page[] =
 /*  The page writes what a model says as text, never as HTML; if it had a way to, the policy would let no script in from elsewhere. */
 static void answer_page(connection *c)
 {
-    respond(
-        c, 200,
-        "text/html; charset=utf-8\r\nContent-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        page);
+    respond(c, 200,
+            "text/html; charset=utf-8\r\nContent-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; "
+            "style-src 'unsafe-inline'; "
+            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            page);
 }
 
 static void answer_health(connection *c)
@@ -68,8 +78,10 @@ static void answer_health(connection *c)
 static void answer_models(connection *c)
 {
     text_cut(&c->part, c->part.size);
-    text_print(&c->part, "{\"object\":\"list\",\"data\":[{\"id\":\"%s\",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"ignis\",",
-               engine.name.data, (long long)engine.started);
+    text_print(
+        &c->part,
+        "{\"object\":\"list\",\"data\":[{\"id\":\"%s\",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"ignis\",",
+        engine.name.data, (long long)engine.started);
     text_print(&c->part, "\"max_model_len\":%d}]}", engine.context);
     respond(c, 200, "application/json", c->part.data);
 }
@@ -92,9 +104,11 @@ static const char *make_answer(connection *c, int what)
     const char *out = g->out.size ? g->out.data : "";
     text *t = &c->part;
     text_cut(t, t->size);
-    text_print(t, "{\"id\":\"%s\",\"object\":\"%s%s\",\"created\":%lld,\"model\":\"%s\",\"system_fingerprint\":\"ignis-%s\",\"choices\":[",
-               c->id, j->chat ? "chat.completion" : "text_completion", j->chat && what != WHOLE ? ".chunk" : "", (long long)c->created,
-               engine.name.data, ignis_version_string());
+    text_print(t,
+               "{\"id\":\"%s\",\"object\":\"%s%s\",\"created\":%lld,\"model\":\"%s\",\"system_fingerprint\":\"ignis-%"
+               "s\",\"choices\":[",
+               c->id, j->chat ? "chat.completion" : "text_completion", j->chat && what != WHOLE ? ".chunk" : "",
+               (long long)c->created, engine.name.data, ignis_version_string());
     if (what != USAGE_EVENT) {
         if (!j->chat)
             text_print(t, "{\"index\":0,\"text\":\"%s\"", out);
@@ -103,14 +117,16 @@ static const char *make_answer(connection *c, int what)
         else if (what == LAST_EVENT)
             text_print(t, "{\"index\":0,\"delta\":{}");
         else
-            text_print(t, "{\"index\":0,\"delta\":{%s\"content\":\"%s\"}", c->begun ? "" : "\"role\":\"assistant\",", out);
+            text_print(t, "{\"index\":0,\"delta\":{%s\"content\":\"%s\"}", c->begun ? "" : "\"role\":\"assistant\",",
+                       out);
         if (!g->tokens.size)
             text_print(t, ",\"logprobs\":null");
         else if (j->chat)
             text_print(t, ",\"logprobs\":{\"content\":[%s],\"refusal\":null}", g->tokens.data);
         else
-            text_print(t, ",\"logprobs\":{\"tokens\":[%s],\"token_logprobs\":[%s],\"text_offset\":[%s],\"top_logprobs\":null}",
-                       g->tokens.data, g->log_probs.data, g->offsets.data);
+            text_print(
+                t, ",\"logprobs\":{\"tokens\":[%s],\"token_logprobs\":[%s],\"text_offset\":[%s],\"top_logprobs\":null}",
+                g->tokens.data, g->log_probs.data, g->offsets.data);
         if (what == EVENT)
             text_print(t, ",\"finish_reason\":null}");
         else
@@ -119,8 +135,8 @@ static const char *make_answer(connection *c, int what)
         text_cut(&g->log_probs, g->log_probs.size), text_cut(&g->offsets, g->offsets.size);
     }
     if (what == WHOLE || what == USAGE_EVENT)
-        text_print(t, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}", j->count, j->drawn,
-                   j->count + j->drawn);
+        text_print(t, "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d}}", j->count,
+                   j->drawn, j->count + j->drawn);
     else
         text_print(t, j->usage ? "],\"usage\":null}" : "]}");
     return t->data;
@@ -173,7 +189,8 @@ static bool enlist(connection *c)
         pthread_cond_signal(&shared.wake_model);
     }
     pthread_mutex_unlock(&shared.lock);
-    return ok || refuse(c, 429, NULL, "%d requests are running or waiting, which is as many as this server takes", (int)most);
+    return ok ||
+           refuse(c, 429, NULL, "%d requests are running or waiting, which is as many as this server takes", (int)most);
 }
 
 /*  Waits until the job has ended. Sends its text as it grows if the client wants a stream, and drops the job if the client leaves.
@@ -227,7 +244,8 @@ static void answer_text(connection *c)
     pthread_cond_init(&j.news, NULL);
     c->job = &j;
     c->created = time(NULL);
-    snprintf(c->id, sizeof c->id, "%s-%013llx", c->route->kind == CHAT ? "chatcmpl" : "cmpl", (unsigned long long)random_number(c));
+    snprintf(c->id, sizeof c->id, "%s-%013llx", c->route->kind == CHAT ? "chatcmpl" : "cmpl",
+             (unsigned long long)random_number(c));
     if (read_job(c) && enlist(c)) {
         late = follow(c);
         error = j.finish ? NULL : late ? late : j.message;

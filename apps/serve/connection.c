@@ -78,7 +78,11 @@ static bool wait_for(connection *c, short events, double until)
         bool ending = interrupted() > 0; /* then the pipe can always be read */
         if (left <= 0 || rest <= 0 || (ending && c->idle))
             return false;
-        if (poll(polled, ending ? 1 : 2, ending ? 100 : left < 1000 ? (int)(left * 1000) + 1 : 1000000) > 0 && polled[0].revents)
+        if (poll(polled, ending ? 1 : 2,
+                 ending        ? 100
+                 : left < 1000 ? (int)(left * 1000) + 1
+                               : 1000000) > 0 &&
+            polled[0].revents)
             return true;
     }
 }

@@ -33,7 +33,8 @@ static char *read_line(connection *c, size_t *room, int number, const char *too_
         line = c->in.data + c->taken;
         now = line[i];
         before = (char)(i ? line[i - 1] : 0);
-        if (((unsigned char)now < 0x20 && !strchr("\t\r\n", now)) || now == 0 || now == 0x7F || (now == '\n') != (before == '\r')) {
+        if (((unsigned char)now < 0x20 && !strchr("\t\r\n", now)) || now == 0 || now == 0x7F ||
+            (now == '\n') != (before == '\r')) {
             refuse(c, 400, NULL, "this is not HTTP: control characters, or lines that do not end in CR LF");
             return NULL;
         }
@@ -55,13 +56,15 @@ static bool is_token(const char *s)
 
 enum { HOST, LENGTH, CODING, CONNECTION, EXPECT, KEY, TYPE, ORIGIN, ENCODING, FIELDS };
 
-static const char *const fields[FIELDS] = {"Host",         "Content-Length", "Transfer-Encoding", "Connection", "Expect", "Authorization",
+static const char *const fields[FIELDS] = {"Host",         "Content-Length", "Transfer-Encoding",
+                                           "Connection",   "Expect",         "Authorization",
                                            "Content-Type", "Origin",         "Content-Encoding"};
 
 /*  Whether only this machine reaches the server. */
 static bool is_local(void)
 {
-    return strcmp(settings.host, "localhost") == 0 || strncmp(settings.host, "127.", 4) == 0 || strcmp(settings.host, "::1") == 0;
+    return strcmp(settings.host, "localhost") == 0 || strncmp(settings.host, "127.", 4) == 0 ||
+           strcmp(settings.host, "::1") == 0;
 }
 
 /*  Whether a name is an address, as "192.168.1.5" or "[fe80::1]". */
@@ -82,7 +85,8 @@ static bool is_own_name(const char *host)
     char name[256];
     const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
     size_t size = end ? (size_t)(end + 1 - host) : strcspn(host, ":");
-    if (!size || size >= sizeof name || (host[size] && (host[size] != ':' || host[size + 1 + strspn(host + size + 1, "0123456789")])))
+    if (!size || size >= sizeof name ||
+        (host[size] && (host[size] != ':' || host[size + 1 + strspn(host + size + 1, "0123456789")])))
         return false;
     snprintf(name, sizeof name, "%.*s", (int)size, host);
     return has_item("localhost,127.0.0.1,[::1]", name, strncasecmp) || has_item(settings.allowed, name, strncasecmp) ||
@@ -205,7 +209,8 @@ static bool read_head(connection *c)
     if (!version || strchr(version + 1, ' '))
         return refuse(c, 400, NULL, "the request line is not METHOD PATH VERSION");
     *path++ = *version++ = 0;
-    if (strncasecmp(path, "http://", 7) == 0 || strncasecmp(path, "https://", 8) == 0) { /* as to a proxy: a server has to take it, too */
+    if (strncasecmp(path, "http://", 7) == 0 ||
+        strncasecmp(path, "https://", 8) == 0) { /* as to a proxy: a server has to take it, too */
         path = strstr(path, "://") + 3;
         size = strcspn(path, "/?#");
         if (!size || size >= sizeof authority)

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*  json.c - reads JSON into a tree of values, and prints it */
 
-typedef enum json_kind { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
+typedef enum json_kind {
+    JSON_NULL,
+    JSON_FALSE,
+    JSON_TRUE,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT
+} json_kind;
 
 /*  A value; its strings lie where the text was, decoded, with a 0 behind. */
 typedef struct json {
@@ -106,7 +114,8 @@ static bool json_number(json_reader *r, json *value)
     value->digits = start;
     value->size = size;
     value->number = strtod(start, &r->at);
-    if (r->at != start + size || !is_digit(*digits) || (*digits == '0' && is_digit(digits[1])) || (dot && !is_digit(dot[1])))
+    if (r->at != start + size || !is_digit(*digits) || (*digits == '0' && is_digit(digits[1])) ||
+        (dot && !is_digit(dot[1])))
         return r->at = start, json_fail(r, "a number that JSON does not have");
     return isfinite(value->number) || json_fail(r, "a number that is too large");
 }
@@ -161,8 +170,8 @@ static bool json_value(json_reader *r)
         value->count++;
     } while (json_take(r, ','));
     r->depth--;
-    return json_take(r, close) ||
-           json_fail(r, close == ']' ? "neither a comma nor the end of an array" : "neither a comma nor the end of an object");
+    return json_take(r, close) || json_fail(r, close == ']' ? "neither a comma nor the end of an array"
+                                                            : "neither a comma nor the end of an object");
 }
 
 /*  Reads a whole text, which is overwritten. The caller frees r->values in any case. */

@@ -6,7 +6,10 @@ typedef struct growth {
     text out, tokens, log_probs, offsets;
 } growth;
 
-static void growth_free(growth *g) { text_free(&g->out), text_free(&g->tokens), text_free(&g->log_probs), text_free(&g->offsets); }
+static void growth_free(growth *g)
+{
+    text_free(&g->out), text_free(&g->tokens), text_free(&g->log_probs), text_free(&g->offsets);
+}
 
 /*  A request that is being answered. It belongs to the thread of its connection, which waits until it is done. */
 typedef struct job {
@@ -54,7 +57,10 @@ static struct shared {
     double stop; /* when answers are cut off, after a signal; atomic */
     bool quit;
     int signal_pipe[2]; /* a pipe, for those that wait: it can be read when a signal has come */
-} shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_model = PTHREAD_COND_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .stop = INFINITY};
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER,
+            .wake_model = PTHREAD_COND_INITIALIZER,
+            .ended = PTHREAD_COND_INITIALIZER,
+            .stop = INFINITY};
 
 static int signals;
 

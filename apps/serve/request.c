@@ -6,7 +6,7 @@ typedef enum parameter_kind {
     INTEGER, /* an int64_t */
     BOOLEAN, /* a bool */
     OTHER,   /* code reads it, or it does not change the answer */
-    REFUSED  /* it does, and is not there: only what changes nothing is taken: the number `least`, false, "", {} and [] */
+    REFUSED /* it does, and is not there: only what changes nothing is taken: the number `least`, false, "", {} and [] */
 } parameter_kind;
 
 /*  All of them may be null, which is as if they were not there. */
@@ -37,7 +37,8 @@ static const struct parameter {
     {"best_of", TEXT, REFUSED, 1, 0, 0},
     {"frequency_penalty presence_penalty", BOTH, REFUSED, 0, 0, 0},
     {"echo suffix", TEXT, REFUSED, 0, 0, 0},
-    {"top_logprobs tools functions modalities audio web_search_options reasoning_effort verbosity", CHAT, REFUSED, 0, 0, 0},
+    {"top_logprobs tools functions modalities audio web_search_options reasoning_effort verbosity", CHAT, REFUSED, 0, 0,
+     0},
 };
 
 /*  All parameters have their names in the table, and their values within its limits. */
@@ -56,14 +57,16 @@ static bool read_parameters(connection *c, const json *request)
         to = (char *)c->job + p->offset;
         if (value->kind == JSON_NULL)
             continue;
-        if (p->kind == REFUSED && (is_number ? value->number != p->least : value->kind == JSON_TRUE || value->size || value->count))
+        if (p->kind == REFUSED &&
+            (is_number ? value->number != p->least : value->kind == JSON_TRUE || value->size || value->count))
             return refuse(c, 400, name, "this server does not have %s", name);
         if (p->kind == BOOLEAN && !is_boolean)
             return refuse(c, 400, name, "%s has to be true or false", name);
-        if ((p->kind == NUMBER || p->kind == INTEGER) && (!is_number || value->number < p->least || value->number > p->most ||
-                                                          (p->kind == INTEGER && value->number != floor(value->number))))
-            return refuse(c, 400, name, "%s has to be %s from %.15g to %.15g", name, p->kind == INTEGER ? "an integer" : "a number",
-                          p->least, p->most);
+        if ((p->kind == NUMBER || p->kind == INTEGER) &&
+            (!is_number || value->number < p->least || value->number > p->most ||
+             (p->kind == INTEGER && value->number != floor(value->number))))
+            return refuse(c, 400, name, "%s has to be %s from %.15g to %.15g", name,
+                          p->kind == INTEGER ? "an integer" : "a number", p->least, p->most);
         if (p->kind == NUMBER)
             *(double *)to = value->number;
         else if (p->kind == INTEGER)
@@ -83,9 +86,11 @@ static bool read_seed(connection *c, const json *seed)
         return true;
     errno = 0;
     if (seed->kind == JSON_NUMBER)
-        *to = seed->digits[0] == '-' ? (uint64_t)strtoll(seed->digits, &end, 10) : (uint64_t)strtoull(seed->digits, &end, 10);
+        *to = seed->digits[0] == '-' ? (uint64_t)strtoll(seed->digits, &end, 10)
+                                     : (uint64_t)strtoull(seed->digits, &end, 10);
     if (!end || errno || end != seed->digits + seed->size)
-        return refuse(c, 400, "seed", "seed has to be an integer from -9223372036854775808 to 18446744073709551615, in digits");
+        return refuse(c, 400, "seed",
+                      "seed has to be an integer from -9223372036854775808 to 18446744073709551615, in digits");
     return true;
 }
 
@@ -95,7 +100,8 @@ static bool read_stops(connection *c, const json *stop)
     const json *one = stop && stop->kind == JSON_ARRAY ? stop->first : stop;
     for (; one; one = one == stop ? NULL : one->next) {
         if (one->kind != JSON_STRING || !one->size || one->size > 1000 || j->stop_count == MAX_STOPS)
-            return refuse(c, 400, "stop", "stop has to be a string of 1 to 1000 bytes, or an array of up to %d of them", MAX_STOPS);
+            return refuse(c, 400, "stop", "stop has to be a string of 1 to 1000 bytes, or an array of up to %d of them",
+                          MAX_STOPS);
         j->stops[j->stop_count++] = one->string;
     }
     return true;
@@ -112,7 +118,8 @@ static bool read_biases(connection *c, const json *biases)
         size_t digits = strspn(one->key, "0123456789");
         long id = digits && digits < 9 && !one->key[digits] ? strtol(one->key, NULL, 10) : -1;
         if (id < 0 || id >= engine.tokens || one->kind != JSON_NUMBER || fabs(one->number) > 100)
-            return refuse(c, 400, "logit_bias", "logit_bias has to be numbers from -100 to 100 under the ids of tokens, 0 to %d",
+            return refuse(c, 400, "logit_bias",
+                          "logit_bias has to be numbers from -100 to 100 under the ids of tokens, 0 to %d",
                           engine.tokens - 1);
         for (at = j->biases + j->sampling.bias_count++; at > j->biases && at[-1].id > id; at--) /* in rising order */
             at[0] = at[-1];
@@ -163,7 +170,8 @@ static bool read_messages(connection *c, const json *messages)
         j->messages[i].role = is_text(role, "developer") ? "system" : role->string; /* OpenAI's newer name for it */
         j->messages[i].content = !content ? NULL : content->kind == JSON_ARRAY ? join_parts(content) : content->string;
         if (!j->messages[i].content)
-            return refuse(c, 400, "messages", "messages[%d].content has to be a text, or an array of parts of type text", i);
+            return refuse(c, 400, "messages",
+                          "messages[%d].content has to be a text, or an array of parts of type text", i);
     }
     j->count = ignis_chat_encode(engine.tokenizer, j->messages, i, &chat, j->ids, engine.context);
     return true;
@@ -177,13 +185,16 @@ static bool read_prompt(connection *c, const json *prompt)
     if (prompt && prompt->kind == JSON_ARRAY && prompt->count == 1 && prompt->first->kind != JSON_NUMBER)
         prompt = prompt->first;
     if (!prompt || (prompt->kind != JSON_STRING && (prompt->kind != JSON_ARRAY || !prompt->count)))
-        return refuse(c, 400, "prompt", "prompt has to be a text, or an array of the ids of tokens; one prompt a request");
+        return refuse(c, 400, "prompt",
+                      "prompt has to be a text, or an array of the ids of tokens; one prompt a request");
     if (prompt->kind == JSON_STRING)
-        j->count = ignis_tokenizer_encode(engine.tokenizer, prompt->string, (int64_t)prompt->size, NULL, j->ids, engine.context);
+        j->count = ignis_tokenizer_encode(engine.tokenizer, prompt->string, (int64_t)prompt->size, NULL, j->ids,
+                                          engine.context);
     for (one = prompt->first; one; one = one->next, j->count++) {
-        if (one->kind != JSON_NUMBER || one->number != floor(one->number) || one->number < 0 || one->number >= engine.tokens)
-            return refuse(c, 400, "prompt", "prompt[%d] has to be the id of a token, 0 to %d; one prompt a request", j->count,
-                          engine.tokens - 1);
+        if (one->kind != JSON_NUMBER || one->number != floor(one->number) || one->number < 0 ||
+            one->number >= engine.tokens)
+            return refuse(c, 400, "prompt", "prompt[%d] has to be the id of a token, 0 to %d; one prompt a request",
+                          j->count, engine.tokens - 1);
         if (j->count < engine.context)
             j->ids[j->count] = (int32_t)one->number;
     }
@@ -203,7 +214,8 @@ static bool read_format(connection *c, const json *format)
     else if (is_text(type, "json_schema") && schema && schema->kind == JSON_OBJECT)
         json_print(grammar, schema);
     else
-        return refuse(c, 400, "response_format", "response_format has the types text, json_object, and json_schema with a schema");
+        return refuse(c, 400, "response_format",
+                      "response_format has the types text, json_object, and json_schema with a schema");
     if (!is_text(type, "json_object")) { /* its first bytes are the key it had */
         text_cut(grammar, strlen("\"schema\":"));
         if (ignis_grammar_check(grammar->data) != IGNIS_OK) {
@@ -219,8 +231,10 @@ static bool read_format(connection *c, const json *format)
 static bool read_rest(connection *c, const json *request)
 {
     job *j = c->job;
-    const json *model = member(request, "model"), *format = member(request, "response_format"), *logprobs = member(request, "logprobs");
-    const json *streamed = member(request, "stream_options"), *usage = streamed ? member(streamed, "include_usage") : NULL;
+    const json *model = member(request, "model"), *format = member(request, "response_format"),
+               *logprobs = member(request, "logprobs");
+    const json *streamed = member(request, "stream_options"),
+               *usage = streamed ? member(streamed, "include_usage") : NULL;
     if (model && !is_text(model, settings.name))
         return refuse(c, 404, "model", "the model of this server is %.200s", settings.name);
     if (format && !read_format(c, format))
@@ -228,10 +242,12 @@ static bool read_rest(connection *c, const json *request)
     if (streamed && streamed->kind != JSON_OBJECT)
         return refuse(c, 400, "stream_options", "stream_options has to be an object");
     if (!j->chat && logprobs && (logprobs->kind != JSON_NUMBER || logprobs->number != 0))
-        return refuse(c, 400, "logprobs", "this server has the log probabilities of the answer's own tokens alone: logprobs has to be 0");
+        return refuse(c, 400, "logprobs",
+                      "this server has the log probabilities of the answer's own tokens alone: logprobs has to be 0");
     j->usage = usage && usage->kind == JSON_TRUE;
     j->logprobs = j->logprobs || (!j->chat && logprobs);
-    if (!read_seed(c, member(request, "seed")) || !read_stops(c, member(request, "stop")) || !read_biases(c, member(request, "logit_bias")))
+    if (!read_seed(c, member(request, "seed")) || !read_stops(c, member(request, "stop")) ||
+        !read_biases(c, member(request, "logit_bias")))
         return false;
     j->ids = (int32_t *)resize(NULL, sizeof *j->ids * (size_t)engine.context); /* more are counted, but not written */
     if (!(j->chat ? read_messages(c, member(request, "messages")) : read_prompt(c, member(request, "prompt"))))
@@ -240,7 +256,8 @@ static bool read_rest(connection *c, const json *request)
         refuse(c, 400, NULL, "%s", j->count ? ignis_status_message() : "the prompt has no tokens");
         ignis_status_clear();
     } else if (j->count >= engine.context)
-        refuse(c, 400, NULL, "the prompt has %d tokens; the context has room for %d, and one of the answer", j->count, engine.context - 1);
+        refuse(c, 400, NULL, "the prompt has %d tokens; the context has room for %d, and one of the answer", j->count,
+               engine.context - 1);
     return j->count > 0 && j->count < engine.context;
 }
 

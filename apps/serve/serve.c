@@ -70,7 +70,8 @@ static void *serve(void *data)
             text_free(&c->body), text_free(&c->out), text_free(&c->part); /* they may be large */
         } while (c->keep && !c->gone);
     shutdown(c->fd, SHUT_WR);
-    for (until = seconds() + LINGER; fetch(c) && wait_for(c, POLLIN, until);) /* or what still comes takes the last answer with it */
+    for (until = seconds() + LINGER;
+         fetch(c) && wait_for(c, POLLIN, until);) /* or what still comes takes the last answer with it */
         text_cut(&c->in, c->in.size);
     close(c->fd);
     pthread_mutex_lock(&shared.lock);

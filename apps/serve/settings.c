@@ -16,26 +16,33 @@ static const struct option {
 } options[] = {
     {"--host name", NULL, 0, 0, 0, &settings.host, "where to listen (127.0.0.1: this machine alone)"},
     {"--port n", &settings.port, 8080, 0, 65535, NULL, "(8080; 0: the system chooses)"},
-    {"--allow-host names", NULL, 0, 0, 0, &settings.allowed, "names besides localhost that requests may have in Host: a,b"},
+    {"--allow-host names", NULL, 0, 0, 0, &settings.allowed,
+     "names besides localhost that requests may have in Host: a,b"},
     {"--api-key key", NULL, 0, 0, 0, &settings.key, "what requests have to show (SERVE_API_KEY; none)"},
     {"--name name", NULL, 0, 0, 0, &settings.name, "of the model (the last part of MODEL)"},
-    {"--context n", &settings.context, 0, 1, 1 << 30, NULL, "tokens of a prompt and its answer (the model's, but at most 4096)"},
+    {"--context n", &settings.context, 0, 1, 1 << 30, NULL,
+     "tokens of a prompt and its answer (the model's, but at most 4096)"},
     {"--sequences n", &settings.sequences, 0, 1, MAX_SEQUENCES, NULL,
      "requests that are answered at a time (64, or 8 to 32 for want of memory)"},
     {"--queue n", &settings.queue, 512, 0, 1 << 20, NULL, "requests that wait besides (512); more hear 429"},
     {"--connections n", &settings.connections, 512, 1, 100000, NULL, "(512); more hear 503"},
-    {"--client-connections n", &settings.client_connections, 0, 1, 100000, NULL, "of one address (half of all, but all of this machine's)"},
+    {"--client-connections n", &settings.client_connections, 0, 1, 100000, NULL,
+     "of one address (half of all, but all of this machine's)"},
     {"--max-body n", &settings.max_body, 2 << 20, 1, 1 << 30, NULL, "bytes of a request (2097152)"},
-    {"--request-time s", &settings.request_time, 30, 1, 1000000, NULL, "in which a request has to come, and its answer to be taken (30)"},
+    {"--request-time s", &settings.request_time, 30, 1, 1000000, NULL,
+     "in which a request has to come, and its answer to be taken (30)"},
     {"--idle-time s", &settings.idle_time, 60, 1, 1000000, NULL, "between two requests of a connection (60)"},
     {"--answer-time s", &settings.answer_time, 600, 1, 1000000, NULL, "from a request to the end of its answer (600)"},
-    {"--grace-time s", &settings.grace_time, 10, 0, 1000000, NULL, "in which running requests may end after SIGINT or SIGTERM (10)"},
+    {"--grace-time s", &settings.grace_time, 10, 0, 1000000, NULL,
+     "in which running requests may end after SIGINT or SIGTERM (10)"},
 };
 
 static void show_help(FILE *file, int code)
 {
     size_t i;
-    fputs("serve MODEL [--option value ...]      MODEL: a folder with config.json and model.safetensors, or a .gguf file\n", file);
+    fputs("serve MODEL [--option value ...]      MODEL: a folder with config.json and model.safetensors, or a .gguf "
+          "file\n",
+          file);
     for (i = 0; i < COUNT(options); i++)
         fprintf(file, "  %-24s %s\n", options[i].name, options[i].help);
     exit(code);

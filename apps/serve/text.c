@@ -79,8 +79,11 @@ static int utf8_length(const char *s, size_t size)
     const unsigned char *u = (const unsigned char *)s;
     int i, length = u[0] < 0x80 ? 1 : u[0] < 0xC2 ? 0 : u[0] < 0xE0 ? 2 : u[0] < 0xF0 ? 3 : u[0] < 0xF5 ? 4 : 0;
     for (i = 1; i < length; i++) {
-        int low = i > 1 ? 0x80 : u[0] == 0xE0 ? 0xA0 : u[0] == 0xF0 ? 0x90 : 0x80;  /* not in more bytes than needed */
-        int high = i > 1 ? 0xBF : u[0] == 0xED ? 0x9F : u[0] == 0xF4 ? 0x8F : 0xBF; /* no surrogates, none above 10FFFF */
+        int low = i > 1 ? 0x80 : u[0] == 0xE0 ? 0xA0 : u[0] == 0xF0 ? 0x90 : 0x80; /* not in more bytes than needed */
+        int high = i > 1          ? 0xBF
+                   : u[0] == 0xED ? 0x9F
+                   : u[0] == 0xF4 ? 0x8F
+                                  : 0xBF; /* no surrogates, none above 10FFFF */
         if ((size_t)i >= size)
             return -1;
         if (u[i] < low || u[i] > high)

@@ -200,7 +200,8 @@ sim_capture *capture_new(sim_stream *stream, int mode)
     if (!capture || !plan)
         return free(capture), free(plan), NULL;
     plan->references = 1;
-    *capture = (sim_capture){.references = 1, .id = ++sim.next_id, .origin = stream, .mode = mode, .thread = pthread_self(), .plan = plan};
+    *capture = (sim_capture){
+        .references = 1, .id = ++sim.next_id, .origin = stream, .mode = mode, .thread = pthread_self(), .plan = plan};
     return capture;
 }
 

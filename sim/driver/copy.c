@@ -20,7 +20,8 @@ static int submit_fill(CUdeviceptr dst, unsigned value, unsigned size, size_t co
     if (code)
         return code;
     sim_work work = {.kind = WORK_FILL};
-    work.fill = (sim_fill){.dst = (void *)(uintptr_t)dst, .count = count, .value = value, .size = size, .device = device};
+    work.fill =
+        (sim_fill){.dst = (void *)(uintptr_t)dst, .count = count, .value = value, .size = size, .device = device};
     return submit(stream, work, NULL, NULL);
 }
 
@@ -67,9 +68,11 @@ static int submit_copy(sim_copy copy, CUstream handle, int synchronous)
         return code;
     if (copy.device != EVERY_DEVICE)
         copy.device = stream->context->device;
-    code = check_span(copy.dst, extent(copy.dst_pitch, copy.width, copy.height), copy.dst_side, copy.device, ACCESS_WRITE, &to);
+    code = check_span(copy.dst, extent(copy.dst_pitch, copy.width, copy.height), copy.dst_side, copy.device,
+                      ACCESS_WRITE, &to);
     if (!code)
-        code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, copy.device, ACCESS_READ, &from);
+        code = check_span(copy.src, extent(copy.src_pitch, copy.width, copy.height), copy.src_side, copy.device,
+                          ACCESS_READ, &from);
     if (code)
         return code;
     sim_work work = {.kind = WORK_COPY, .copy = copy};
@@ -123,8 +126,8 @@ static int owned_by(CUdeviceptr address, CUcontext handle)
     return range && range->context == handle_get(OBJECT_CONTEXT, handle);
 }
 
-SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
-                                   CUstream stream)
+SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+                                   size_t bytes, CUstream stream)
 {
     BEGIN(cuMemcpyPeerAsync);
     REQUIRE(handle_get(OBJECT_CONTEXT, dst_context) && handle_get(OBJECT_CONTEXT, src_context), ERROR_INVALID_CONTEXT);

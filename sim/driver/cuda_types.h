@@ -21,7 +21,8 @@ typedef uint32_t cuuint32_t;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef int CUmemAllocationHandleType, CUmemAllocationGranularity_flags;
 typedef int CUdevice_attribute, CUpointer_attribute, CUfunction_attribute, CUjit_option, CUdevice_P2PAttribute;
-typedef int CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill;
+typedef int CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+    CUtensorMapFloatOOBfill;
 typedef struct CUtensorMap {
     cuuint64_t opaque[16];
 } CUtensorMap;

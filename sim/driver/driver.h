@@ -76,7 +76,8 @@ enum {
 
 static const size_t page = 4096;
 static const size_t granularity = (size_t)2 << 20; /* of physical and reserved memory */
-static const size_t fill_limit = (size_t)8 << 20;  /* a larger block is filled only up to this, so that the rest remains virtual */
+static const size_t fill_limit = (size_t)8
+                                 << 20; /* a larger block is filled only up to this, so that the rest remains virtual */
 
 typedef enum { STREAMS_EAGER, STREAMS_LAZY, STREAMS_THREAD, STREAMS_COUNT } sim_streams;
 static const char *const stream_modes[STREAMS_COUNT] = {"eager", "lazy", "thread"};

@@ -113,7 +113,8 @@ int rule_matches(const sim_rule *rule, int function)
 {
     if (rule->function >= 0)
         return rule->function == function;
-    return rule->kind == functions[function].kind || (rule->kind == KIND_any && functions[function].kind != KIND_release);
+    return rule->kind == functions[function].kind ||
+           (rule->kind == KIND_any && functions[function].kind != KIND_release);
 }
 
 /* Counts a call. Returns the code that it has to fail with, or 0. */
@@ -177,7 +178,8 @@ CUresult leave(int code)
 /* >>handles */
 
 enum { SLOT_BITS = 24 };
-static const uint64_t handle_mark = (uint64_t)1 << 62; /* not a valid address: a program that dereferences a handle crashes at once */
+static const uint64_t handle_mark =
+    (uint64_t)1 << 62; /* not a valid address: a program that dereferences a handle crashes at once */
 
 static uint32_t slot_take(void)
 {

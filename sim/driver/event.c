@@ -212,7 +212,8 @@ SIM_API CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
     if (stream->capture && (event->op || event->signal))
         return leave(capture_break(stream->capture, ERROR_STREAM_CAPTURE_ISOLATION));
     if (is_remote(event)) {
-        sim_work await = {.kind = WORK_AWAIT, .signal = event->signal, .sequence = atomic_load(&event->signal->board->recorded)};
+        sim_work await = {
+            .kind = WORK_AWAIT, .signal = event->signal, .sequence = atomic_load(&event->signal->board->recorded)};
         if (signal_is_set(await.signal, await.sequence))
             return leave(SUCCESS);
         await.signal->references++;

@@ -62,7 +62,8 @@ static sim_range *file_map(int file, off_t offset, size_t size, sim_range_kind k
     size_t usable = round_up(size, page);
     uintptr_t start = reserve(0, usable, page);
     sim_range *range = start ? range_new(start, size, kind, current()) : NULL;
-    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, offset) != MAP_FAILED)
+    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
+                      offset) != MAP_FAILED)
         return range;
     if (range)
         range_delete(range);
@@ -83,12 +84,14 @@ static void file_unmap(sim_range *range)
     range_delete(range);
 }
 
-SIM_API CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, CUexternalMemory handle, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+SIM_API CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, CUexternalMemory handle,
+                                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
 {
     BEGIN(cuExternalMemoryGetMappedBuffer);
     sim_external *external = handle_get(OBJECT_EXTERNAL, handle);
     REQUIRE(external, ERROR_INVALID_HANDLE);
-    REQUIRE(out && desc && !desc->flags && desc->size && !desc->offset && desc->size <= external->size, ERROR_INVALID_VALUE);
+    REQUIRE(out && desc && !desc->flags && desc->size && !desc->offset && desc->size <= external->size,
+            ERROR_INVALID_VALUE);
     sim_range *range = file_map(external->file, external->offset, (size_t)desc->size, RANGE_EXTERNAL);
     REQUIRE(range, ERROR_OUT_OF_MEMORY);
     range->external = external;
@@ -137,7 +140,8 @@ SIM_API CUresult cuImportExternalSemaphore(CUexternalSemaphore *out, const CUDA_
     struct stat facts;
     REQUIRE(out && desc && !desc->flags, ERROR_INVALID_VALUE);
     REQUIRE((int)desc->type == SEMAPHORE_TIMELINE_FD, ERROR_NOT_SUPPORTED);
-    REQUIRE(!fstat(desc->handle.fd, &facts) && S_ISREG(facts.st_mode) && facts.st_size == (off_t)page, ERROR_INVALID_HANDLE);
+    REQUIRE(!fstat(desc->handle.fd, &facts) && S_ISREG(facts.st_mode) && facts.st_size == (off_t)page,
+            ERROR_INVALID_HANDLE);
     sim_timeline *timeline = calloc(1, sizeof *timeline);
     void *shown = timeline ? mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, desc->handle.fd, 0) : MAP_FAILED;
     int code = shown == MAP_FAILED ? ERROR_OUT_OF_MEMORY : SUCCESS;
@@ -159,8 +163,8 @@ SIM_API CUresult cuImportExternalSemaphore(CUexternalSemaphore *out, const CUDA_
     return leave(SUCCESS);
 }
 
-static int timeline_queue(const CUexternalSemaphore *handles, const uint64_t *values, unsigned count, CUstream stream_handle,
-                          sim_work_kind kind)
+static int timeline_queue(const CUexternalSemaphore *handles, const uint64_t *values, unsigned count,
+                          CUstream stream_handle, sim_work_kind kind)
 {
     sim_stream *stream;
     int code = stream_find(stream_handle, &stream);
@@ -180,7 +184,8 @@ static int timeline_queue(const CUexternalSemaphore *handles, const uint64_t *va
 
 enum { MAX_TIMELINES = 16 }; /* of one call */
 
-SIM_API CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *handles, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params,
+SIM_API CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *handles,
+                                                 const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params,
                                                  unsigned int count, CUstream stream)
 {
     uint64_t values[MAX_TIMELINES];
@@ -191,8 +196,9 @@ SIM_API CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *hand
     return leave(timeline_queue(handles, values, count, stream, WORK_RAISE));
 }
 
-SIM_API CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *handles, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params,
-                                               unsigned int count, CUstream stream)
+SIM_API CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *handles,
+                                               const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned int count,
+                                               CUstream stream)
 {
     uint64_t values[MAX_TIMELINES];
     BEGIN(cuWaitExternalSemaphoresAsync);
@@ -347,7 +353,9 @@ SIM_API unsigned ignis_sim_gl_buffer(size_t size)
 {
     sim_gl_buffer *buffer = calloc(1, sizeof *buffer);
     int file = memfd_create("ignis-sim-gl", MFD_CLOEXEC);
-    void *data = file < 0 || ftruncate(file, (off_t)size) ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *data = file < 0 || ftruncate(file, (off_t)size)
+                     ? MAP_FAILED
+                     : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (!buffer || data == MAP_FAILED) {
         if (file >= 0)
             close(file);

@@ -60,7 +60,8 @@ SIM_API CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
     REQUIRE(out, ERROR_INVALID_VALUE);
     REQUIRE(capture, ERROR_ILLEGAL_STATE);
     REQUIRE(capture->origin == stream, capture_break(capture, ERROR_STREAM_CAPTURE_UNMATCHED));
-    REQUIRE(capture->mode == CAPTURE_RELAXED || pthread_equal(capture->thread, pthread_self()), ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    REQUIRE(capture->mode == CAPTURE_RELAXED || pthread_equal(capture->thread, pthread_self()),
+            ERROR_STREAM_CAPTURE_WRONG_THREAD);
     *out = NULL;
     if (capture->invalid)
         code = ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -90,8 +91,8 @@ SIM_API CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *sta
 }
 
 /* The graph and its nodes have no handles before the capture ends, so none are returned. */
-SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                                           const CUgraphNode **nodes, size_t *count)
+SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                           CUgraph *graph, const CUgraphNode **nodes, size_t *count)
 {
     sim_stream *stream;
     BEGIN(cuStreamGetCaptureInfo_v2);

@@ -94,7 +94,8 @@ static int device_by_uuid(const char *text, size_t length, int machine_count)
         size_t used = (size_t)snprintf(name, sizeof name, "GPU-");
         uuid_of(number, uuid);
         for (int i = 0; i < 16; i++)
-            used += (size_t)snprintf(name + used, sizeof name - used, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+            used += (size_t)snprintf(name + used, sizeof name - used,
+                                     i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
         if (length > 4 && length <= used && !strncasecmp(name, text, length))
             return number;
     }
@@ -168,7 +169,8 @@ static void introduce(void)
         if (value)
             snprintf(lane + used, sizeof lane - used, ", %s=%s", shown[i], value);
     }
-    say("%d simulated GPU(s) on the CPU, no real device: sm_%d, %zu MiB each%s", sim.device_count, sim.cc, sim.memory >> 20, lane);
+    say("%d simulated GPU(s) on the CPU, no real device: sm_%d, %zu MiB each%s", sim.device_count, sim.cc,
+        sim.memory >> 20, lane);
 }
 
 static void fork_prepare(void) { pthread_mutex_lock(&sim.lock); }
@@ -184,8 +186,9 @@ static void fork_child(void)
 
 static void report_leaks(void)
 {
-    static const char *const watched[] = {"context", "malloc", "bytes",   "hostalloc",   "stream",   "event",    "module",  "graph",
-                                          "handle",  "import", "mapping", "reservation", "external", "timeline", "resource"};
+    static const char *const watched[] = {"context", "malloc",      "bytes",    "hostalloc", "stream",
+                                          "event",   "module",      "graph",    "handle",    "import",
+                                          "mapping", "reservation", "external", "timeline",  "resource"};
     if (atomic_load(&sim.forked))
         return;
     pthread_mutex_lock(&sim.lock);
@@ -267,7 +270,8 @@ static void *function_address(const char *name, size_t length, const char *suffi
 }
 
 /* As the real one it takes base names; it returns the newest version. */
-SIM_API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+SIM_API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64_t flags,
+                                     CUdriverProcAddressQueryResult *status)
 {
     static const char *const suffixes[] = {"_v3", "_v2", ""};
     (void)version, (void)flags;

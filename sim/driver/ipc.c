@@ -85,7 +85,8 @@ SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
 static sim_range *import_find(const sim_ticket *ticket)
 {
     for (size_t i = 0; i < sim.range_count; i++)
-        if (sim.ranges[i]->import && sim.ranges[i]->context == current() && !memcmp(&sim.ranges[i]->import->ticket, ticket, sizeof *ticket))
+        if (sim.ranges[i]->import && sim.ranges[i]->context == current() &&
+            !memcmp(&sim.ranges[i]->import->ticket, ticket, sizeof *ticket))
             return sim.ranges[i];
     return NULL;
 }
@@ -97,8 +98,8 @@ static sim_range *import_map(const sim_ticket *ticket, int file)
     sim_import *import = calloc(1, sizeof *import);
     uintptr_t start = import ? reserve(0, usable, page) : 0;
     sim_range *range = start ? range_new(start, size, RANGE_IMPORTED, current()) : NULL;
-    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, (off_t)ticket->offset) !=
-                     MAP_FAILED) {
+    if (range && mmap((void *)start, usable, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
+                      (off_t)ticket->offset) != MAP_FAILED) {
         *import = (sim_import){.ticket = *ticket, .span = usable + page};
         range->import = import;
         return range;
@@ -120,7 +121,8 @@ SIM_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, 
     int code = ticket_open(&handle, &ticket, "ignis-sim-device", &file);
     REQUIRE(!code, code);
     sim_range *range = NULL;
-    if (ticket.offset % page || !ticket_stands(&ticket, file, (size_t)(ticket.offset + round_up((size_t)ticket.size, page))))
+    if (ticket.offset % page ||
+        !ticket_stands(&ticket, file, (size_t)(ticket.offset + round_up((size_t)ticket.size, page))))
         code = ERROR_MAP_FAILED; /* freed meanwhile */
     else if (!devices_reach(current()->number, (int)ticket.device))
         code = ERROR_PEER_ACCESS_UNSUPPORTED;

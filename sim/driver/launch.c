@@ -100,12 +100,13 @@ static int launch_kernel(CUfunction handle, sim_launch launch, CUstream stream_h
     return submit(stream, work, NULL, NULL);
 }
 
-SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
-                                unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params,
-                                void **extra)
+SIM_API CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
+                                CUstream stream, void **params, void **extra)
 {
     BEGIN(cuLaunchKernel);
-    sim_launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared};
+    sim_launch launch = {
+        .grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared};
     return leave(launch_kernel(function, launch, stream, params, extra));
 }
 
@@ -121,7 +122,8 @@ SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
                          .dynamic_shared = config->sharedMemBytes};
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *attribute = &config->attrs[i];
-        REQUIRE((int)attribute->id == LAUNCH_PROGRAMMATIC || (int)attribute->id == LAUNCH_COOPERATIVE, ERROR_NOT_SUPPORTED);
+        REQUIRE((int)attribute->id == LAUNCH_PROGRAMMATIC || (int)attribute->id == LAUNCH_COOPERATIVE,
+                ERROR_NOT_SUPPORTED);
         if ((int)attribute->id == LAUNCH_PROGRAMMATIC)
             launch.must_wait = attribute->value.programmaticStreamSerializationAllowed != 0;
         else
@@ -130,11 +132,14 @@ SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
     return leave(launch_kernel(function, launch, config->hStream, params, extra));
 }
 
-SIM_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                                           unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
-                                           CUstream stream, void **params)
+SIM_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                           unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                           unsigned int block_z, unsigned int shared, CUstream stream, void **params)
 {
     BEGIN(cuLaunchCooperativeKernel);
-    sim_launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z}, .dynamic_shared = shared, .together = 1};
+    sim_launch launch = {.grid = {grid_x, grid_y, grid_z},
+                         .block = {block_x, block_y, block_z},
+                         .dynamic_shared = shared,
+                         .together = 1};
     return leave(launch_kernel(function, launch, stream, params, NULL));
 }

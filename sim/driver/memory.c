@@ -109,12 +109,16 @@ static int pointer_attribute(void *data, int attribute, sim_range *range, CUdevi
     case POINTER_RDMA:
     case POINTER_IS_MANAGED: *(unsigned *)data = 0; break;
     case POINTER_BUFFER_ID: *(unsigned long long *)data = range ? range->id : 0; break;
-    case POINTER_DEVICE_ORDINAL: *(int *)data = !range ? -2 : mapped ? range->physical->device : range->context->device; break;
+    case POINTER_DEVICE_ORDINAL:
+        *(int *)data = !range ? -2 : mapped ? range->physical->device : range->context->device;
+        break;
     case POINTER_IPC_CAPABLE: *(int *)data = range && range->kind == RANGE_DEVICE; break;
     case POINTER_RANGE_START: *(CUdeviceptr *)data = reservation ? reservation->start : start; break;
     case POINTER_RANGE_SIZE: *(size_t *)data = reservation ? reservation->size : size; break;
     case POINTER_MAPPED: *(int *)data = range != NULL; break;
-    case POINTER_HANDLE_TYPES: *(unsigned long long *)data = mapped ? (unsigned long long)range->physical->types : 0; break;
+    case POINTER_HANDLE_TYPES:
+        *(unsigned long long *)data = mapped ? (unsigned long long)range->physical->types : 0;
+        break;
     case POINTER_ACCESS: *(int *)data = range ? pointer_access(range) : 0; break;
     case POINTER_POOL: *(void **)data = NULL; break;
     case POINTER_MAPPING_SIZE: *(size_t *)data = size; break;
@@ -128,7 +132,8 @@ static int pointer_attribute(void *data, int attribute, sim_range *range, CUdevi
 /* Tells whether an attribute is known. Reserved addresses without memory have a range and no other attribute. */
 static int pointer_is_known(int attribute, CUdeviceptr address)
 {
-    int of_addresses = attribute == POINTER_RANGE_START || attribute == POINTER_RANGE_SIZE || attribute == POINTER_MAPPED;
+    int of_addresses =
+        attribute == POINTER_RANGE_START || attribute == POINTER_RANGE_SIZE || attribute == POINTER_MAPPED;
     return range_at((uintptr_t)address) || (of_addresses && reservation_at((uintptr_t)address));
 }
 
@@ -141,7 +146,8 @@ SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     return leave(pointer_attribute(data, (int)attribute, range, address));
 }
 
-SIM_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *which, void **data, CUdeviceptr address)
+SIM_API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *which, void **data,
+                                        CUdeviceptr address)
 {
     int code = SUCCESS;
     BEGIN(cuPointerGetAttributes);

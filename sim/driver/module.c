@@ -64,7 +64,8 @@ SIM_API CUresult cuModuleLoadData(CUmodule *out, const void *image)
 }
 
 /* The options are for the PTX compiler, which is not needed here. */
-SIM_API CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values)
+SIM_API CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options,
+                                    void **values)
 {
     BEGIN(cuModuleLoadDataEx);
     REQUIRE(!count || (options && values), ERROR_INVALID_VALUE);
@@ -209,14 +210,15 @@ static int occupancy(int *blocks, CUfunction handle, int block_size, size_t dyna
     return SUCCESS;
 }
 
-SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block_size, size_t dynamic)
+SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block_size,
+                                                             size_t dynamic)
 {
     BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessor);
     return leave(occupancy(blocks, function, block_size, dynamic));
 }
 
-SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size, size_t dynamic,
-                                                                      unsigned int flags)
+SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size,
+                                                                      size_t dynamic, unsigned int flags)
 {
     BEGIN(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
     REQUIRE(flags < 2, ERROR_INVALID_VALUE);

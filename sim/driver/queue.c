@@ -175,8 +175,8 @@ static int work_spins(const sim_work *work)
     }
     if (work->kind == WORK_KERNEL)
         return work->kernel->spins || work->launch.together;
-    return work->kind == WORK_AWAIT || work->kind == WORK_WAIT || work->kind == WORK_WRITE || work->kind == WORK_RAISE ||
-           work->kind == WORK_REACH;
+    return work->kind == WORK_AWAIT || work->kind == WORK_WAIT || work->kind == WORK_WRITE ||
+           work->kind == WORK_RAISE || work->kind == WORK_REACH;
 }
 
 /* Adds the waits of the legacy rule: work in the NULL stream comes after all earlier work of blocking

@@ -191,7 +191,8 @@ static int block_open(const sim_range *range)
     void *start = (void *)range->start;
     size_t usable = range->span - page;
     if (mprotect(start, usable, PROT_READ | PROT_WRITE)) {
-        say("no memory for a block of %zu bytes: %s (vm.max_map_count limits the number of blocks)", range->size, strerror(errno));
+        say("no memory for a block of %zu bytes: %s (vm.max_map_count limits the number of blocks)", range->size,
+            strerror(errno));
         return 0;
     }
     /* AddressSanitizer's map is written no more than needed: it takes an eighth of the memory that it
@@ -220,8 +221,8 @@ static void block_close(const sim_range *range)
 {
     size_t usable = range->span - page;
     if (range->exported)
-        fallocate(range->arena->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(range->start - range->arena->base + usable),
-                  (off_t)page);
+        fallocate(range->arena->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  (off_t)(range->start - range->arena->base + usable), (off_t)page);
     poison(range->start, usable < 16 * page ? usable : 16 * page);
     madvise((void *)range->start, usable, MADV_REMOVE);
     mprotect((void *)range->start, usable, PROT_NONE);
@@ -277,8 +278,10 @@ int block_delete(sim_range *range)
     changed = block_overrun(range, &first);
     if (changed) {
         char text[256];
-        snprintf(text, sizeof text, "%zu byte(s) were written behind the end of a block of %zu bytes at %#lx, the first %zu behind its end",
-                 changed, range->size, (unsigned long)range->start, first);
+        snprintf(
+            text, sizeof text,
+            "%zu byte(s) were written behind the end of a block of %zu bytes at %#lx, the first %zu behind its end",
+            changed, range->size, (unsigned long)range->start, first);
         code = ERROR_ILLEGAL_ADDRESS;
         context_fail(range->context, code, text);
     }
@@ -301,8 +304,8 @@ static void describe_freed(uintptr_t address, char *what, size_t size)
     unsigned count = sim.freed_count < REMEMBERED_BLOCKS ? sim.freed_count : REMEMBERED_BLOCKS;
     for (unsigned i = 0; i < count; i++)
         if (address - sim.freed[i].start < sim.freed[i].size) {
-            snprintf(what, size, "%zu bytes into a block of %zu bytes that was freed", (size_t)(address - sim.freed[i].start),
-                     sim.freed[i].size);
+            snprintf(what, size, "%zu bytes into a block of %zu bytes that was freed",
+                     (size_t)(address - sim.freed[i].start), sim.freed[i].size);
             return;
         }
 }

@@ -112,11 +112,13 @@ SIM_API CUresult cuLaunchHostFunc(CUstream handle, CUhostFn call, void *data)
     BEGIN(cuLaunchHostFunc);
     REQUIRE(call, ERROR_INVALID_VALUE);
     int code = stream_find(handle, &stream);
-    return leave(code ? code : submit(stream, (sim_work){.kind = WORK_CALL, .call = call, .call_data = data}, NULL, NULL));
+    return leave(code ? code
+                      : submit(stream, (sim_work){.kind = WORK_CALL, .call = call, .call_data = data}, NULL, NULL));
 }
 
 /* Submits a write or a wait of a stream, on memory that its device can reach. */
-static int submit_word(CUstream handle, sim_work_kind kind, CUdeviceptr address, uint64_t value, unsigned size, unsigned flags)
+static int submit_word(CUstream handle, sim_work_kind kind, CUdeviceptr address, uint64_t value, unsigned size,
+                       unsigned flags)
 {
     sim_stream *stream;
     sim_range *range;
@@ -127,7 +129,8 @@ static int submit_word(CUstream handle, sim_work_kind kind, CUdeviceptr address,
     work.word = (sim_word){(void *)(uintptr_t)address, value, size, flags, stream->context->device};
     if (address % size || flags > (kind == WORK_WAIT ? WAIT_NOR : 0))
         return ERROR_INVALID_VALUE;
-    code = check_span(work.word.address, size, SIDE_ANY, work.word.device, kind == WORK_WAIT ? ACCESS_READ : ACCESS_WRITE, &range);
+    code = check_span(work.word.address, size, SIDE_ANY, work.word.device,
+                      kind == WORK_WAIT ? ACCESS_READ : ACCESS_WRITE, &range);
     if (!code && !range)
         code = ERROR_INVALID_VALUE; /* ordinary host memory */
     return code ? code : submit(stream, work, NULL, NULL);

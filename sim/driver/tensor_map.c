@@ -7,7 +7,8 @@
 
 /* Returns what is wrong with the arguments of cuTensorMapEncodeTiled or cuTensorMapEncodeIm2col; NULL if
    nothing is. */
-static const char *tensor_map_fault(const sim_tensor_map *m, const CUtensorMap *to, const cuuint32_t *steps, int interleave, int l2)
+static const char *tensor_map_fault(const sim_tensor_map *m, const CUtensorMap *to, const cuuint32_t *steps,
+                                    int interleave, int l2)
 {
     static const unsigned inner_limit[] = {0xFFFFFFFF, 32, 64, 128};
     if ((uintptr_t)to % 64)
@@ -42,9 +43,9 @@ static const char *tensor_map_fault(const sim_tensor_map *m, const CUtensorMap *
 }
 
 /* Checks a map whose box is set, and writes it. */
-static CUresult write_tensor_map(CUtensorMap *map, sim_tensor_map *m, CUtensorMapDataType type, cuuint32_t rank, void *base,
-                                 const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *steps, int interleave, int swizzle,
-                                 int l2, int fill)
+static CUresult write_tensor_map(CUtensorMap *map, sim_tensor_map *m, CUtensorMapDataType type, cuuint32_t rank,
+                                 void *base, const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *steps,
+                                 int interleave, int swizzle, int l2, int fill)
 {
     static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
     _Static_assert(sizeof *m == sizeof *map, "a tensor map has 128 bytes");
@@ -70,9 +71,10 @@ static CUresult write_tensor_map(CUtensorMap *map, sim_tensor_map *m, CUtensorMa
     return leave(SUCCESS);
 }
 
-SIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *dims,
-                                        const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *steps,
-                                        CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2,
+SIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base,
+                                        const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
+                                        const cuuint32_t *steps, CUtensorMapInterleave interleave,
+                                        CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2,
                                         CUtensorMapFloatOOBfill fill)
 {
     BEGIN(cuTensorMapEncodeTiled);
@@ -80,13 +82,16 @@ SIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType ty
     REQUIRE(map && dims && box && steps && rank >= 1 && rank <= 5 && (rank == 1 || strides), ERROR_INVALID_VALUE);
     for (cuuint32_t i = 0; i < rank; i++)
         m.box[i] = box[i] > 256 ? 257 : (uint16_t)box[i];
-    return write_tensor_map(map, &m, type, rank, base, dims, strides, steps, (int)interleave, (int)swizzle, (int)l2, (int)fill);
+    return write_tensor_map(map, &m, type, rank, base, dims, strides, steps, (int)interleave, (int)swizzle, (int)l2,
+                            (int)fill);
 }
 
-SIM_API CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *dims,
-                                         const cuuint64_t *strides, const int *lower, const int *upper, cuuint32_t channels,
-                                         cuuint32_t pixels, const cuuint32_t *steps, CUtensorMapInterleave interleave,
-                                         CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill)
+SIM_API CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base,
+                                         const cuuint64_t *dims, const cuuint64_t *strides, const int *lower,
+                                         const int *upper, cuuint32_t channels, cuuint32_t pixels,
+                                         const cuuint32_t *steps, CUtensorMapInterleave interleave,
+                                         CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2,
+                                         CUtensorMapFloatOOBfill fill)
 {
     static const int limits[] = {32768, 128, 16}; /* of corners, by the number of pixel dimensions */
     BEGIN(cuTensorMapEncodeIm2col);
@@ -99,12 +104,13 @@ SIM_API CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType t
         int limit = limits[rank - 3];
         int fits = lower[i] >= -limit && lower[i] < limit && upper[i] >= -limit && upper[i] < limit;
         if (!fits || lower[i] > (int64_t)dims[i + 1] - 1 + upper[i])
-            say("cuTensorMapEncodeIm2col: the box of pixels from %d to %d of dimension %u %s", lower[i], upper[i], i + 1,
-                fits ? "is empty" : "is outside of what the map can hold");
+            say("cuTensorMapEncodeIm2col: the box of pixels from %d to %d of dimension %u %s", lower[i], upper[i],
+                i + 1, fits ? "is empty" : "is outside of what the map can hold");
         REQUIRE(fits && lower[i] <= (int64_t)dims[i + 1] - 1 + upper[i], ERROR_INVALID_VALUE);
         m.lower[i] = (int16_t)lower[i];
         m.upper[i] = (int16_t)upper[i];
         m.steps[i] = (uint8_t)steps[i + 1];
     }
-    return write_tensor_map(map, &m, type, rank, base, dims, strides, steps, (int)interleave, (int)swizzle, (int)l2, (int)fill);
+    return write_tensor_map(map, &m, type, rank, base, dims, strides, steps, (int)interleave, (int)swizzle, (int)l2,
+                            (int)fill);
 }

@@ -23,7 +23,8 @@ static int check_properties(const CUmemAllocationProp *properties)
     int types = (int)properties->requestedHandleTypes;
     if ((int)properties->type != MEMORY_PINNED || types & ~HANDLE_TYPES || properties->win32HandleMetaData)
         return ERROR_INVALID_VALUE;
-    if ((int)properties->location.type != LOCATION_DEVICE || types & ~HANDLE_FILE || properties->allocFlags.gpuDirectRDMACapable)
+    if ((int)properties->location.type != LOCATION_DEVICE || types & ~HANDLE_FILE ||
+        properties->allocFlags.gpuDirectRDMACapable)
         return ERROR_NOT_SUPPORTED;
     return is_device(properties->location.id) ? SUCCESS : ERROR_INVALID_DEVICE;
 }
@@ -37,8 +38,11 @@ static int memory_file(size_t size, const sim_mark *mark)
     if (file < 0)
         return -1;
     size_t filled = size < fill_limit ? size : fill_limit;
-    void *data = ftruncate(file, (off_t)(size + page)) ? MAP_FAILED : mmap(NULL, filled, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (data == MAP_FAILED || pwrite(file, mark, sizeof *mark, (off_t)size) != sizeof *mark || fcntl(file, F_ADD_SEALS, FIXED_SIZE)) {
+    void *data = ftruncate(file, (off_t)(size + page))
+                     ? MAP_FAILED
+                     : mmap(NULL, filled, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (data == MAP_FAILED || pwrite(file, mark, sizeof *mark, (off_t)size) != sizeof *mark ||
+        fcntl(file, F_ADD_SEALS, FIXED_SIZE)) {
         close(file);
         return -1;
     }
@@ -90,7 +94,8 @@ static sim_physical *physical_get(CUmemGenericAllocationHandle handle)
     return handle_get(OBJECT_PHYSICAL, (const void *)(uintptr_t)handle);
 }
 
-SIM_API CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags option)
+SIM_API CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *properties,
+                                               CUmemAllocationGranularity_flags option)
 {
     BEGIN(cuMemGetAllocationGranularity);
     REQUIRE(out && properties && ((int)option == 0 || (int)option == 1), ERROR_INVALID_VALUE);
@@ -109,7 +114,8 @@ SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, con
     REQUIRE(!code, code);
     sim_context *context = &sim.contexts[properties->location.id];
     REQUIRE(size <= memory_left(context), ERROR_OUT_OF_MEMORY);
-    sim_mark mark = {.device = (uint32_t)context->number, .types = (uint32_t)properties->requestedHandleTypes, .size = size};
+    sim_mark mark = {
+        .device = (uint32_t)context->number, .types = (uint32_t)properties->requestedHandleTypes, .size = size};
     memcpy(mark.magic, memory_magic, sizeof mark.magic);
     int file = memory_file(size, &mark);
     REQUIRE(file >= 0, ERROR_OUT_OF_MEMORY);
@@ -157,12 +163,13 @@ SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out
 }
 
 /* The caller owns the descriptor, to pass on and to close. */
-SIM_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-                                              unsigned long long flags)
+SIM_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType type, unsigned long long flags)
 {
     BEGIN(cuMemExportToShareableHandle);
     sim_physical *physical = physical_get(handle);
-    REQUIRE(out && physical && !flags && (int)type == HANDLE_FILE && physical->types & HANDLE_FILE, ERROR_INVALID_VALUE);
+    REQUIRE(out && physical && !flags && (int)type == HANDLE_FILE && physical->types & HANDLE_FILE,
+            ERROR_INVALID_VALUE);
     int file = fcntl(physical->file, F_DUPFD_CLOEXEC, 0);
     REQUIRE(file >= 0, ERROR_OPERATING_SYSTEM);
     *(int *)out = file;
@@ -177,12 +184,14 @@ static int read_mark(int file, sim_mark *mark)
     if (seals < 0 || (seals & FIXED_SIZE) != FIXED_SIZE || fstat(file, &facts) || facts.st_size <= (off_t)page)
         return 0;
     off_t size = facts.st_size - (off_t)page;
-    return pread(file, mark, sizeof *mark, size) == sizeof *mark && !memcmp(mark->magic, memory_magic, sizeof mark->magic) &&
-           mark->size == (uint64_t)size && is_multiple(mark->size) && mark->device < MAX_DEVICES && mark->types & HANDLE_FILE;
+    return pread(file, mark, sizeof *mark, size) == sizeof *mark &&
+           !memcmp(mark->magic, memory_magic, sizeof mark->magic) && mark->size == (uint64_t)size &&
+           is_multiple(mark->size) && mark->device < MAX_DEVICES && mark->types & HANDLE_FILE;
 }
 
 /* The caller keeps the descriptor. Every import has to be released. */
-SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle, CUmemAllocationHandleType type)
+SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle,
+                                                CUmemAllocationHandleType type)
 {
     sim_mark mark;
     BEGIN(cuMemImportFromShareableHandle);
@@ -216,7 +225,8 @@ uintptr_t reserve(uintptr_t wish, size_t size, size_t alignment)
     return start;
 }
 
-SIM_API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags)
+SIM_API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr wish,
+                                     unsigned long long flags)
 {
     BEGIN(cuMemAddressReserve);
     REQUIRE(out && !flags && is_multiple(size) && !(alignment & (alignment - 1)), ERROR_INVALID_VALUE);
@@ -257,13 +267,15 @@ SIM_API CUresult cuMemAddressFree(CUdeviceptr start, size_t size)
 }
 
 /* No access is allowed before cuMemSetAccess. */
-SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+SIM_API CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                          unsigned long long flags)
 {
     BEGIN(cuMemMap);
     uintptr_t start = (uintptr_t)address;
     sim_physical *physical = physical_get(handle);
     sim_reservation *reservation = reservation_at(start);
-    REQUIRE(physical && reservation && !flags && !offset && size == physical->size && !(start % granularity), ERROR_INVALID_VALUE);
+    REQUIRE(physical && reservation && !flags && !offset && size == physical->size && !(start % granularity),
+            ERROR_INVALID_VALUE);
     REQUIRE(size <= reservation->size - (start - reservation->start) && !any_mapped(start, size), ERROR_INVALID_VALUE);
     sim_range *range = range_new(start, size, RANGE_MAPPED, &sim.contexts[physical->device < 0 ? 0 : physical->device]);
     REQUIRE(range, ERROR_OUT_OF_MEMORY);
@@ -308,7 +320,8 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 /* Sets the protection of a range. The devices share the process's mapping: it allows what any of them may do. */
 static int range_protect(const sim_range *range)
 {
-    int can_read = range_allows(range, EVERY_DEVICE, ACCESS_READ), can_write = range_allows(range, EVERY_DEVICE, ACCESS_WRITE);
+    int can_read = range_allows(range, EVERY_DEVICE, ACCESS_READ),
+        can_write = range_allows(range, EVERY_DEVICE, ACCESS_WRITE);
     return !mprotect((void *)range->start, range->size, (can_read ? PROT_READ : 0) | (can_write ? PROT_WRITE : 0));
 }
 

@@ -133,7 +133,8 @@ size_t extent(size_t pitch, size_t width, size_t height) { return (height - 1) *
 static int copy_is_live(const sim_copy *copy)
 {
     sim_range *range;
-    size_t dst_bytes = extent(copy->dst_pitch, copy->width, copy->height), src_bytes = extent(copy->src_pitch, copy->width, copy->height);
+    size_t dst_bytes = extent(copy->dst_pitch, copy->width, copy->height),
+           src_bytes = extent(copy->src_pitch, copy->width, copy->height);
     return !check_span(copy->dst, dst_bytes, copy->dst_side, copy->device, ACCESS_WRITE, &range) &&
            !check_span(copy->src, src_bytes, copy->src_side, copy->device, ACCESS_READ, &range);
 }
@@ -143,16 +144,19 @@ int work_check(const sim_work *work, char *text, size_t text_size)
 {
     sim_range *range;
     int copies = work->kind != WORK_COPY || copy_is_live(&work->copy);
-    int fills = work->kind != WORK_FILL ||
-                !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_DEVICE, work->fill.device, ACCESS_WRITE, &range);
+    int fills = work->kind != WORK_FILL || !check_span(work->fill.dst, work->fill.count * work->fill.size, SIDE_DEVICE,
+                                                       work->fill.device, ACCESS_WRITE, &range);
     if (!copies || !fills)
-        return snprintf(text, text_size, "a %s found its memory freed", copies ? "fill" : "copy"), ERROR_ILLEGAL_ADDRESS;
-    int is_word = work->kind == WORK_WRITE || work->kind == WORK_WAIT, access = work->kind == WORK_WRITE ? ACCESS_WRITE : ACCESS_READ;
+        return snprintf(text, text_size, "a %s found its memory freed", copies ? "fill" : "copy"),
+               ERROR_ILLEGAL_ADDRESS;
+    int is_word = work->kind == WORK_WRITE || work->kind == WORK_WAIT,
+        access = work->kind == WORK_WRITE ? ACCESS_WRITE : ACCESS_READ;
     if (is_word && check_span(work->word.address, work->word.size, SIDE_ANY, work->word.device, access, &range))
         return snprintf(text, text_size, "a stream memory operation found its memory freed"), ERROR_ILLEGAL_ADDRESS;
     if (!work->module || !work->module->unloaded)
         return SUCCESS;
-    return snprintf(text, text_size, "%s was launched after its module was unloaded", work->kernel->name), ERROR_ILLEGAL_ADDRESS;
+    return snprintf(text, text_size, "%s was launched after its module was unloaded", work->kernel->name),
+           ERROR_ILLEGAL_ADDRESS;
 }
 
 static int plan_run(const sim_plan *plan, char *text, size_t text_size);
@@ -208,7 +212,8 @@ static int timeline_wait(const sim_work *work, char *text, size_t text_size)
         before = value;
         if (now() - since > (int64_t)sim.patience * 1000000) {
             snprintf(text, text_size,
-                     "no progress: a stream waits for value %llu of a timeline, which has been at %llu for %d ms (IGNIS_SIM_PATIENCE)",
+                     "no progress: a stream waits for value %llu of a timeline, which has been at %llu for %d ms "
+                     "(IGNIS_SIM_PATIENCE)",
                      (unsigned long long)work->value, (unsigned long long)value, sim.patience);
             return ERROR_LAUNCH_TIMEOUT;
         }
@@ -261,7 +266,8 @@ static int is_running(pid_t pid)
    for ever. */
 int signal_is_set(sim_signal *signal, uint32_t sequence)
 {
-    return (int32_t)(atomic_load(&signal->board->done) - sequence) >= 0 || !is_running(atomic_load(&signal->board->recorder));
+    return (int32_t)(atomic_load(&signal->board->done) - sequence) >= 0 ||
+           !is_running(atomic_load(&signal->board->recorder));
 }
 
 int sim_fault(void) { return __atomic_load_n(&sim.error, __ATOMIC_RELAXED); }

@@ -75,7 +75,8 @@ static void watch_progress(worker *w)
 {
     if (w->progress != w->last_seen)
         note_progress(w);
-    else if (somebody_waits(w) && now_ns() > __atomic_load_n(&w->job->progress_at, __ATOMIC_RELAXED) + settings.patience_ns)
+    else if (somebody_waits(w) &&
+             now_ns() > __atomic_load_n(&w->job->progress_at, __ATOMIC_RELAXED) + settings.patience_ns)
         deadlock(w, "no progress, some threads poll memory in vain");
 }
 
@@ -212,14 +213,16 @@ static int check_block(worker *w)
     size_t size = (size_t)w->block.dynamic_size, guard = size && !settings.sanitized ? SHARED_GUARD : 0;
     for (size_t i = size; i < size + guard; i++)
         if (w->dynamic_shared[i] != (char)0xFF) {
-            snprintf(w->text, sizeof w->text, "kernel %s, block (%u,%u,%u): wrote byte %zu of its dynamic shared memory, which has %zu",
+            snprintf(w->text, sizeof w->text,
+                     "kernel %s, block (%u,%u,%u): wrote byte %zu of its dynamic shared memory, which has %zu",
                      w->kernel->facts.name, w->block.index[0], w->block.index[1], w->block.index[2], i, size);
             return w->failure = SIM_ILLEGAL_ADDRESS;
         }
     if (!w->job->launch->must_wait || w->waited >= w->thread_count)
         return SIM_OK;
     snprintf(w->text, sizeof w->text,
-             "kernel %s was launched to begin before earlier work has ended, and %u of %u threads of a block ran griddepcontrol.wait",
+             "kernel %s was launched to begin before earlier work has ended, and %u of %u threads of a block ran "
+             "griddepcontrol.wait",
              w->kernel->facts.name, w->waited, w->thread_count);
     return w->failure = SIM_LAUNCH_FAILED;
 }

@@ -11,12 +11,13 @@ static void check_place(worker *w, const void *p, size_t bytes, size_t alignment
 {
     char sentence[160];
     if ((uintptr_t)p % alignment) {
-        snprintf(sentence, sizeof sentence, "a bulk copy's place in shared memory is not aligned to %zu bytes", alignment);
+        snprintf(sentence, sizeof sentence, "a bulk copy's place in shared memory is not aligned to %zu bytes",
+                 alignment);
         give_up(w, SIM_MISALIGNED_ADDRESS, sentence, at);
     }
     if (w->block.dynamic_shared && shared_offset(w, p) < 0x1000000 && !in_shared(w, p, bytes)) {
-        snprintf(sentence, sizeof sentence, "a bulk copy of %zu bytes at shared memory + %zu, the block has %llu bytes", bytes,
-                 shared_offset(w, p), w->block.dynamic_size);
+        snprintf(sentence, sizeof sentence, "a bulk copy of %zu bytes at shared memory + %zu, the block has %llu bytes",
+                 bytes, shared_offset(w, p), w->block.dynamic_size);
         give_up(w, SIM_ILLEGAL_ADDRESS, sentence, at);
     }
 }
@@ -61,7 +62,8 @@ static void runtime_bulk_load(void *to, const void *from, unsigned bytes, void *
     worker *w = this_worker;
     quietly no_accesses(w);
     if ((uintptr_t)from % 16 || bytes % 16)
-        give_up(w, SIM_MISALIGNED_ADDRESS, "a bulk copy's address in global memory, or its number of bytes, is not a multiple of 16", at);
+        give_up(w, SIM_MISALIGNED_ADDRESS,
+                "a bulk copy's address in global memory, or its number of bytes, is not a multiple of 16", at);
     bulk_load *l = begin_load(w, (char *)to, bytes, 16, counter, at);
     memcpy(l->data, from, bytes);
     end_load(w, l);
@@ -78,11 +80,12 @@ static void runtime_tensor_load(void *to, const void *map, sim_coordinates where
 }
 
 static unsigned cluster_rank(worker *w, sim_place at);
-static void send_to_block(worker *w, unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at);
+static void send_to_block(worker *w, unsigned block, unsigned offset, const void *from, unsigned bytes,
+                          unsigned counted_at, sim_place at);
 
 /* Loads a tile for each block of the cluster whose bit is set, at the same places. */
-static void runtime_tensor_multicast(void *to, const void *map, sim_coordinates where, int rank, void *counter, unsigned blocks,
-                                     sim_place at)
+static void runtime_tensor_multicast(void *to, const void *map, sim_coordinates where, int rank, void *counter,
+                                     unsigned blocks, sim_place at)
 {
     worker *w = this_worker;
     quietly no_accesses(w);
@@ -92,7 +95,8 @@ static void runtime_tensor_multicast(void *to, const void *map, sim_coordinates 
     move_tile(m, &where, l->data, TILE_LOAD);
     for (unsigned block = 0; block < 16; block++)
         if (blocks >> block & 1 && block != own)
-            send_to_block(w, block, (unsigned)shared_offset(w, to), l->data, bytes, (unsigned)shared_offset(w, counter), at);
+            send_to_block(w, block, (unsigned)shared_offset(w, to), l->data, bytes, (unsigned)shared_offset(w, counter),
+                          at);
     if (blocks >> own & 1)
         end_load(w, l);
     else
@@ -167,7 +171,8 @@ static void runtime_bulk_store(void *to, void *from, unsigned bytes, int adds, s
     worker *w = this_worker;
     quietly no_accesses(w);
     if ((uintptr_t)to % 16 || bytes % 16)
-        give_up(w, SIM_MISALIGNED_ADDRESS, "a bulk copy's address in global memory, or its number of bytes, is not a multiple of 16", at);
+        give_up(w, SIM_MISALIGNED_ADDRESS,
+                "a bulk copy's address in global memory, or its number of bytes, is not a multiple of 16", at);
     bulk_store *s = begin_store(w, (const char *)from, bytes, 16, adds, at);
     s->to = (char *)to;
     end_store(w, s);
@@ -224,7 +229,8 @@ static void async_thread_exits(worker *w)
     async *a = w->async;
     for (const wgmma_product *p = a->products; p; p = p->next)
         if (p->warp == w->current / SIM_WARP)
-            give_up(w, SIM_LAUNCH_FAILED, "this thread exits while a wgmma of its warp is under way that nobody has waited for",
+            give_up(w, SIM_LAUNCH_FAILED,
+                    "this thread exits while a wgmma of its warp is under way that nobody has waited for",
                     sim_place{NULL, 0});
     for (bulk_store **p = &a->stores; *p;) {
         if ((*p)->thread != w->current) {
@@ -232,7 +238,8 @@ static void async_thread_exits(worker *w)
             continue;
         }
         if ((*p)->from)
-            give_up_at(w, (*p)->from, "this thread exits before its bulk store from here has read it (cp.async.bulk.wait_group.read)",
+            give_up_at(w, (*p)->from,
+                       "this thread exits before its bulk store from here has read it (cp.async.bulk.wait_group.read)",
                        sim_place{NULL, 0});
         finish_store(p);
     }
@@ -241,10 +248,12 @@ static void async_thread_exits(worker *w)
         return;
     take_inbox(w);
     if (a->loads)
-        give_up_at(w, a->loads->to, "the block ends while a bulk load to here is under way that nobody has waited for", sim_place{NULL, 0});
+        give_up_at(w, a->loads->to, "the block ends while a bulk load to here is under way that nobody has waited for",
+                   sim_place{NULL, 0});
     for (unsigned i = 0; i < MAX_WARPS; i++)
         if (a->warpgroups[i / 4].by_warp[i % 4] != a->warpgroups[i / 4].count)
-            give_up(w, SIM_LAUNCH_FAILED, "the warps of a warpgroup issued different numbers of wgmma", sim_place{NULL, 0});
+            give_up(w, SIM_LAUNCH_FAILED, "the warps of a warpgroup issued different numbers of wgmma",
+                    sim_place{NULL, 0});
 }
 
 /* Advances a block in which no thread can run. Loads that are waited for arrive now. Otherwise
@@ -290,10 +299,10 @@ static void say_async_waiting(sim_text *t, const worker *w)
         thread_position(w, a->waiting[i], p);
         say(t, "one is %u,%u,%u) wait at the mbarrier at ", p[0], p[1], p[2]);
         say_shared(t, w, b);
-        say(t, " for parity %u; it is in phase %u, which lacks %u of %u arrivals and %lld bytes;", first->parity, (unsigned)b->phase,
-            (unsigned)b->pending, (unsigned)b->arrivals, (long long)b->bytes);
+        say(t, " for parity %u; it is in phase %u, which lacks %u of %u arrivals and %lld bytes;", first->parity,
+            (unsigned)b->phase, (unsigned)b->pending, (unsigned)b->arrivals, (long long)b->bytes);
     }
     if (a->short_count)
-        say(t, " %u threads wait in setmaxnreg.inc: %u registers of the block's %u are taken;", a->short_count, a->registers_used,
-            a->registers_all);
+        say(t, " %u threads wait in setmaxnreg.inc: %u registers of the block's %u are taken;", a->short_count,
+            a->registers_used, a->registers_all);
 }

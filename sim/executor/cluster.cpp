@@ -8,8 +8,9 @@
 /* Blocks that run at the same time, each on its own OS thread. */
 struct cluster {
     pthread_mutex_t lock;
-    unsigned blocks, ended, arrived, phase; /* arrived: blocks whose threads have all arrived in this phase; phases are counted from 1 */
-    struct worker *members[64];             /* those that are running */
+    unsigned blocks, ended, arrived,
+        phase; /* arrived: blocks whose threads have all arrived in this phase; phases are counted from 1 */
+    struct worker *members[64]; /* those that are running */
 };
 
 /* Counts a block that has arrived or ended. The lock is held. */
@@ -72,15 +73,17 @@ static char *runtime_cluster_memory(unsigned block, unsigned offset, unsigned by
     struct cluster *c = cluster_of(w, at);
     char sentence[160], *memory = NULL;
     if (block >= c->blocks || (uint64_t)offset + bytes > w->block.dynamic_size) {
-        snprintf(sentence, sizeof sentence, "byte %u of the shared memory of block %u of a cluster: there are %u blocks, with %llu bytes",
-                 offset, block, c->blocks, w->block.dynamic_size);
+        snprintf(sentence, sizeof sentence,
+                 "byte %u of the shared memory of block %u of a cluster: there are %u blocks, with %llu bytes", offset,
+                 block, c->blocks, w->block.dynamic_size);
         give_up(w, SIM_ILLEGAL_ADDRESS, sentence, at);
     }
     pthread_mutex_lock(&c->lock);
     memory = c->members[block] ? c->members[block]->dynamic_shared : NULL;
     pthread_mutex_unlock(&c->lock);
     if (!memory) {
-        snprintf(sentence, sizeof sentence, "shared memory of block %u of the cluster, which has not begun, or has ended", block);
+        snprintf(sentence, sizeof sentence,
+                 "shared memory of block %u of the cluster, which has not begun, or has ended", block);
         give_up(w, SIM_ILLEGAL_ADDRESS, sentence, at);
     }
     return memory + offset;
@@ -106,7 +109,8 @@ static unsigned cluster_rank(worker *w, sim_place at)
 }
 
 /* Sends to a block. from is NULL for an arrival. */
-static void send_to_block(worker *w, unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at)
+static void send_to_block(worker *w, unsigned block, unsigned offset, const void *from, unsigned bytes,
+                          unsigned counted_at, sim_place at)
 {
     struct cluster *c = cluster_of(w, at);
     (void)runtime_cluster_memory(block, offset, bytes, at);
@@ -132,7 +136,8 @@ static void send_to_block(worker *w, unsigned block, unsigned offset, const void
     count_progress(w);
 }
 
-static void runtime_cluster_store(unsigned block, unsigned offset, const void *from, unsigned bytes, unsigned counted_at, sim_place at)
+static void runtime_cluster_store(unsigned block, unsigned offset, const void *from, unsigned bytes,
+                                  unsigned counted_at, sim_place at)
 {
     send_to_block(this_worker, block, offset, from, bytes, counted_at, at);
 }

@@ -105,7 +105,8 @@ extern "C" int sim_has_clusters(void)
     return !settings.sanitized;
 }
 
-extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const *args, char *text, size_t text_size)
+extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, void *const *args, char *text,
+                           size_t text_size)
 {
     const loaded_kernel *k = (const loaded_kernel *)kernel;
     job j;
@@ -115,21 +116,22 @@ extern "C" int sim_execute(const sim_kernel *kernel, const sim_launch *launch, v
         snprintf(text, text_size,
                  "kernel %s: a grid of (%u,%u,%u) blocks of (%u,%u,%u) threads is not possible, "
                  "a block may have %d",
-                 kernel->name, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2],
-                 kernel->max_threads);
+                 kernel->name, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1],
+                 launch->block[2], kernel->max_threads);
         return SIM_INVALID_VALUE;
     }
     if (launch->together && settings.sanitized && j.blocks > 1) {
         snprintf(text, text_size,
-                 "kernel %s: under a sanitizer the simulator runs blocks one after the other, and never a cooperative launch",
+                 "kernel %s: under a sanitizer the simulator runs blocks one after the other, and never a cooperative "
+                 "launch",
                  kernel->name);
         return SIM_LAUNCH_FAILED;
     }
     if (kernel->cluster > 1 && (settings.sanitized || launch->grid[0] % (unsigned)kernel->cluster != 0)) {
-        snprintf(
-            text, text_size,
-            "kernel %s: %u blocks along x, in clusters of %d; these have to be whole, and under a sanitizer the simulator has no clusters",
-            kernel->name, launch->grid[0], kernel->cluster);
+        snprintf(text, text_size,
+                 "kernel %s: %u blocks along x, in clusters of %d; these have to be whole, and under a sanitizer the "
+                 "simulator has no clusters",
+                 kernel->name, launch->grid[0], kernel->cluster);
         return SIM_INVALID_CLUSTER;
     }
     j.kernel = k;

@@ -23,7 +23,10 @@ static bool looks_misaligned(const siginfo_t *info, const void *machine)
     return true;
 }
 #else
-static bool looks_misaligned(const siginfo_t *info, const void *) { return info->si_signo == SIGBUS && info->si_code == BUS_ADRALN; }
+static bool looks_misaligned(const siginfo_t *info, const void *)
+{
+    return info->si_signo == SIGBUS && info->si_code == BUS_ADRALN;
+}
 #endif
 
 static int say_fault(sim_text *t, const worker *w, const siginfo_t *info, const void *machine)

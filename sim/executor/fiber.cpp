@@ -38,7 +38,8 @@ typedef struct sim_thread {
     unsigned new_polls;
     struct mbarrier *barrier; /* the barrier that it waits at, for the end of a phase of that parity */
     unsigned parity;
-    unsigned cluster_phase; /* the phase of the cluster's barrier, counted from 1, that it has arrived at and not waited for; 0 if none */
+    unsigned
+        cluster_phase; /* the phase of the cluster's barrier, counted from 1, that it has arrived at and not waited for; 0 if none */
     sim_place at;
 } sim_thread;
 
@@ -97,11 +98,12 @@ typedef struct worker {
     barrier barriers[MAX_BARRIERS];
     struct cluster *cluster; /* NULL for a kernel without clusters */
     unsigned cluster_arrived;
-    struct bulk_load *inbox;                  /* sent by other blocks of the cluster, under its lock */
-    struct async *async, *async_memory;       /* async: NULL for a kernel without the features of hopper.cpp */
-    uint64_t progress, last_seen, last_stall; /* events that let threads run; their number at the last look, and at the last stall */
-    unsigned quiet;                           /* depth of regions hidden from the thread sanitizer */
-    unsigned stalls;                          /* how often no thread could run since */
+    struct bulk_load *inbox;            /* sent by other blocks of the cluster, under its lock */
+    struct async *async, *async_memory; /* async: NULL for a kernel without the features of hopper.cpp */
+    uint64_t progress, last_seen,
+        last_stall;  /* events that let threads run; their number at the last look, and at the last stall */
+    unsigned quiet;  /* depth of regions hidden from the thread sanitizer */
+    unsigned stalls; /* how often no thread could run since */
 
     char *dynamic_shared;
     size_t dynamic_size;
@@ -182,7 +184,8 @@ static void fiber_reset(sim_fiber *f, unsigned index)
 static char *map_stacks(worker *w, size_t stack, unsigned stacks)
 {
     size_t size = stacks * stack + GUARD_SIZE;
-    char *mapping = (char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *mapping =
+        (char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) {
         fprintf(stderr, "ignis sim: no memory for fiber %u\n", w->fiber_count);
         abort();

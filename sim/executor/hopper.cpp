@@ -104,8 +104,9 @@ typedef struct async {
     wgmma_product *products, **last_product;
     wgmma_sums *sums;
     warpgroup warpgroups[MAX_WARPS / 4];
-    float left[16][32], right[32][2 * MAX_SUMS] __attribute__((aligned(32))); /* operands of the product that is computed */
-    unsigned store_groups[MAX_THREADS], wgmma_groups[MAX_WARPS];              /* committed so far */
+    float left[16][32],
+        right[32][2 * MAX_SUMS] __attribute__((aligned(32)));    /* operands of the product that is computed */
+    unsigned store_groups[MAX_THREADS], wgmma_groups[MAX_WARPS]; /* committed so far */
     unsigned short *writers; /* by granule of dynamic shared memory: thread + 1 that wrote it without a fence, or 0 */
     size_t writers_size;
     stretch *written[MAX_THREADS];                                            /* since each thread's last fence */
@@ -124,7 +125,10 @@ struct quietly {
     ~quietly() { end_quiet(w); }
 };
 
-static size_t shared_offset(const worker *w, const void *p) { return (size_t)((const char *)p - (const char *)w->block.dynamic_shared); }
+static size_t shared_offset(const worker *w, const void *p)
+{
+    return (size_t)((const char *)p - (const char *)w->block.dynamic_shared);
+}
 
 static bool in_shared(const worker *w, const void *p, size_t bytes)
 {
@@ -232,7 +236,8 @@ static void runtime_wrote_shared(const void *p, unsigned bytes)
     for (const bulk_store *s = a->stores; s; s = s->next)
         if (s->from && s->from < (const char *)p + bytes && (const char *)p < s->from + s->bytes)
             give_up_at(w, p, "a write over the source of a bulk store that nobody has waited for", sim_place{NULL, 0});
-    unsigned begin = (unsigned)(shared_offset(w, p) / GRANULE), end = (unsigned)((shared_offset(w, p) + bytes + GRANULE - 1) / GRANULE);
+    unsigned begin = (unsigned)(shared_offset(w, p) / GRANULE),
+             end = (unsigned)((shared_offset(w, p) + bytes + GRANULE - 1) / GRANULE);
     bool known = true;
     for (unsigned i = begin; i < end; i++) {
         known = known && a->writers[i] == t + 1;
@@ -272,7 +277,8 @@ static void runtime_fence_async(void)
 static void forget_writers(worker *w, const char *p, size_t bytes)
 {
     if (in_shared(w, p, bytes))
-        memset(w->async->writers + shared_offset(w, p) / GRANULE, 0, (bytes + GRANULE - 1) / GRANULE * sizeof *w->async->writers);
+        memset(w->async->writers + shared_offset(w, p) / GRANULE, 0,
+               (bytes + GRANULE - 1) / GRANULE * sizeof *w->async->writers);
 }
 
 /* Checks memory that the asynchronous proxy will read: no load may be under way to it, and no thread may have
@@ -283,7 +289,8 @@ static void check_readable(worker *w, const char *p, size_t bytes, const char *r
     for (const bulk_load *l = a->loads; l; l = l->next)
         if (l->to < p + bytes && p < l->to + l->bytes) {
             char sentence[160];
-            snprintf(sentence, sizeof sentence, "%s reads where a bulk load is under way that nobody has waited for", reader);
+            snprintf(sentence, sizeof sentence, "%s reads where a bulk load is under way that nobody has waited for",
+                     reader);
             give_up_at(w, p, sentence, at);
         }
     if (!a->unfenced || !in_shared(w, p, bytes))
@@ -294,8 +301,9 @@ static void check_readable(worker *w, const char *p, size_t bytes, const char *r
             char sentence[200];
             unsigned o[3];
             thread_position(w, a->writers[i] - 1u, o);
-            snprintf(sentence, sizeof sentence, "%s reads what thread (%u,%u,%u) wrote without a fence.proxy.async behind it", reader, o[0],
-                     o[1], o[2]);
+            snprintf(sentence, sizeof sentence,
+                     "%s reads what thread (%u,%u,%u) wrote without a fence.proxy.async behind it", reader, o[0], o[1],
+                     o[2]);
             give_up_at(w, (const char *)w->block.dynamic_shared + i * GRANULE, sentence, at);
         }
 }

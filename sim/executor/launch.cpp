@@ -13,7 +13,8 @@ static uint64_t block_in_order(const job *j, uint64_t i)
     switch (settings.order) {
     case ORDER_REVERSE: return j->blocks - 1 - i;
     case ORDER_RANDOM:
-        return (uint64_t)(((unsigned __int128)(i / each) * j->multiplier + j->offset) % (j->blocks / each)) * each + i % each;
+        return (uint64_t)(((unsigned __int128)(i / each) * j->multiplier + j->offset) % (j->blocks / each)) * each +
+               i % each;
     default: return i;
     }
 }
@@ -176,8 +177,9 @@ static void dismiss(job *j)
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    job *jobs;                  /* jobs that need more threads */
-    unsigned wanted, available; /* wanted: the sum over the jobs; available: threads that wait for work, or are about to */
+    job *jobs; /* jobs that need more threads */
+    unsigned wanted,
+        available; /* wanted: the sum over the jobs; available: threads that wait for work, or are about to */
 } crew = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, 0, 0};
 
 static void crew_unlink(job *j)

@@ -72,7 +72,10 @@ static float operand_value(const void *p, int i, int kind)
     }
 }
 
-static int operand_size(int kind) { return kind == SIM_WGMMA_TF32 ? 4 : kind == SIM_WGMMA_BF16 || kind == SIM_WGMMA_F16 ? 2 : 1; }
+static int operand_size(int kind)
+{
+    return kind == SIM_WGMMA_TF32 ? 4 : kind == SIM_WGMMA_BF16 || kind == SIM_WGMMA_F16 ? 2 : 1;
+}
 
 /* ------------------------------------------------------------------------------------------------------- tiles */
 
@@ -89,7 +92,8 @@ static const sim_tensor_map *tensor_map_at(worker *w, const void *p, int rank, s
     if (memcmp(m->magic, SIM_TENSOR_MAGIC, sizeof m->magic) != 0)
         give_up(w, SIM_LAUNCH_FAILED, "this is no tensor map that cuTensorMapEncodeTiled made", at);
     if (m->im2col != (rank < 0))
-        give_up(w, SIM_LAUNCH_FAILED, "a copy in im2col mode wants a tensor map of cuTensorMapEncodeIm2col, and no other does", at);
+        give_up(w, SIM_LAUNCH_FAILED,
+                "a copy in im2col mode wants a tensor map of cuTensorMapEncodeIm2col, and no other does", at);
     rank = rank < 0 ? -rank : rank;
     if ((uintptr_t)p % 64)
         give_up(w, SIM_MISALIGNED_ADDRESS, "a tensor map is not aligned to 64 bytes", at);
@@ -113,12 +117,15 @@ static void add_elements(char *to, const char *from, unsigned count, int type)
 {
     for (unsigned i = 0; i < count; i++)
         if (type == TENSOR_F16 || type == TENSOR_BF16) {
-            uint16_t *p = (uint16_t *)to + i, old = __atomic_load_n(p, __ATOMIC_RELAXED), sum, add = ((const uint16_t *)from)[i];
+            uint16_t *p = (uint16_t *)to + i, old = __atomic_load_n(p, __ATOMIC_RELAXED), sum,
+                     add = ((const uint16_t *)from)[i];
             do
-                sum = type == TENSOR_BF16 ? to_bf16(from_bf16(old) + from_bf16(add)) : to_half(from_half(old) + from_half(add));
+                sum = type == TENSOR_BF16 ? to_bf16(from_bf16(old) + from_bf16(add))
+                                          : to_half(from_half(old) + from_half(add));
             while (!__atomic_compare_exchange_n(p, &old, sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
         } else {
-            uint32_t *p = (uint32_t *)to + i, old = __atomic_load_n(p, __ATOMIC_RELAXED), sum, add = ((const uint32_t *)from)[i];
+            uint32_t *p = (uint32_t *)to + i, old = __atomic_load_n(p, __ATOMIC_RELAXED), sum,
+                     add = ((const uint32_t *)from)[i];
             do
                 sum = to_bits(from_bits(old) + from_bits(add));
             while (!__atomic_compare_exchange_n(p, &old, sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
@@ -130,7 +137,8 @@ enum tile_way { TILE_LOAD, TILE_STORE, TILE_ADD };
 
 /* Moves a row of a tile, from byte `at` of the tile on: the elements from `first` on of the row of the tensor
    that begins at `from`, if it is inside. */
-static void move_row(const sim_tensor_map *m, uint64_t from, bool inside, int64_t first, char *tile, size_t at, enum tile_way way)
+static void move_row(const sim_tensor_map *m, uint64_t from, bool inside, int64_t first, char *tile, size_t at,
+                     enum tile_way way)
 {
     size_t row = (size_t)m->box[0] * m->element, piece = m->swizzle ? 16 : row;
     for (size_t e = 0; e < row; e += piece, at += piece, first += (int64_t)(piece / m->element)) {
@@ -144,7 +152,8 @@ static void move_row(const sim_tensor_map *m, uint64_t from, bool inside, int64_
         if (way == TILE_LOAD) {
             memset(shared, m->fill ? 0xFF : 0, piece);
             memcpy(shared + skip, global, bytes);
-            for (uint32_t *word = (uint32_t *)(shared + skip); m->type == TENSOR_TF32 && (char *)word < shared + skip + bytes; word++)
+            for (uint32_t *word = (uint32_t *)(shared + skip);
+                 m->type == TENSOR_TF32 && (char *)word < shared + skip + bytes; word++)
                 *word = (*word + 0x0FFF + (*word >> 13 & 1)) & 0xFFFFE000; /* to 10 bits, to even */
         } else if (way == TILE_STORE)
             memcpy(global, shared + skip, bytes);
@@ -214,12 +223,14 @@ static const char *operand_at(worker *w, uint64_t descriptor, int line, int k, i
 {
     size_t start = (size_t)(descriptor & 0x3FFF) << 4, leading = (size_t)(descriptor >> 16 & 0x3FFF) << 4;
     size_t stride = (size_t)(descriptor >> 32 & 0x3FFF) << 4;
-    size_t offset = transposed ? (size_t)(line / 64) * leading + (size_t)(line % 64 * 2) + (size_t)(k / 8) * stride + (size_t)(k % 8) * 128
+    size_t offset = transposed ? (size_t)(line / 64) * leading + (size_t)(line % 64 * 2) + (size_t)(k / 8) * stride +
+                                     (size_t)(k % 8) * 128
                                : (size_t)(line / 8) * stride + (size_t)(line % 8) * 128 + (size_t)(k * size);
     const char *p = (const char *)w->block.dynamic_shared + swizzled(start + offset, 3);
     if (!in_shared(w, p, 16)) {
         char sentence[160];
-        snprintf(sentence, sizeof sentence, "a descriptor of wgmma leads to shared memory + %zu, the block has %llu bytes", start + offset,
+        snprintf(sentence, sizeof sentence,
+                 "a descriptor of wgmma leads to shared memory + %zu, the block has %llu bytes", start + offset,
                  w->block.dynamic_size);
         give_up(w, SIM_ILLEGAL_ADDRESS, sentence, sim_place{NULL, 0});
     }
@@ -228,10 +239,11 @@ static const char *operand_at(worker *w, uint64_t descriptor, int line, int k, i
 
 static void check_descriptor(worker *w, uint64_t descriptor)
 {
-    const char *fault = descriptor >> 62 != 1 || (descriptor >> 49 & 7) ? "the simulator knows the swizzle of 128 bytes, with base offset 0"
-                        : descriptor >> 3 & 7                           ? "it does not start at a group of 8 rows, aligned to 1024 bytes"
-                        : !(descriptor >> 32 & 0x3FFF)                  ? "there is no stride between groups of 8 rows"
-                                                                        : NULL;
+    const char *fault = descriptor >> 62 != 1 || (descriptor >> 49 & 7)
+                            ? "the simulator knows the swizzle of 128 bytes, with base offset 0"
+                        : descriptor >> 3 & 7          ? "it does not start at a group of 8 rows, aligned to 1024 bytes"
+                        : !(descriptor >> 32 & 0x3FFF) ? "there is no stride between groups of 8 rows"
+                                                       : NULL;
     char sentence[160];
     if (!fault)
         return;
@@ -245,7 +257,8 @@ template <class Body> static void each_piece(worker *w, const wgmma_product *p, 
     const sim_wgmma *x = &p->what;
     int size = operand_size(x->kind), all_k = 32 / size, first = (int)(p->warp % 4) * 16;
     for (int is_b = x->in_registers; is_b < 2; is_b++) {
-        int transposed = is_b ? x->transpose_b : x->transpose_a, begin = is_b ? 0 : first, end = is_b ? x->n : first + 16;
+        int transposed = is_b ? x->transpose_b : x->transpose_a, begin = is_b ? 0 : first,
+            end = is_b ? x->n : first + 16;
         for (int line = begin; line < end; line += transposed ? 8 : 1)
             for (int k = 0; k < all_k; k += transposed ? 1 : 16 / size)
                 body(operand_at(w, is_b ? x->b : x->a, line, k, transposed, size), line - begin, k, is_b);
@@ -267,7 +280,10 @@ static inline __attribute__((always_inline)) void multiply(async *a, wgmma_sums 
 }
 static void multiply_anywhere(async *a, wgmma_sums *sums, int all_k) { multiply(a, sums, all_k); }
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static void multiply_avx2(async *a, wgmma_sums *sums, int all_k) { multiply(a, sums, all_k); }
+__attribute__((target("avx2,fma"))) static void multiply_avx2(async *a, wgmma_sums *sums, int all_k)
+{
+    multiply(a, sums, all_k);
+}
 #endif
 
 static void compute_product(worker *w, wgmma_product *p)
@@ -289,7 +305,8 @@ static void compute_product(worker *w, wgmma_product *p)
     for (int lane = 0; lane < SIM_WARP && x->in_registers; lane++)
         for (int i = 0; i < 4; i++)
             for (int e = 0; e < in_word; e++)
-                a->left[lane / 4 + i % 2 * 8][i / 2 * all_k / 2 + lane % 4 * in_word + e] = operand_value(&p->words[lane][i], e, x->kind);
+                a->left[lane / 4 + i % 2 * 8][i / 2 * all_k / 2 + lane % 4 * in_word + e] =
+                    operand_value(&p->words[lane][i], e, x->kind);
     if (!x->keep)
         memset(p->sums->value, 0, sizeof p->sums->value);
 #if defined(__x86_64__)
@@ -301,7 +318,10 @@ static void compute_product(worker *w, wgmma_product *p)
     p->computed = true;
 }
 
-static float *sum_of(wgmma_sums *s, int lane, int i) { return &s->value[lane / 4 + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2]; }
+static float *sum_of(wgmma_sums *s, int lane, int i)
+{
+    return &s->value[lane / 4 + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
+}
 
 /* Finds the sums that a product of a warp changes: those of a product under way, or the values in the
    registers. */
@@ -313,7 +333,8 @@ static wgmma_sums *take_sums(worker *w, sim_wgmma *const *lanes)
         if (s->to[0] == lanes[0]->c && s->n == n)
             return s;
         if (s->to[0] < lanes[0]->c + n / 2 && lanes[0]->c < s->to[0] + s->n / 2)
-            give_up(w, SIM_LAUNCH_FAILED, "wgmma changes part of the sums of another that is under way", sim_place{NULL, 0});
+            give_up(w, SIM_LAUNCH_FAILED, "wgmma changes part of the sums of another that is under way",
+                    sim_place{NULL, 0});
     }
     wgmma_sums *s = (wgmma_sums *)take_memory(sizeof *s);
     s->next = a->sums;
@@ -365,7 +386,9 @@ static void issue_product(void *const *records, unsigned lanes)
     if (!p->what.in_registers)
         check_descriptor(w, p->what.a);
     if (a->unfenced || a->loads)
-        each_piece(w, p, [&](const char *from, int, int, int) { check_readable(w, from, 16, "wgmma", sim_place{NULL, 0}); });
+        each_piece(w, p, [&](const char *from, int, int, int) {
+            check_readable(w, from, 16, "wgmma", sim_place{NULL, 0});
+        });
     p->sums = take_sums(w, all);
     p->sums->products++;
     *a->last_product = p;

@@ -13,8 +13,8 @@ static void runtime_set_registers(unsigned count, int more, sim_place at)
     if (count < 24 || count > 256 || count % 8 || (!more && count > a->registers[t])) {
         char sentence[160];
         snprintf(sentence, sizeof sentence,
-                 "setmaxnreg.%s to %u from %u registers: it takes multiples of 8 from 24 to 256, in its direction", more ? "inc" : "dec",
-                 count, a->registers[t]);
+                 "setmaxnreg.%s to %u from %u registers: it takes multiples of 8 from 24 to 256, in its direction",
+                 more ? "inc" : "dec", count, a->registers[t]);
         give_up(w, SIM_LAUNCH_FAILED, sentence, at);
     }
     while (a->registers_used - a->registers[t] + count > a->registers_all) {
@@ -30,7 +30,10 @@ static void runtime_set_registers(unsigned count, int more, sim_place at)
         make_ready(w, a->short_of_registers[--a->short_count]);
 }
 
-static void runtime_wgmma(sim_wgmma *product) { runtime_warp(~0u, issue_product, product, 0, "wgmma.mma_async", sim_place{NULL, 0}); }
+static void runtime_wgmma(sim_wgmma *product)
+{
+    runtime_warp(~0u, issue_product, product, 0, "wgmma.mma_async", sim_place{NULL, 0});
+}
 
 static void runtime_wgmma_wait(unsigned pending)
 {
@@ -86,7 +89,8 @@ static void thread_exit(worker *w)
         warp_op *op = &p->ops[i];
         if (settings.strict && (op->mask & p->exited)) {
             char sentence[200];
-            snprintf(sentence, sizeof sentence, "this thread exited while lanes %08x wait for it in %s", op->arrived, op->what);
+            snprintf(sentence, sizeof sentence, "this thread exited while lanes %08x wait for it in %s", op->arrived,
+                     op->what);
             give_up(w, SIM_LAUNCH_FAILED, sentence, op->at);
         }
         if (op->arrived == (op->mask & p->live))

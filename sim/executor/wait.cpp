@@ -24,7 +24,8 @@
     for (unsigned i = 0; i * SIM_WARP < w->thread_count; i++)
         for (unsigned k = 0; k < w->warps[i].op_count; k++) {
             const warp_op *op = &w->warps[i].ops[k];
-            say(&t, " warp %u lanes %08x wait for lanes %08x in %s", i, op->arrived, op->mask & w->warps[i].live & ~op->arrived, op->what);
+            say(&t, " warp %u lanes %08x wait for lanes %08x in %s", i, op->arrived,
+                op->mask & w->warps[i].live & ~op->arrived, op->what);
             say_place(&t, op->at);
             say(&t, ";");
         }
@@ -68,7 +69,8 @@ static void refuse_in_loop(worker *w, const char *what, sim_place at)
     if (!w->whole_block)
         return;
     char sentence[160];
-    snprintf(sentence, sizeof sentence, "the simulator took this kernel for one without barriers, but it reached %s", what);
+    snprintf(sentence, sizeof sentence, "the simulator took this kernel for one without barriers, but it reached %s",
+             what);
     give_up(w, SIM_LAUNCH_FAILED, sentence, at);
 }
 
@@ -79,7 +81,9 @@ static bool same_place(sim_place a, sim_place b)
 
 static void barrier_release(worker *w, barrier *b, int reduction)
 {
-    b->result = reduction == SIM_BARRIER_COUNT ? b->ones : reduction == SIM_BARRIER_AND ? b->ones == (int)b->arrived : b->ones > 0;
+    b->result = reduction == SIM_BARRIER_COUNT ? b->ones
+                : reduction == SIM_BARRIER_AND ? b->ones == (int)b->arrived
+                                               : b->ones > 0;
     for (unsigned i = 0; i < b->waiting_count; i++) {
         if (settings.order == ORDER_RANDOM) {
             unsigned other = i + (unsigned)(random_next(&w->random) % (b->waiting_count - i));
@@ -120,7 +124,8 @@ static bool barrier_enter(worker *w, unsigned id, unsigned count, int predicate,
     }
     if (!count && settings.strict && w->live < w->thread_count) {
         char sentence[160];
-        snprintf(sentence, sizeof sentence, "__syncthreads after %u of %u threads have exited", w->thread_count - w->live, w->thread_count);
+        snprintf(sentence, sizeof sentence, "__syncthreads after %u of %u threads have exited",
+                 w->thread_count - w->live, w->thread_count);
         give_up(w, SIM_LAUNCH_FAILED, sentence, at);
     }
     if (__tsan_release)
@@ -177,8 +182,8 @@ static warp_op *warp_op_find(worker *w, warp *p, unsigned mask, sim_combine comb
             return op;
         if (op->mask == mask) {
             char sentence[320];
-            snprintf(sentence, sizeof sentence, "lanes %08x of the warp wait in %s at %s:%d, this one came to %s", op->arrived, op->what,
-                     op->at.file, op->at.line, what);
+            snprintf(sentence, sizeof sentence, "lanes %08x of the warp wait in %s at %s:%d, this one came to %s",
+                     op->arrived, op->what, op->at.file, op->at.line, what);
             give_up(w, SIM_LAUNCH_FAILED, sentence, at);
         }
     }
@@ -195,7 +200,8 @@ static void warp_check(worker *w, const warp *p, unsigned mask, unsigned lane, c
         give_up(w, SIM_LAUNCH_FAILED, sentence, at);
     }
     if (settings.strict && (mask & p->exited)) {
-        snprintf(sentence, sizeof sentence, "%s with mask %08x, but lanes %08x have exited", what, mask, mask & p->exited);
+        snprintf(sentence, sizeof sentence, "%s with mask %08x, but lanes %08x have exited", what, mask,
+                 mask & p->exited);
         give_up(w, SIM_LAUNCH_FAILED, sentence, at);
     }
 }

@@ -14,7 +14,8 @@ static int special_cuInit(unsigned flags)
 /*  Calls of Windows functions from threads of the driver. Such a function reads its thread's block (TEB), so
     it needs a thread that Wine has made. The driver calls from its own threads, so one other thread runs all
     these functions, one after the other. */
-extern void *WINDOWS CreateThread(void *security, size_t stack, unsigned(WINDOWS *fn)(void *), void *data, unsigned flags, unsigned *id);
+extern void *WINDOWS CreateThread(void *security, size_t stack, unsigned(WINDOWS *fn)(void *), void *data,
+                                  unsigned flags, unsigned *id);
 extern int WINDOWS CloseHandle(void *handle);
 
 typedef struct host_call {
@@ -108,10 +109,11 @@ static int special_cuMemGetAllocationGranularity(size_t *granularity, const void
     return real_cuMemGetAllocationGranularity(granularity, &prop, option);
 }
 
-static int special_cuMemExportToShareableHandle(void *out, unsigned long long handle, int type, unsigned long long flags)
+static int special_cuMemExportToShareableHandle(void *out, unsigned long long handle, int type,
+                                                unsigned long long flags)
 {
-    int fd = -1,
-        code = real_cuMemExportToShareableHandle(type == NT_HANDLE ? &fd : out, handle, type == NT_HANDLE ? POSIX_FD : type, flags);
+    int fd = -1, code = real_cuMemExportToShareableHandle(type == NT_HANDLE ? &fd : out, handle,
+                                                          type == NT_HANDLE ? POSIX_FD : type, flags);
     if (type != NT_HANDLE || code)
         return code;
     if (wine_server_fd_to_handle(fd, ANY_ACCESS, 0, out))
@@ -143,7 +145,8 @@ typedef struct external_head {
 } external_head;
 
 /*  Imports. given: `size` bytes, in which the type of NT handles becomes the type of descriptors. */
-static int import_external(int (*import)(void **, const void *), void **out, const void *given, size_t size, int nt, int posix)
+static int import_external(int (*import)(void **, const void *), void **out, const void *given, size_t size, int nt,
+                           int posix)
 {
     union {
         external_head head;

@@ -25,7 +25,10 @@ extern char *WINDOWS GetEnvironmentStringsA(void);
 extern int WINDOWS FreeEnvironmentStringsA(char *);
 
 /*  A Windows program has its own environment. Its settings of the simulator and the driver are passed on. */
-static inline int is_theirs(const char *entry) { return strncmp(entry, "IGNIS_SIM_", 10) == 0 || strncmp(entry, "CUDA_", 5) == 0; }
+static inline int is_theirs(const char *entry)
+{
+    return strncmp(entry, "IGNIS_SIM_", 10) == 0 || strncmp(entry, "CUDA_", 5) == 0;
+}
 static inline void import_environment(void)
 {
     char *all = GetEnvironmentStringsA(), *entry, **old;

@@ -65,8 +65,10 @@ int main(int argc, char **argv)
         for (i = 0; i < libraries[k].count; i++) {
             const row *row = &libraries[k].rows[i];
             int count;
-            printf("static %s (*real_%s)%s;\n#define CALL_%s real_%s\n", row->ret, row->name, row->args, row->name, row->name);
-            printf("#ifdef SPECIAL_%s\n#undef CALL_%s\n#define CALL_%s SPECIAL_%s\n", row->name, row->name, row->name, row->name);
+            printf("static %s (*real_%s)%s;\n#define CALL_%s real_%s\n", row->ret, row->name, row->args, row->name,
+                   row->name);
+            printf("#ifdef SPECIAL_%s\n#undef CALL_%s\n#define CALL_%s SPECIAL_%s\n", row->name, row->name, row->name,
+                   row->name);
             printf("static %s SPECIAL_%s%s;\n#endif\n", row->ret, row->name, row->args);
             printf("%s __attribute__((ms_abi)) thunk_%s(", row->ret, row->name);
             count = write_parameters(row->args);
@@ -77,7 +79,8 @@ int main(int argc, char **argv)
         }
         printf("static void open_all(void)\n{\n    void *library = open_library(\"%s\");\n", libraries[k].file);
         for (i = 0; i < libraries[k].count; i++)
-            printf("    *(void **)&real_%s = find(library, \"%s\");\n", libraries[k].rows[i].name, libraries[k].rows[i].name);
+            printf("    *(void **)&real_%s = find(library, \"%s\");\n", libraries[k].rows[i].name,
+                   libraries[k].rows[i].name);
         printf("}\n#define LIBRARY_%s\n#include \"special.h\"\n", libraries[k].name);
         return 0;
     }

@@ -47,7 +47,8 @@ bool effects_paint(int frame)
     const ignis_arg args[] = {ignis_arg_array(pixels), ignis_arg_i32(count), ignis_arg_i32(frame)};
     const uint64_t turn = 2 * static_cast<uint64_t>(frame);
     ignis_stream_use(stream);
-    const bool ok = (frame == 0 || ignis_fence_wait(fence, turn) == IGNIS_OK) && ignis_kernel_launch(kernel, launch, args, 3) == IGNIS_OK &&
+    const bool ok = (frame == 0 || ignis_fence_wait(fence, turn) == IGNIS_OK) &&
+                    ignis_kernel_launch(kernel, launch, args, 3) == IGNIS_OK &&
                     ignis_fence_signal(fence, turn + 1) == IGNIS_OK;
     ignis_stream_use(nullptr);
     return ok;
@@ -55,7 +56,8 @@ bool effects_paint(int frame)
 
 bool effects_stop()
 {
-    bool ok = (!pixels.id || ignis_array_free(pixels) == IGNIS_OK) && (!fence.id || ignis_fence_free(fence) == IGNIS_OK);
+    bool ok =
+        (!pixels.id || ignis_array_free(pixels) == IGNIS_OK) && (!fence.id || ignis_fence_free(fence) == IGNIS_OK);
     ok = ignis_kernel_free(kernel) == IGNIS_OK && ignis_stream_free(stream) == IGNIS_OK && ok;
     pixels.id = fence.id = 0;
     return ignis_shutdown() == IGNIS_OK && ok;

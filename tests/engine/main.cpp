@@ -12,7 +12,8 @@
 #include "engine.h"
 
 static int passed, failed, failures;
-#define CHECK(condition) ((condition) ? (void)0 : (void)(failures++, printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition)))
+#define CHECK(condition) \
+    ((condition) ? (void)0 : (void)(failures++, printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition)))
 
 static char kernel_path[1024];
 
@@ -97,7 +98,8 @@ static void a_mistake_in_a_file_stops_nothing()
     run_frame(1e9);
     write_kernel("oops");
     CHECK(game_reload(kernel_path) == IGNIS_ERROR_COMPILE);
-    CHECK(engine_log_count(IGNIS_DIAG_COMPILE_FAILED) == 1 && strstr(engine_log_text(IGNIS_DIAG_COMPILE_FAILED), "oops"));
+    CHECK(engine_log_count(IGNIS_DIAG_COMPILE_FAILED) == 1 &&
+          strstr(engine_log_text(IGNIS_DIAG_COMPILE_FAILED), "oops"));
     CHECK(strstr(ignis_status_message(), "step.cu(4)")); /* one record of this thread, whichever library failed */
     ignis_status_clear();
     for (int frame = 0; frame < 9; frame++)

@@ -33,7 +33,8 @@ static inline int handle_pipe(int ends[2])
 static inline int handle_dup(int fd)
 {
     HANDLE copy;
-    if (!DuplicateHandle(GetCurrentProcess(), handle_of(fd), GetCurrentProcess(), &copy, 0, FALSE, DUPLICATE_SAME_ACCESS))
+    if (!DuplicateHandle(GetCurrentProcess(), handle_of(fd), GetCurrentProcess(), &copy, 0, FALSE,
+                         DUPLICATE_SAME_ACCESS))
         return -1;
     return (int)(intptr_t)copy;
 }
@@ -78,7 +79,10 @@ typedef struct process {
     HANDLE handle;
 } process;
 
-static inline HANDLE process__pipe(int socket) { return socket == PROCESS_SOCKET ? GetStdHandle(STD_INPUT_HANDLE) : handle_of(socket); }
+static inline HANDLE process__pipe(int socket)
+{
+    return socket == PROCESS_SOCKET ? GetStdHandle(STD_INPUT_HANDLE) : handle_of(socket);
+}
 
 /*  Who is at the other end: of PROCESS_SOCKET the one who made it, else the child. */
 static struct {
@@ -110,8 +114,8 @@ static inline process process_start(const char *role)
     BOOL started = FALSE;
     int tries;
     snprintf(name, sizeof name, "\\\\.\\pipe\\ignis-test-%d-%d", (int)GetCurrentProcessId(), serial++);
-    ours = CreateNamedPipeA(name, PIPE_ACCESS_DUPLEX | FILE_FLAG_FIRST_PIPE_INSTANCE, PIPE_TYPE_MESSAGE | PIPE_READMODE_MESSAGE | PIPE_WAIT,
-                            1, 65536, 65536, 0, NULL);
+    ours = CreateNamedPipeA(name, PIPE_ACCESS_DUPLEX | FILE_FLAG_FIRST_PIPE_INSTANCE,
+                            PIPE_TYPE_MESSAGE | PIPE_READMODE_MESSAGE | PIPE_WAIT, 1, 65536, 65536, 0, NULL);
     if (ours == INVALID_HANDLE_VALUE)
         return child;
     theirs = CreateFileA(name, GENERIC_READ | GENERIC_WRITE, 0, &inherit, OPEN_EXISTING, 0, NULL);
@@ -146,7 +150,10 @@ static inline process process_start(const char *role)
     return child;
 }
 
-static inline const char *process_role(int argc, char **argv) { return argc == 3 && strcmp(argv[1], "--role") == 0 ? argv[2] : NULL; }
+static inline const char *process_role(int argc, char **argv)
+{
+    return argc == 3 && strcmp(argv[1], "--role") == 0 ? argv[2] : NULL;
+}
 
 static inline int process_end(process *child)
 {
@@ -177,13 +184,15 @@ static inline bool process_send(int socket, const void *data, size_t size, int f
         return false;
     if (fd >= 0) {
         peer = OpenProcess(PROCESS_DUP_HANDLE, FALSE, process__peer(socket));
-        if (!peer || !DuplicateHandle(GetCurrentProcess(), handle_of(fd), peer, &there, 0, FALSE, DUPLICATE_SAME_ACCESS))
+        if (!peer ||
+            !DuplicateHandle(GetCurrentProcess(), handle_of(fd), peer, &there, 0, FALSE, DUPLICATE_SAME_ACCESS))
             return false;
         CloseHandle(peer);
     }
     memcpy(message, &there, sizeof there);
     memcpy(message + sizeof there, data, size);
-    return WriteFile(process__pipe(socket), message, (DWORD)(sizeof there + size), &written, NULL) && written == sizeof there + size;
+    return WriteFile(process__pipe(socket), message, (DWORD)(sizeof there + size), &written, NULL) &&
+           written == sizeof there + size;
 }
 
 /*  From here on process_receive waits for as long as it takes. */
@@ -205,7 +214,8 @@ static inline bool process_receive(int socket, void *data, size_t size, int *fd)
     int left = 1000 * PROCESS_DEADLINE_S;
     if (fd)
         *fd = -1;
-    while (PeekNamedPipe(process__pipe(socket), NULL, 0, NULL, &there, NULL) && there == 0 && (process__patient || --left > 0))
+    while (PeekNamedPipe(process__pipe(socket), NULL, 0, NULL, &there, NULL) && there == 0 &&
+           (process__patient || --left > 0))
         Sleep(1);
     if (left == 0 || !ReadFile(process__pipe(socket), message, sizeof message, &got, NULL) || got != sizeof here + size)
         return false;

@@ -157,8 +157,8 @@ static ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_token
     return IGNIS_OK;
 }
 
-static int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
-                                  int capacity)
+static int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size,
+                                  const ignis_encode_desc *desc, int32_t *ids, int capacity)
 {
     int i;
     (void)tokenizer, (void)desc;
@@ -201,8 +201,8 @@ static int ignis_text_stream_end(ignis_text_stream *s, char *out, int capacity)
     return size;
 }
 
-static int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc, int32_t *ids,
-                             int capacity)
+static int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                             const ignis_chat_desc *desc, int32_t *ids, int capacity)
 {
     char all[70000] = "";
     const char *last;
@@ -306,11 +306,13 @@ static int32_t fake_next(fake_sequence *s, const ignis_sampling_desc *sampling)
         if (sampling->biases[i].bias >= 100)
             return sampling->biases[i].id;
     if (sampling->temperature > 1)
-        return 'a' + (int32_t)((sampling->seed * 0x9E3779B97F4A7C15u + (uint64_t)done * 0xD1342543DE82EF95u) >> 40) % 26;
+        return 'a' +
+               (int32_t)((sampling->seed * 0x9E3779B97F4A7C15u + (uint64_t)done * 0xD1342543DE82EF95u) >> 40) % 26;
     return size == 0 || done >= times * size ? 257 : s->ids[at + done % size];
 }
 
-static ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+static ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count,
+                                            const ignis_sampling_desc *sampling, int32_t *ids)
 {
     const char *ms = getenv("SERVE_STEP_MS");
     struct timespec pause = {0, ms ? atol(ms) * 1000000 : 0};

@@ -14,8 +14,8 @@ struct _RTL_CONDITION_VARIABLE;
 __declspec(dllimport) void __stdcall AcquireSRWLockExclusive(struct _RTL_SRWLOCK *);
 __declspec(dllimport) void __stdcall ReleaseSRWLockExclusive(struct _RTL_SRWLOCK *);
 __declspec(dllimport) void __stdcall WakeAllConditionVariable(struct _RTL_CONDITION_VARIABLE *);
-__declspec(dllimport) int __stdcall SleepConditionVariableSRW(struct _RTL_CONDITION_VARIABLE *, struct _RTL_SRWLOCK *, unsigned long,
-                                                              unsigned long);
+__declspec(dllimport) int __stdcall SleepConditionVariableSRW(struct _RTL_CONDITION_VARIABLE *, struct _RTL_SRWLOCK *,
+                                                              unsigned long, unsigned long);
 __declspec(dllimport) unsigned long __stdcall WaitForSingleObject(void *, unsigned long);
 __declspec(dllimport) int __stdcall CloseHandle(void *);
 
@@ -31,13 +31,25 @@ typedef struct pthread_mutex_t {
         0                        \
     }
 
-static inline int pthread_mutex_init(pthread_mutex_t *mutex, const void *attributes) { return (void)attributes, mutex->word = NULL, 0; }
+static inline int pthread_mutex_init(pthread_mutex_t *mutex, const void *attributes)
+{
+    return (void)attributes, mutex->word = NULL, 0;
+}
 static inline int pthread_mutex_destroy(pthread_mutex_t *mutex) { return (void)mutex, 0; }
-static inline int pthread_mutex_lock(pthread_mutex_t *mutex) { return AcquireSRWLockExclusive((struct _RTL_SRWLOCK *)mutex), 0; }
-static inline int pthread_mutex_unlock(pthread_mutex_t *mutex) { return ReleaseSRWLockExclusive((struct _RTL_SRWLOCK *)mutex), 0; }
+static inline int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    return AcquireSRWLockExclusive((struct _RTL_SRWLOCK *)mutex), 0;
+}
+static inline int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    return ReleaseSRWLockExclusive((struct _RTL_SRWLOCK *)mutex), 0;
+}
 static inline int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
-    return SleepConditionVariableSRW((struct _RTL_CONDITION_VARIABLE *)condition, (struct _RTL_SRWLOCK *)mutex, 0xFFFFFFFF, 0) ? 0 : 1;
+    return SleepConditionVariableSRW((struct _RTL_CONDITION_VARIABLE *)condition, (struct _RTL_SRWLOCK *)mutex,
+                                     0xFFFFFFFF, 0)
+               ? 0
+               : 1;
 }
 static inline int pthread_cond_broadcast(pthread_cond_t *condition)
 {

@@ -10,7 +10,8 @@ ULONG _tls_index;
 #pragma section(".CRT$XCZ", read)
 __declspec(allocate(".tls")) char _tls_start = 0;
 __declspec(allocate(".tls$ZZZ")) char _tls_end = 0;
-const IMAGE_TLS_DIRECTORY64 _tls_used = {(ULONGLONG)&_tls_start, (ULONGLONG)&_tls_end, (ULONGLONG)&_tls_index, 0, 0, {0}};
+const IMAGE_TLS_DIRECTORY64 _tls_used = {
+    (ULONGLONG)&_tls_start, (ULONGLONG)&_tls_end, (ULONGLONG)&_tls_index, 0, 0, {0}};
 
 typedef void (*initializer)(void);
 __declspec(allocate(".CRT$XCA")) initializer first_initializer[1] = {0};
