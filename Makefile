@@ -69,6 +69,7 @@ help:
 	@echo "Lanes:             test-asan test-tsan test-lazy test-streams test-own test-clang test-sim (simulator), test-memcheck (GPU)"
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc, test-arm (aarch64 under qemu)"
 	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs check-format check-gguf check-gpus check-graphics check-headers check-install check-manual check-peft check-prototypes check-recipe check-resume check-safetensors check-serve check-smollm check-tokenizers check-torch check-words"
+	@echo "make coverage      run the tests with gcov: lines and branches of each room of src/; build/coverage.html shows the lines that no test reaches"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
 	@echo "make fuzz          a million damaged bundles, chat templates, grammars, files for the reader of safetensors, tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
@@ -156,7 +157,7 @@ build/%: tools/%.c
 	@mkdir -p build
 	$(CC) -O1 -I. $< -o $@ $(LDLIBS)
 build/nvrtc_check build/kernel_texts: $(HEADERS)
-build/amalgamate build/embed: tools/text.h
+build/amalgamate build/embed build/coverage_page: tools/text.h
 build/ignis_embed: $(HEADERS)
 
 # Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.
@@ -568,6 +569,8 @@ check-format:
 
 format:
 	clang-format -i $(FORMATTED)
+
+include mk/coverage.mk
 
 # What this machine can run of it all.
 CHECKS := check-headers parts check-words check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-recipe check-resume test-asan test-tsan test-lazy test-streams test-own test-sim

@@ -3,8 +3,9 @@
 
         cc tools/amalgamate.c -o build/amalgamate
         build/amalgamate             writes ignis.h and its like: every #include "part" becomes the text of the part, once
-        build/amalgamate --lines     writes them with #line directives, for a debugger that shows the parts
         build/amalgamate --check     exits with 1 when a header is not what would be written, and names the first line that differs
+        build/amalgamate --lines FOLDER
+                                     writes them into FOLDER, with #line directives: for `make coverage`, and for a debugger that shows the parts
 
     Run from the root of the repository. Equal parts give equal headers on every machine. An empty line follows each part, except at the end of a
     comment. An #include of a file that src/ does not have is copied, as all other lines are: conditionals are not evaluated.
@@ -601,12 +602,18 @@ static void add_part(text *out, const char *path)
             depth = 0;
         }
         copied = copied && !starts(line, DEFINED_IN_PARTS);
-        if (!copied || strcmp(line, "#pragma once") == 0)
+        if (!copied)
             continue;
+        if (strcmp(line, "#pragma once") == 0) {
+            add_position(out, path, number + 1);
+            continue;
+        }
         before = out->size;
         if (add_included(out, path, number, line, end + 1)) {
             if (out->size == before && end[1] == '\n')
-                end++, number++; /* the empty line behind an #include of what is there already */
+                end++, number++,
+                    add_position(out, path,
+                                 number + 1); /* the empty line behind an #include of what is there already */
         } else if (!add_made(out, path, number, line)) {
             add_line(out, path, number, line);
         }
@@ -687,9 +694,9 @@ int main(int argc, char **argv)
 {
     const int check = argc == 2 && strcmp(argv[1], "--check") == 0;
     text made[ROOTS] = {{0}};
-    with_lines = argc == 2 && strcmp(argv[1], "--lines") == 0;
+    with_lines = argc == 3 && strcmp(argv[1], "--lines") == 0;
     if (argc > 1 && !check && !with_lines) {
-        fputs("usage: amalgamate [--check | --lines]\n", stderr);
+        fputs("usage: amalgamate [--check | --lines FOLDER]\n", stderr);
         return 2;
     }
     read_version();
@@ -706,10 +713,12 @@ int main(int argc, char **argv)
     }
     find_unreached("src");
     for (int i = 0; i < ROOTS && !failures; i++) {
+        char path[MAX_PATH];
+        snprintf(path, sizeof(path), "%s/%s", with_lines ? argv[2] : ".", roots[i][1]);
         if (check)
             check_header(roots[i][1], &made[i]);
         else
-            write_header(roots[i][1], &made[i]);
+            write_header(path, &made[i]);
     }
     for (int i = 0; i < ROOTS; i++)
         free(made[i].data);

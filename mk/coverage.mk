@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+# make coverage: the tests on the simulator in a lane of their own, compiled for gcov. Prints lines and branches of each room of src/, and writes
+# build/coverage.html with the text of each part. TESTS='build/coverage/test_array' counts some tests alone.
+#
+# Counts of child processes are included, also of those that end by _exit: tests/coverage_exit.c writes them. Not counted: what a process that a
+# signal ends has done since its start or its last fork; parts for Windows; programs other than the tests.
+
+COVERAGE := build/coverage
+COVERAGE_CFLAGS := -O0 --coverage -fprofile-update=prefer-atomic
+COVERAGE_LDLIBS = $(LDLIBS) -Wl,--wrap=_exit $(COVERAGE)/exit.o
+
+coverage: simulator $(COVERAGE)/exit.o build/amalgamate build/coverage_page
+	@find $(COVERAGE) -name '*.gcda' -delete
+	@$(MAKE) -j$(JOBS) test CC=gcc CXX=g++ IGNIS_SIM=1 LANE=coverage STRICT= LANE_CFLAGS='$(COVERAGE_CFLAGS)' LDLIBS='$(COVERAGE_LDLIBS)' \
+	    IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache; code=$$?; $(MAKE) --no-print-directory -s coverage-page && exit $$code
+
+# From the counts of an earlier `make coverage`, and of programs of build/coverage that have run since.
+coverage-page: build/amalgamate build/coverage_page
+	@mkdir -p $(COVERAGE)/lines
+	@build/amalgamate --lines $(COVERAGE)/lines
+	@for object in $$(find $(COVERAGE) -name '*.gcno'); do gcov -t -b -c $$object; done >$(COVERAGE)/counts.txt 2>$(COVERAGE)/gcov.log
+	@build/coverage_page $(COVERAGE)/counts.txt $(COVERAGE)/lines build/coverage.html
+
+$(COVERAGE)/exit.o: tests/coverage_exit.c
+	@mkdir -p $(COVERAGE)
+	gcc -O1 -c $< -o $@
+
+.PHONY: coverage coverage-page
