@@ -156,9 +156,9 @@ check-headers: build/amalgamate build/embed build/kernel_texts
 build/%: tools/%.c
 	@mkdir -p build
 	$(CC) -O1 -I. $< -o $@ $(LDLIBS)
-build/nvrtc_check build/kernel_texts: $(HEADERS)
+build/nvrtc_check build/kernel_texts: $(HEADERS) tools/kernel_part.h
 build/amalgamate build/embed build/coverage_page: tools/text.h
-build/ignis_embed: $(HEADERS)
+build/ignis_embed: $(HEADERS) tools/kernel_part.h
 
 # Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.
 $(OUT)/%: examples/%.c $(HEADERS) examples/picture.h

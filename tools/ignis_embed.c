@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel_part.h"
+
 static const char call[] = "ignis_embed";
 
 enum { MAX_ARCHS = 32 };
@@ -433,8 +435,7 @@ typedef struct target {
     char kind; /* as in ignis__bundle_entry */
 } target;
 
-/*  The source of a program as it is compiled. Of its kernels those of other parts are templates that nobody uses, by what their names become:
-    "extern "C" __global__ void name(); template <int> __device__ void name(int *x, ...) {...}". */
+/*  Returns the source of a program as it is compiled: kernels of its other parts are left out. */
 static char *source_of_part(const ignis__program *program)
 {
     size_t length = strlen(program->source), size = length + 64;
@@ -448,10 +449,9 @@ static char *source_of_part(const ignis__program *program)
     for (int i = 0; program->part && (other = ignis__builtin_of_source(program->own, i)) >= 0; i++) {
         const char *entry = ignis__builtin_row_of(other)->entry;
         if (strcmp(ignis__builtin_part(other), program->part) != 0)
-            ignis__string_add(&text, "#define %s %s(); template <int> __device__ void %s\n", entry, entry, entry);
+            ignis__string_add(&text, KERNEL_LEFT_OUT, entry, entry, entry);
     }
-    ignis__string_add(&text, program->part ? "#pragma nv_diag_suppress 177\n#line 1\n"
-                                           : "#line 1\n"); /* what only the others use */
+    ignis__string_add(&text, "%s", program->part ? KERNEL_PART_BEGIN : "#line 1\n");
     memcpy(source + text.length, program->source, length + 1);
     return source;
 }

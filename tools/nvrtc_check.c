@@ -14,7 +14,8 @@
     error, on any word of the compiler that is not expected (such as the notes C7508 to C7520 on products of warpgroups that it
     could not let run beside other work), and on spilled registers, or on more of them than a program's line in the table allows
     for the architecture: none of this shows in the simulator.
-    Some programs have such a fault on purpose; not to notice it is a failure, too.
+    Some programs have such a fault on purpose; not to notice it is a failure, too. For 9.0, one kernel of each source
+    is compiled without the others, too, as in a bundle.
 */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -29,6 +30,7 @@
 #include "ignis_kernels.h"
 
 #include "build/model_kernels.c"
+#include "kernel_part.h"
 
 /* >>table ------------------------------------------------------------------------------------------------------- */
 
@@ -775,18 +777,21 @@ static const char *check_waits(int source, char *ptx)
     }
 }
 
-static void compile(job *j)
+/*  What a compilation leaves: its log, and for a success on 9.0 or newer its PTX. The caller frees both. */
+typedef struct compiled {
+    int failed;
+    char *log, *ptx;
+} compiled;
+
+static compiled run_compiler(const job *j, const char *text)
 {
     char arch[16], defines[160], *position = NULL;
     const char *options[12] = {arch, "-std=c++17", "-default-device", "-Xptxas=-v"};
     const char *headers[IGNIS__SOURCE_MODELS_END], *header_names[IGNIS__SOURCE_MODELS_END];
-    int source = programs[j->program].source, option_count = 4, header_count = 0;
+    int option_count = 4, header_count = 0;
+    compiled result = {0, NULL, NULL};
     size_t size = 0;
-    struct timespec start, end;
     nvrtc_program program;
-
-    if (j->skipped)
-        return;
     snprintf(arch, sizeof(arch), "-arch=sm_%s", j->arch);
     snprintf(defines, sizeof(defines), "%s", j->variant);
     for (char *define = strtok_r(defines, " ", &position); define && option_count < COUNT(options);
@@ -799,40 +804,76 @@ static void compile(job *j)
         headers[header_count] = texts[i];
         header_names[header_count++] = source_at(i)->name;
     }
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    if (nvrtc.CreateProgram(&program,
-                            source == -1   ? user_kernel
-                            : source == -2 ? planted_kernel
-                            : source == -3 ? formula_kernel
-                                           : texts[source],
-                            program_name(j->program), header_count, headers, header_names))
+    if (nvrtc.CreateProgram(&program, text, program_name(j->program), header_count, headers, header_names))
         abort();
-    j->failed = nvrtc.CompileProgram(program, option_count, options) != 0;
+    result.failed = nvrtc.CompileProgram(program, option_count, options) != 0;
+    if (nvrtc.GetProgramLogSize(program, &size) || !(result.log = malloc(size)) ||
+        nvrtc.GetProgramLog(program, result.log))
+        abort();
+    if (!result.failed && (nvrtc.GetCUBINSize(program, &size) || size == 0))
+        result.failed = 1;
+    if (!result.failed && atoi(j->arch) >= 90 &&
+        (nvrtc.GetPTXSize(program, &size) || !(result.ptx = malloc(size)) || nvrtc.GetPTX(program, result.ptx)))
+        abort();
+    nvrtc.DestroyProgram(&program);
+    return result;
+}
+
+/*  Compiles one kernel of the program without the others, as ignis_embed does. */
+static void compile_part(job *j, const char *source)
+{
+    size_t room = strlen(source) + sizeof KERNEL_PART_BEGIN + (size_t)j->kernels * 256, at = 0;
+    char *text = malloc(room);
+    compiled part;
+    if (!text)
+        abort();
+    for (int k = 1; k < j->kernels; k++)
+        at += (size_t)snprintf(text + at, room - at, KERNEL_LEFT_OUT, j->kernel[k], j->kernel[k], j->kernel[k]);
+    snprintf(text + at, room - at, "%s%s", KERNEL_PART_BEGIN, source);
+    part = run_compiler(j, text);
+    if (part.failed) {
+        j->failed = 1;
+        free(j->log);
+        j->log = part.log;
+        part.log = NULL;
+    }
+    free(part.log);
+    free(part.ptx);
+    free(text);
+}
+
+static void compile(job *j)
+{
+    int source = programs[j->program].source;
+    const char *text = source == -1   ? user_kernel
+                       : source == -2 ? planted_kernel
+                       : source == -3 ? formula_kernel
+                                      : texts[source];
+    const char *wrong;
+    struct timespec start, end;
+    compiled result;
+
+    if (j->skipped)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    result = run_compiler(j, text);
     clock_gettime(CLOCK_MONOTONIC, &end);
     j->milliseconds = (int)(((end.tv_sec - start.tv_sec) * 1000000000LL + end.tv_nsec - start.tv_nsec) / 1000000);
-
-    if (nvrtc.GetProgramLogSize(program, &size) || !(j->log = malloc(size)) || nvrtc.GetProgramLog(program, j->log))
-        abort();
-    if (!j->failed && (nvrtc.GetCUBINSize(program, &size) || size == 0))
-        j->failed = 1;
-    if (!j->failed && source >= 0 && atoi(j->arch) >= 90) {
-        const char *wrong;
-        char *ptx;
-        if (nvrtc.GetPTXSize(program, &size) || !(ptx = malloc(size)) || nvrtc.GetPTX(program, ptx))
-            abort();
-        wrong = check_waits(source, ptx);
-        if (wrong) {
-            free(j->log);
-            j->log = strdup(wrong);
-        }
-        free(ptx);
+    j->failed = result.failed;
+    j->log = result.log;
+    wrong = source >= 0 && result.ptx ? check_waits(source, result.ptx) : NULL;
+    if (wrong) {
+        free(j->log);
+        j->log = strdup(wrong);
     }
-    nvrtc.DestroyProgram(&program);
+    free(result.ptx);
     read_log(j);
     if (source == -2 && !strstr(j->variant, "PLANTED=0")) {
         j->failed = !j->failed && !j->spills;
         j->spills = 0;
     }
+    if (source >= 0 && !j->failed && j->kernels > 1 && atoi(j->arch) == 90 && is_short(j->program, j->variant))
+        compile_part(j, text);
 }
 
 static void *compile_jobs(void *unused)
