@@ -50,6 +50,18 @@ static ignis_tensor run_scatter_add(const data *d) { return ignis_scatter_add(d-
 static ignis_tensor run_cumsum_rows(const data *d) { return ignis_cumsum(d->x, 1); }
 static ignis_tensor run_cumsum_columns(const data *d) { return ignis_cumsum(d->x, 0); }
 static ignis_tensor run_cumsum_all(const data *d) { return ignis_cumsum(ignis_reshape(d->x, IGNIS_SHAPE(-1)), 0); }
+static ignis_tensor run_cumprod(const data *d) { return ignis_cumprod(d->x, 1); }
+static ignis_tensor run_logcumsumexp(const data *d) { return ignis_logcumsumexp(d->x, 1); }
+static ignis_tensor run_cummax(const data *d)
+{
+    ignis_tensor indices;
+    return ignis_cummax(d->x, 1, &indices);
+}
+static ignis_tensor run_cummax_all(const data *d)
+{
+    ignis_tensor indices;
+    return ignis_cummax(ignis_reshape(d->x, IGNIS_SHAPE(-1)), 0, &indices);
+}
 static ignis_tensor run_tril(const data *d) { return ignis_tril(d->x, 0); }
 static ignis_tensor run_sort_rows(const data *d)
 {
@@ -98,6 +110,10 @@ static const struct {
                   {"cumsum_rows", run_cumsum_rows, 8},
                   {"cumsum_columns", run_cumsum_columns, 8},
                   {"cumsum_all", run_cumsum_all, 8},
+                  {"cumprod", run_cumprod, 8},
+                  {"logcumsumexp", run_logcumsumexp, 8},
+                  {"cummax", run_cummax, 16},
+                  {"cummax_all", run_cummax_all, 16},
                   {"tril", run_tril, 8},
                   {"sort_rows", run_sort_rows, 16},
                   {"sort_long", run_sort_long, 16},

@@ -219,6 +219,10 @@ static void ops_sum(void)
     printf("%g\n", ignis_item(ignis_sum(x))); // 256
     ignis_mean_dim(x, 1);                     // [8]
     ignis_cumsum(x, 1);                       // 1, 2, 3, ... in each row
+    ignis_cumprod(x, 1);
+    ignis_logcumsumexp(x, 1); // log(1), log(2), log(3), ... plus 1
+    ignis_tensor places;
+    ignis_cummax(x, 0, &places); // the largest so far in each column, and its row
 }
 
 /* >>ops.shape */

@@ -889,6 +889,11 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_sum_dim(cube, 1));
     WALK(ignis_cumsum(x, 0));
     WALK(ignis_cumsum(x, 1));
+    WALK(ignis_cumprod(x, 0));
+    WALK(ignis_cumprod(x, 1));
+    WALK(ignis_logcumsumexp(x, 1));
+    WALK(ignis_cummax(x, 1, &sum));
+    WALK(ignis_cummin(x, 0, &sum));
     WALK(ignis_reshape(x, IGNIS_SHAPE(c, r)));
     WALK(ignis_transpose(x, 0, 1));
     WALK(ignis_transpose(cube, 0, 1));

@@ -608,7 +608,8 @@ TEST(extreme_counts_and_sizes)
         }
         SETTLE(ignis_group_norm(image, n, w, w, 0)), SETTLE(ignis_group_norm(empty, n, w, w, 0));
         SETTLE(ignis_sum_dim(x, n)), SETTLE(ignis_mean_dim(x, n)), SETTLE(ignis_cumsum(x, n)),
-            SETTLE(ignis_transpose(x, n, 0));
+            SETTLE(ignis_cumprod(x, n)), SETTLE(ignis_logcumsumexp(x, n)), SETTLE(ignis_cummax(x, n, NULL)),
+            SETTLE(ignis_cummin(x, n, NULL)), SETTLE(ignis_transpose(x, n, 0));
         SETTLE(ignis_transpose(x, 0, n)), SETTLE(ignis_slice(x, n, 0, 1)), SETTLE(ignis_sort(x, n, false, NULL)),
             SETTLE(ignis_topk(x, 1, n, true, NULL));
         SETTLE(ignis_stack(&x, 1, n)), SETTLE(ignis_concat(&x, 1, n)), SETTLE(ignis_gather(x, n, ids)),

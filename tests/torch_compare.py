@@ -682,6 +682,33 @@ def cumsum_cases(m):
         yield Case("cumsum", [m.normal(*shape)], lambda x, d=dim: x.cumsum(d), ints=[dim], note=f"dim {dim}")
 
 
+def cumprod_cases(m):
+    shape = m.lead() + [m.size(300), m.size(300)]
+    for dim in range(len(shape)):
+        yield Case("cumprod", [1 + m.normal(*shape) / 16], lambda x, d=dim: x.cumprod(d), ints=[dim], note=f"dim {dim}")
+
+
+def logcumsumexp_cases(m):
+    shape = m.lead() + [m.size(300), m.size(300)]
+    for dim in range(len(shape)):
+        yield Case("logcumsumexp", [m.normal(*shape)], lambda x, d=dim: x.logcumsumexp(d), ints=[dim], note=f"dim {dim}")
+
+
+def extreme_cases(m, op, fn):
+    shape = m.lead() + [m.size(300), m.size(300)]
+    for dim in range(len(shape)):
+        yield Case(op, [m.normal(*shape)], lambda x, d=dim: fn(x, d)[0], ints=[dim, 0], exact=True, note=f"dim {dim}")
+        yield Case(op, [m.normal(*shape)], lambda x, d=dim: fn(x, d), ints=[dim, 1], exact=True, differentiate=False, note="indices")
+
+
+def cummax_cases(m):
+    yield from extreme_cases(m, "cummax", lambda x, d: x.cummax(d))
+
+
+def cummin_cases(m):
+    yield from extreme_cases(m, "cummin", lambda x, d: x.cummin(d))
+
+
 def tril_cases(m):
     diagonal = m.random.randrange(-9, 10)
     yield Case("tril", [m.normal(*m.lead(), m.size(), m.size(70))], lambda x: x.tril(diagonal), ints=[diagonal], exact=True)
@@ -934,7 +961,7 @@ def training_cases(op, small):
 
 MAKERS = {name[:-len("_cases")]: fn for name, fn in sorted(globals().items()) if name.endswith("_cases")
           and name not in ("spread_cases", "activation_cases", "masked_cases", "along_cases", "optimizer_cases", "index_cases", "pool_cases", "training_cases", "write_cases",
-                           "loss_cases", "row_loss_cases")}
+                           "loss_cases", "row_loss_cases", "extreme_cases")}
 TRAININGS = ("train_gpt", "train_llama")
 
 

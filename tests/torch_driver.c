@@ -212,6 +212,19 @@ static void run_gather(job *j) { one(j, ignis_gather(j->in[0], (int)j->ints[0], 
 static void run_index_select(job *j) { one(j, ignis_index_select(j->in[0], (int)j->ints[0], j->in[1])); }
 static void run_scatter_add(job *j) { one(j, ignis_scatter_add(j->in[0], (int)j->ints[0], j->in[1], j->in[2])); }
 static void run_cumsum(job *j) { one(j, ignis_cumsum(j->in[0], (int)j->ints[0])); }
+static void run_cumprod(job *j) { one(j, ignis_cumprod(j->in[0], (int)j->ints[0])); }
+static void run_logcumsumexp(job *j) { one(j, ignis_logcumsumexp(j->in[0], (int)j->ints[0])); }
+/*  dimension, whether to return the indices */
+static void run_cummax(job *j)
+{
+    one(j, ignis_cummax(j->in[0], (int)j->ints[0], &j->out[1]));
+    j->out_count += j->ints[1] != 0;
+}
+static void run_cummin(job *j)
+{
+    one(j, ignis_cummin(j->in[0], (int)j->ints[0], &j->out[1]));
+    j->out_count += j->ints[1] != 0;
+}
 static void run_tril(job *j) { one(j, ignis_tril(j->in[0], j->ints[0])); }
 static void run_triu(job *j) { one(j, ignis_triu(j->in[0], j->ints[0])); }
 
@@ -642,6 +655,10 @@ static const struct {
     {"index_select", run_index_select},
     {"scatter_add", run_scatter_add},
     {"cumsum", run_cumsum},
+    {"cumprod", run_cumprod},
+    {"logcumsumexp", run_logcumsumexp},
+    {"cummax", run_cummax},
+    {"cummin", run_cummin},
     {"tril", run_tril},
     {"triu", run_triu},
     {"sort", run_sort},

@@ -107,7 +107,8 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
     ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
 }
 
-static ignis_status ignis__gather_backward(const ignis_backward_args *args)
+/*  Sums the gradient by index, at the positions that forward has read. */
+IGNIS__PRIVATE ignis_status ignis__gather_backward(const ignis_backward_args *args)
 {
     const ignis__indexing *x = (const ignis__indexing *)args->params;
     ignis__op op;

@@ -754,6 +754,7 @@ IGNIS__PRIVATE void ignis__indexing_make(ignis__indexing *x, const char *call, c
                                          const ignis_shape *shape);
 IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
                                       ignis__array *ids, const ignis__indexing *indexing, int nan);
+IGNIS__PRIVATE ignis_status ignis__gather_backward(const ignis_backward_args *args);
 
 /* cross_entropy_launch.c */
 IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args);
