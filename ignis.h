@@ -19,6 +19,7 @@
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .formula .sum .shape .norm
                         .image .rope .embedding .index .sort .loss .attention  ON THE TAPE
+        >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
@@ -408,6 +409,37 @@
         26 runs for each kind of product. With another cache it may choose differently, and so give other last bits.
         With one cache, or without measuring, equal inputs give equal bits. ignis_mlp, ignis_mlp_layers and
         ignis_mlp_gated compute several linear layers in as few passes over memory as possible.
+
+    ON LINEAR ALGEBRA (>>linalg)
+
+        Matrices are the last two dimensions of a tensor of f32 or f64. The leading dimensions are a batch: each
+        matrix is computed alone, by a team of threads if it has up to 64 rows, so that many small ones take one
+        launch. Larger ones are cut into blocks, which are updated by matrix products.
+
+        A matrix may have no result: it is singular, or not positive definite. The device finds that out. A call
+        with NULL for info waits for the device, and fails; its message names the matrix, as in "a[3] is singular
+        (pivot 2)". With a pointer to a tensor the call does not wait: the tensor gets a number for each matrix, 0
+        or that of the pivot that failed, and results of matrices that failed have NaN or infinities. Programs that
+        solve in a loop, and those that capture graphs, pass such a pointer. Only a pivot of exactly 0 counts as
+        singular: a matrix that is nearly singular has a result, with the error that its condition brings.
+
+    ---- begin example linalg
+        // Gaussian process regression: the negative logarithm of the likelihood, and its gradient by the scale
+        const double at[] = {0, 0.5, 1.1, 1.9, 2.2, 3}, seen[] = {0, 0.48, 0.89, 0.95, 0.81, 0.14};
+        ignis_tensor_desc f64 = {IGNIS_F64, 0, false, IGNIS_F64, NULL, 0}, trained = f64;
+        double start = 0.7;
+        ignis_tensor x, xt, y, noise, scale;
+        trained.requires_grad = true;
+        x = ignis_tensor_from_host(at, IGNIS_SHAPE(6, 1), &f64), xt = ignis_transpose(x, 0, 1);
+        y = ignis_tensor_from_host(seen, IGNIS_SHAPE(6), &f64), noise = ignis_tensor_eye(6, 6, &f64);
+        scale = ignis_tensor_from_host(&start, IGNIS_SHAPE(1), &trained);
+        ignis_tensor k = ignis_map("d = (x - xt)/scale; exp(-d*d/2) + 0.01*noise", IGNIS_INPUTS(x, xt, scale, noise));
+        ignis_tensor l = ignis_cholesky(k, NULL), weights = ignis_cholesky_solve(l, y);
+        ignis_tensor fit = ignis_map_sum("y*weights/2", IGNIS_INPUTS(y, weights));
+        ignis_tensor loss = ignis_add(fit, ignis_scale(ignis_logdet(k, NULL), 0.5));
+        ignis_backward(loss, IGNIS_NO_ARRAY);
+        printf("%.3f\n", ignis_item(loss));
+    ---- end example
 
     ON GRAPHS (>>graph)
 
@@ -893,7 +925,9 @@ typedef enum ignis_status {
     X(CHAT_REFUSED, ARGUMENT, "a chat template accepts the messages")                                                \
     X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
     X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")                                     \
-    X(NO_TOKEN, ARGUMENT, "some token can be drawn: its logit is a number, and nothing forbids it")
+    X(NO_TOKEN, ARGUMENT, "some token can be drawn: its logit is a number, and nothing forbids it")                  \
+    X(MATRIX_SHAPE, SHAPE, "matrices of linear algebra are square where they must be, and fit their right sides")    \
+    X(MATRIX_SINGULAR, ARGUMENT, "a matrix that is solved with is not singular; Cholesky needs a positive definite one")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -3453,6 +3487,85 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
 IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v,
                                               const ignis_sdpa_desc *desc);
 
+/* >>linalg - linear algebra: systems, factors, eigenvalues, singular values ---------------------------------------
+
+   Matrices are [..., rows, columns] of f32 or f64; leading dimensions are a batch, and each matrix of it is
+   computed alone. Results have gradients, unless it says otherwise. Matrices above 64 rows are computed by
+   blocks, whose products follow ignis_desc.allow_tf32: leave it off for f32 here.
+
+   A call with info fails if a matrix has no result, and names the first one: "a[3] is singular (pivot 2)".
+   It waits for the device to know that. If info is not null it does not wait: *info becomes a tensor of i32
+   with the leading dimensions ([1] for one matrix): 0, or the number of the first pivot that failed, from 1
+   on. Results of matrices that failed then have NaN or infinities. Without waiting it can be captured.
+
+   NaN in a matrix makes its result NaN; Cholesky fails then. */
+
+/*  ignis_cholesky - the lower triangular L of a positive definite matrix: a = L L^T
+    Only the lower triangle of a is read. The gradient is symmetric (Murray 2016).
+    Shapes: a [..., n, n]; the result like a.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (a matrix is not positive definite, or has NaN; never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA; without info UNSUPPORTED (this thread captures a graph).
+    Ownership: as ignis_tensor_from_host, also for *info.
+    Threads: any. Streams: queued on the current stream, and waits for it if info is null. */
+IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info);
+
+/*  ignis_cholesky_solve - solve a x = b by the factor l of a = l l^T
+    Shapes: l [..., n, n]; b [..., n, k], or vectors [..., n]; the result like b.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_solve_triangular.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_cholesky_solve(ignis_tensor l, ignis_tensor b);
+
+typedef struct ignis_triangular_desc {
+    bool upper;     /* the triangle of a that is read (the lower one) */
+    bool transpose; /* solve a^T x = b */
+    bool unit;      /* the diagonal of a counts as ones, and is not read */
+} ignis_triangular_desc;
+
+/*  ignis_solve_triangular - solve a x = b for a triangular a; desc may be null for all defaults
+    A zero on the diagonal is not looked for: its x are infinite or NaN.
+    Shapes: a [..., n, n]; b [..., n, k], or vectors [..., n]; the result like b.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, const ignis_triangular_desc *desc);
+
+/*  ignis_solve - solve a x = b by Gaussian elimination with partial pivoting; ignis_inverse - a^-1, for which to solve
+    is quicker, and more exact
+    Shapes: a [..., n, n]; b [..., n, k], or vectors [..., n]; the result like b, or like a.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a matrix is singular: a pivot is exactly 0; never written
+    to), MEMORY, LIBRARY, COMPILE, CUDA; without info UNSUPPORTED (this thread captures a graph).
+    Ownership: as ignis_tensor_from_host, also for *info.
+    Threads: any. Streams: queued on the current stream, and waits for it if info is null. */
+IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor *info);
+IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info);
+
+/*  ignis_det - the determinant; ignis_logdet - the logarithm of its absolute value, which does not overflow, and
+    in *sign, where sign is not null, its sign: 1, -1, or 0
+    The determinant of a singular matrix is 0, its logarithm minus infinity, its gradient NaN.
+    Shapes: a [..., n, n]; the results [...], [1] for one matrix.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, also for *sign, which has no gradient.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_det(ignis_tensor a);
+IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign);
+
+/*  ignis_lu - LU factors with partial pivoting, both in one matrix: U on and above the diagonal, L below it, whose
+    diagonal is 1
+    *permutation becomes a tensor of i64: row permutation[i] of a is row i of L U. A singular matrix has factors, too.
+    Shapes: a [..., m, n]; the result like a; *permutation [..., m]. The gradient needs m = n.
+    Returns: the tensor, or no handle, and none in *permutation.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (permutation is null; never written to), UNSUPPORTED (a gradient of matrices
+    that are not square), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, for both.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_lu(ignis_tensor a, ignis_tensor *permutation);
+
 /* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling --------------------------------------------
 
    An optimizer updates all its parameters of one element type in one launch.
@@ -4160,6 +4273,10 @@ static inline ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k
                                                   const ignis_sdpa_desc &desc)
 {
     return ignis_decode_sdpa_with(q, k, v, &desc);
+}
+static inline ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, const ignis_triangular_desc &desc)
+{
+    return ignis_solve_triangular(a, b, &desc);
 }
 static inline ignis_optimizer ignis_adamw(const ignis_adamw_desc &desc) { return ignis_adamw(&desc); }
 static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ignis_sgd(&desc); }
@@ -12939,6 +13056,14 @@ typedef struct ignis__kernel_table {
     X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few", WAITS)                                         \
     X(SORT_COUNT, SORT_CU, "ignis_sort_count", WAITS)                                                   \
     X(SORT_PASS, SORT_CU, "ignis_sort_pass", WAITS)                                                     \
+    X(LINALG_COPY, LINALG_CU, "ignis_linalg_copy", PLAIN)                                               \
+    X(LINALG_CHOLESKY, LINALG_CU, "ignis_linalg_cholesky", PLAIN)                                       \
+    X(LINALG_SOLVE_LOWER, LINALG_CU, "ignis_linalg_solve_lower", PLAIN)                                 \
+    X(LINALG_LU, LINALG_CU, "ignis_linalg_lu", PLAIN)                                                   \
+    X(LINALG_SOLVE, LINALG_CU, "ignis_linalg_solve", PLAIN)                                             \
+    X(LINALG_SWAP_ROWS, LINALG_CU, "ignis_linalg_swap_rows", PLAIN)                                     \
+    X(LINALG_PERMUTATION, LINALG_CU, "ignis_linalg_permutation", PLAIN)                                 \
+    X(LINALG_DET, LINALG_CU, "ignis_linalg_det", PLAIN)                                                 \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
     X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
     X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \
@@ -13305,6 +13430,7 @@ static const ignis__kernel_part ignis__parts[] = {
     IGNIS__PART(SCATTER_ADD_ROWS, SEGMENT_FINISH),
     IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW),
     IGNIS__PART(SORT_COUNT, SORT_PASS),
+    IGNIS__PART(LINALG_COPY, LINALG_DET),
     IGNIS__PART(LAYER_NORM_WARP, LAYER_NORM_BLOCK),
     IGNIS__PART(LAYER_NORM_BACKWARD_AVERAGES, LAYER_NORM_BACKWARD_COLUMNS),
     IGNIS__PART(RMS_NORM_WARP, RMS_NORM_BLOCK),
@@ -21299,8 +21425,8 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info
     return status;
 }
 
-IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out,
-                                                   ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out,
+                                                           ignis_dtype dtype, int64_t count)
 {
     ignis__array *array = ignis__tensor_array(call, tensor);
     ignis_status status;
@@ -33557,6 +33683,995 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
     return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
 }
 
+/*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
+
+#define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
+#define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
+#define IGNIS__LINALG_INPUTS 4 /* saved arrays of an operation, and its inputs */
+#define IGNIS__LINALG_SHARED 49152
+
+/*  A batch of matrices by strides, in elements, as in kernels/linalg.cuh; and its sizes, for the host. */
+typedef struct ignis__matrix {
+    ignis__address at;
+    int64_t row, column, batch;
+    int64_t rows, columns, count;
+    ignis_dtype dtype;
+} ignis__matrix;
+
+/*  How many teams of threads a block has, and its shared memory. */
+typedef struct ignis__teams {
+    int lanes; /* threads of a team */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__teams;
+
+/*  LU factors: P a = L U in one array, and the exchanges of rows. */
+typedef struct ignis__lu {
+    ignis__matrix matrix;
+    ignis__address pivots, info;
+    int64_t pivot_batch;
+} ignis__lu;
+
+/*  Computes gradients by operations on tensors, so that they can be recorded. saved[] are over the saved arrays;
+    gradients[] receives those that are needed, no handle after a failure. */
+typedef void (*ignis__gradient_fn)(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                   ignis_tensor *gradients);
+
+
+/* ===============================================================================================================
+   >>linalg - Cholesky, LU, QR, systems, determinants, eigenvalues, singular values
+
+   An operation works on views of matrices in device memory: addresses with strides. Matrices of up to 64 rows are
+   factored by a team of threads in shared memory, larger ones by blocks: kernels factor the blocks of the diagonal,
+   products of the room ops update the rest. Gradients are computed by operations on tensors.
+   Uses the rooms kernel, tensor and ops.
+   =============================================================================================================== */
+
+/*  Checks that an input is a batch of matrices of f32 or f64. */
+IGNIS__PRIVATE bool ignis__linalg_check(ignis__op *op, int input, const char *name, bool square)
+{
+    const ignis__array *array = op->in[input];
+    const ignis_shape *shape = &array->shape;
+    if (array->dtype != IGNIS_F32 && array->dtype != IGNIS_F64)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; expected f32 or f64", name,
+                              ignis__dtypes[array->dtype].name);
+    if (shape->ndim < 2 || (square && shape->dim[shape->ndim - 1] != shape->dim[shape->ndim - 2]))
+        return ignis__op_fail(op, IGNIS_DIAG_MATRIX_SHAPE, "%s is %s; expected %s", name,
+                              ignis__shape_write(shape).text,
+                              square ? "square matrices [..., n, n]" : "matrices [..., m, n]");
+    if (shape->dim[shape->ndim - 1] > INT32_MAX || shape->dim[shape->ndim - 2] > INT32_MAX)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%s is %s; sides of 2^31 and more are not supported", name,
+                              ignis__shape_write(shape).text);
+    return ignis__op_same_dtype(op, input, name);
+}
+
+/*  Checks a right side for the first input: [..., rows, k], or [..., rows] for one column. */
+IGNIS__PRIVATE bool ignis__linalg_check_right(ignis__op *op, int input, const char *name, int64_t rows)
+{
+    const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
+    int leading = a->ndim - 2;
+    bool fits = (b->ndim == leading + 1 || b->ndim == leading + 2) && b->dim[leading] == rows &&
+                ignis__shape_product(b, 0, leading) == ignis__shape_product(a, 0, leading);
+    int i;
+    for (i = 0; fits && i < leading; i++)
+        fits = a->dim[i] == b->dim[i];
+    if (!ignis__op_same_dtype(op, input, name))
+        return false;
+    if (!fits)
+        return ignis__op_fail(op, IGNIS_DIAG_MATRIX_SHAPE,
+                              "%s is %s; expected the leading dimensions of the matrices %s, and %lld rows", name,
+                              ignis__shape_write(b).text, ignis__shape_write(a).text, (long long)rows);
+    return true;
+}
+
+/*  Returns the leading dimensions of a batch of matrices; [1] if there are none. */
+IGNIS__PRIVATE ignis_shape ignis__linalg_leading(const ignis_shape *shape)
+{
+    ignis_shape leading = *shape;
+    leading.ndim -= 2;
+    return leading.ndim ? leading : IGNIS_SHAPE(1);
+}
+
+/*  Returns the shape of a batch with matrices of another size. */
+IGNIS__PRIVATE ignis_shape ignis__linalg_shape(const ignis_shape *shape, int64_t rows, int64_t columns)
+{
+    ignis_shape result = *shape;
+    result.dim[result.ndim - 2] = rows;
+    result.dim[result.ndim - 1] = columns;
+    return result;
+}
+
+/*  Returns the view of an array's contiguous matrices. */
+IGNIS__PRIVATE ignis__matrix ignis__matrix_of(ignis__array *array, ignis__address at, int64_t rows, int64_t columns)
+{
+    ignis__matrix m = IGNIS__ZERO;
+    m.at = at;
+    m.row = columns;
+    m.column = 1;
+    m.batch = rows * columns;
+    m.rows = rows;
+    m.columns = columns;
+    m.count = m.batch ? array->numel / m.batch : 0;
+    m.dtype = array->dtype;
+    return m;
+}
+
+static ignis__matrix ignis__matrix_of_shape(ignis__array *array, ignis__address at)
+{
+    const ignis_shape *shape = &array->shape;
+    return ignis__matrix_of(array, at, shape->dim[shape->ndim - 2], shape->dim[shape->ndim - 1]);
+}
+
+/*  Return views of all matrices of an array [..., rows, columns]; without elements after a failure. */
+IGNIS__PRIVATE ignis__matrix ignis__matrix_read(ignis__op *op, ignis__array *array)
+{
+    ignis__matrix none = IGNIS__ZERO;
+    ignis__address at = ignis__op_read(op, array);
+    return op->ok ? ignis__matrix_of_shape(array, at) : none;
+}
+
+IGNIS__PRIVATE ignis__matrix ignis__matrix_write(ignis__op *op, ignis__array *array)
+{
+    ignis__matrix none = IGNIS__ZERO;
+    ignis__address at = ignis__op_write(op, array);
+    return op->ok ? ignis__matrix_of_shape(array, at) : none;
+}
+
+/*  Returns the part of each matrix that begins at (i, j). */
+IGNIS__PRIVATE ignis__matrix ignis__matrix_block(ignis__matrix m, int64_t i, int64_t j, int64_t rows, int64_t columns)
+{
+    m.at += (uint64_t)((i * m.row + j * m.column) * ignis__dtypes[m.dtype].size);
+    m.rows = rows;
+    m.columns = columns;
+    return m;
+}
+
+IGNIS__PRIVATE ignis__matrix ignis__matrix_transpose(ignis__matrix m)
+{
+    ignis__matrix t = m;
+    t.row = m.column;
+    t.column = m.row;
+    t.rows = m.columns;
+    t.columns = m.rows;
+    return t;
+}
+
+/*  Returns the view with its rows, and its columns if asked for, from the last one to the first. */
+IGNIS__PRIVATE ignis__matrix ignis__matrix_reverse(ignis__matrix m, bool columns)
+{
+    if (m.rows == 0 || m.columns == 0)
+        return m;
+    m = ignis__matrix_block(m, m.rows - 1, columns ? m.columns - 1 : 0, m.rows, m.columns);
+    m.row = -m.row;
+    m.column = columns ? -m.column : m.column;
+    return m;
+}
+
+static void ignis__matrix_launch_copy(ignis__op *op, ignis__matrix to, ignis__matrix from, int64_t low, int64_t high,
+                                      int subtract)
+{
+    int64_t blocks = ignis__clamp(ignis__ceil_div(to.rows * to.columns * to.count, 1024), 0, 65535);
+    void *params[] = {&to, &from, &to.rows, &to.columns, &to.count, &low, &high, &subtract};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_COPY, to.dtype, blocks, 256, params);
+}
+
+/*  Copies the band low <= column - row <= high, and writes 0 outside of it. */
+IGNIS__PRIVATE void ignis__matrix_copy(ignis__op *op, ignis__matrix to, ignis__matrix from, int64_t low, int64_t high)
+{
+    ignis__matrix_launch_copy(op, to, from, low, high, 0);
+}
+
+/*  Copies a view to an array that a product reads. */
+static ignis__array *ignis__matrix_pack(ignis__op *op, ignis__matrix m)
+{
+    ignis__array *array = ignis__op_new_row(op, m.count * m.rows * m.columns, m.dtype);
+    ignis__address at = ignis__op_write(op, array);
+    if (array)
+        ignis__matrix_copy(op, ignis__matrix_of(array, at, m.rows, m.columns), m, INT64_MIN, INT64_MAX);
+    return array;
+}
+
+/*  c -= a b. The operands are copied first, as products read contiguous matrices. */
+IGNIS__PRIVATE void ignis__matrix_subtract_product(ignis__op *op, ignis__matrix c, ignis__matrix a, ignis__matrix b)
+{
+    ignis__product product = ignis__product_of(c.dtype, c.rows, c.columns, a.columns, 0);
+    ignis__array *left, *right, *result;
+    int made = op->made_count;
+    if (!op->ok || c.rows * c.columns * c.count == 0 || a.columns == 0)
+        return;
+    product.batch = c.count;
+    left = ignis__matrix_pack(op, a);
+    right = ignis__matrix_pack(op, b);
+    result = ignis__op_new_row(op, c.count * c.rows * c.columns, c.dtype);
+    if (op->ok)
+        (void)ignis__matmul_run(op, &product, result, left, right, NULL);
+    if (op->ok)
+        ignis__matrix_launch_copy(op, c, ignis__matrix_of(result, ignis__op_read(op, result), c.rows, c.columns),
+                                  INT64_MIN, INT64_MAX, 1);
+    ignis__op_free_made(op, made);
+}
+
+/*  Plans teams of `lanes` threads, each with `elements` elements in shared memory. A team of up to 32 shares its warp
+    with others, and a block has several warps if there is enough shared memory. */
+IGNIS__PRIVATE ignis__teams ignis__teams_of(const ignis__matrix *m, int64_t matrices, int lanes, int64_t elements)
+{
+    int64_t bytes = (elements * ignis__dtypes[m->dtype].size + 7) / 8 * 8, fit;
+    ignis__teams teams;
+    while (lanes < 32 && 32 / lanes * bytes > IGNIS__LINALG_SHARED)
+        lanes *= 2;
+    teams.lanes = lanes;
+    teams.threads = lanes > 32 ? (unsigned)lanes : 128;
+    for (fit = teams.threads / (unsigned)lanes; fit * bytes > IGNIS__LINALG_SHARED && teams.threads > 32 && lanes <= 32;
+         fit = teams.threads / (unsigned)lanes)
+        teams.threads /= 2;
+    teams.blocks = ignis__ceil_div(matrices, fit);
+    teams.shared = (size_t)(fit * bytes);
+    return teams;
+}
+
+/*  Returns the view of a right side of the matrices a: [..., n, k], or vectors [..., n]. */
+IGNIS__PRIVATE ignis__matrix ignis__matrix_right(const ignis__matrix *a, ignis__array *b, ignis__address at)
+{
+    int64_t elements = a->rows * a->count;
+    ignis__matrix m = ignis__matrix_of(b, at, a->rows, elements ? b->numel / elements : 0);
+    m.count = a->count;
+    return m;
+}
+
+/*  Returns the first part of n, a multiple of `unit`, for a division into halves. */
+IGNIS__PRIVATE int64_t ignis__matrix_half(int64_t n, int64_t unit)
+{
+    return ignis__ceil_div(ignis__ceil_div(n, 2), unit) * unit;
+}
+
+/*  >>linalg.status - which matrix of a batch could not be factored
+
+    Kernels write the number of the first failed pivot of each matrix, from 1 on, or 0. Either the caller gets these
+    numbers as a tensor, or the call waits for them, and fails.
+    Uses: the rooms tensor and ops. */
+
+/*  Makes the array of the numbers for a batch of matrices of this shape: all 0. */
+IGNIS__PRIVATE ignis__array *ignis__linalg_info(ignis__op *op, const ignis_shape *shape)
+{
+    ignis_shape leading = ignis__linalg_leading(shape);
+    ignis__array *info = ignis__op_new(op, &leading, IGNIS_I32);
+    ignis__op_zero(op, info);
+    return info;
+}
+
+/*  Writes the index of a matrix in its batch: "[2, 0]". */
+static void ignis__linalg_write_index(ignis__string_writer *text, const ignis_shape *leading, int64_t index)
+{
+    int64_t rest = leading->ndim ? ignis__shape_product(leading, 0, leading->ndim) : 1;
+    int i;
+    for (i = 0; i < leading->ndim; i++) {
+        rest /= leading->dim[i];
+        ignis__string_add(text, "%s%lld", i ? ", " : "[", (long long)(index / rest));
+        index %= rest;
+    }
+    ignis__string_add(text, "]");
+}
+
+/*  Waits for the numbers, and reports the first matrix that failed. True if none did. */
+static bool ignis__linalg_wait(const char *call, const char *what, ignis_tensor found)
+{
+    ignis__tensor *tensor = ignis__tensor_hold(call, found);
+    int64_t count = tensor ? ignis__tensor_numel(tensor) : 0, i = 0;
+    int32_t *numbers = tensor ? (int32_t *)ignis__alloc_for(call, sizeof *numbers * (size_t)(count + 1)) : NULL;
+    bool ok = numbers && ignis__tensor_read(call, tensor, numbers, IGNIS_I32, count) == IGNIS_OK;
+    char index[256];
+    ignis__string_writer text;
+    while (ok && i < count && !numbers[i])
+        i++;
+    if (ok && i < count) {
+        ignis__string_begin(&text, index, sizeof index);
+        ignis__linalg_write_index(&text, &tensor->shape, i);
+        ok = ignis__fail_false(IGNIS_DIAG_MATRIX_SINGULAR, call, "a%s %s (pivot %d)", count > 1 ? index : "", what,
+                               (int)numbers[i]);
+    }
+    ignis__free(numbers);
+    if (tensor)
+        ignis__tensor_drop(call, tensor);
+    return ok;
+}
+
+/*  Ends an operation whose matrices may fail: gives the numbers to the caller, or waits for them if info is NULL. what:
+    "is singular". */
+IGNIS__PRIVATE ignis_tensor ignis__linalg_end(const char *call, const char *what, ignis_tensor result,
+                                              ignis_tensor found, ignis_tensor *info)
+{
+    bool ok = result.id && found.id;
+    if (info)
+        *info = ok ? found : ignis__no_tensor();
+    if (ok && info)
+        return result;
+    ok = ok && ignis__linalg_wait(call, what, found);
+    if (found.id)
+        (void)ignis_tensor_release(found);
+    if (!ok && result.id)
+        (void)ignis_tensor_release(result);
+    return ok ? result : ignis__no_tensor();
+}
+
+/*  >>linalg.gradient - gradients of the room, computed by operations on tensors
+
+    The backward function of an operation makes tensors over the saved arrays, and calls a function that computes the
+    gradients by public operations. They may be recorded, as any others.
+    Uses: the rooms tensor and ops. */
+
+/*  Returns a tensor over an array, which the current scope owns. No handle after a failure. */
+static ignis_tensor ignis__tensor_of_saved(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    ignis_tensor tensor = IGNIS__ZERO;
+    if (!array)
+        return tensor;
+    tensor = ignis__tensor_over(call, array, false);
+    ignis__array_drop(call, array);
+    return tensor;
+}
+
+/*  Gives the array of a gradient to the tape, in memory that outlives its tensor. */
+static bool ignis__gradient_give(const char *call, ignis_tensor gradient, ignis_array *to)
+{
+    ignis__array *array = gradient.id ? ignis__array_hold(call, ignis_tensor_data(gradient)) : NULL;
+    if (!array)
+        return false;
+    *to = ignis__array_view(call, array, &array->shape, array->numel, 0);
+    ignis__array_drop(call, array);
+    return to->id != 0;
+}
+
+/*  A backward function: fn computes the gradients. */
+IGNIS__PRIVATE ignis_status ignis__linalg_backward(const char *call, const ignis_backward_args *args,
+                                                   ignis__gradient_fn fn)
+{
+    ignis_tensor saved[IGNIS__LINALG_INPUTS] = IGNIS__ZERO, gradients[IGNIS__LINALG_INPUTS] = IGNIS__ZERO, gradient;
+    ignis_scope scope = ignis_scope_begin();
+    bool ok = scope.id != 0;
+    int i;
+    if (!ok)
+        return ignis__failed();
+    gradient = ignis__tensor_of_saved(call, args->grad_output);
+    ok = gradient.id != 0;
+    for (i = 0; ok && i < args->saved_count; i++) {
+        saved[i] = ignis__tensor_of_saved(call, args->saved[i]);
+        ok = saved[i].id != 0;
+    }
+    if (ok)
+        fn(args, gradient, saved, gradients);
+    for (i = 0; ok && i < args->input_count; i++)
+        ok = !args->needed[i] || ignis__gradient_give(call, gradients[i], &args->grad_inputs[i]);
+    (void)ignis_scope_end(scope);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Returns a right side [..., n, k] for matrices of `ndim` dimensions: one of vectors becomes one of one column. */
+IGNIS__PRIVATE ignis_tensor ignis__tensor_columns(ignis_tensor tensor, int ndim)
+{
+    ignis_shape shape = ignis_tensor_shape(tensor);
+    if (shape.ndim == 0 || shape.ndim >= ndim)
+        return tensor;
+    shape.dim[shape.ndim++] = 1;
+    return ignis_reshape(tensor, shape);
+}
+
+IGNIS__PRIVATE ignis_tensor ignis__tensor_transposed(ignis_tensor tensor) { return ignis_transpose(tensor, -2, -1); }
+
+/*  Returns a formula of a and b (no handle: of a alone). */
+IGNIS__PRIVATE ignis_tensor ignis__tensor_formula(const char *formula, ignis_tensor a, ignis_tensor b)
+{
+    ignis_inputs inputs = IGNIS__ZERO;
+    inputs.names = b.id ? "a, b" : "a";
+    inputs.count = b.id ? 2 : 1;
+    inputs.tensor[0] = a;
+    inputs.tensor[1] = b;
+    return ignis_map(formula, inputs);
+}
+
+/*  >>linalg.triangular - ignis_solve_triangular: systems of triangular matrices
+
+    One kernel solves lower triangles of up to 64 rows. Larger ones are halved, with a product between the
+    halves. An upper triangle is a lower one by a view from its last row and column on.
+    Uses: matrix, gradient; kernels/linalg.cu. */
+
+/*  Returns how many threads have a matrix of n rows: a power of 2 from 8 to `most`. */
+IGNIS__PRIVATE int ignis__linalg_lanes(int64_t n, int most)
+{
+    int lanes = 8;
+    while (lanes < n && lanes < most)
+        lanes *= 2;
+    return lanes;
+}
+
+static void ignis__matrix_solve_small(ignis__op *op, ignis__matrix l, ignis__matrix b, bool unit)
+{
+    int n = (int)l.rows, tile = 1, ones = unit;
+    int64_t stride = n | 1, parts;
+    ignis__teams teams;
+    void *params[] = {&l, &b, &n, &b.columns, &parts, &b.count, &tile, &ones, &teams.lanes};
+    while (tile < b.columns && tile < 64 &&
+           n * (stride + 2 * tile) * (int64_t)ignis__dtypes[l.dtype].size <= IGNIS__LINALG_SHARED)
+        tile *= 2;
+    parts = ignis__ceil_div(b.columns, tile);
+    teams =
+        ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? 128 : ignis__linalg_lanes(n, 32), n * (stride + tile));
+    ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SOLVE_LOWER, l.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+                     teams.shared, params);
+}
+
+/*  Replaces b by L^-1 b. unit: the diagonal of L counts as ones. */
+IGNIS__PRIVATE void ignis__matrix_solve_lower(ignis__op *op, ignis__matrix l, ignis__matrix b, bool unit)
+{
+    int64_t n = l.rows, h = ignis__matrix_half(n, IGNIS__LINALG_SMALL), k = b.columns;
+    ignis__matrix rest;
+    if (!op->ok || n * k * b.count == 0)
+        return;
+    if (n <= IGNIS__LINALG_SMALL) {
+        ignis__matrix_solve_small(op, l, b, unit);
+        return;
+    }
+    rest = ignis__matrix_block(b, h, 0, n - h, k);
+    b = ignis__matrix_block(b, 0, 0, h, k);
+    ignis__matrix_solve_lower(op, ignis__matrix_block(l, 0, 0, h, h), b, unit);
+    ignis__matrix_subtract_product(op, rest, ignis__matrix_block(l, h, 0, n - h, h), b);
+    ignis__matrix_solve_lower(op, ignis__matrix_block(l, h, h, n - h, n - h), rest, unit);
+}
+
+/*  Replaces b by U^-1 b. */
+IGNIS__PRIVATE void ignis__matrix_solve_upper(ignis__op *op, ignis__matrix u, ignis__matrix b, bool unit)
+{
+    ignis__matrix_solve_lower(op, ignis__matrix_reverse(u, true), ignis__matrix_reverse(b, false), unit);
+}
+
+/*  a x = b: the gradient of b is a^-T g, that of a is minus its product with x^T (Giles 2008, 2.3.1), inside the
+    triangle. */
+static void ignis__triangular_gradient(const ignis_backward_args *args, ignis_tensor gradient,
+                                       const ignis_tensor *saved, ignis_tensor *gradients)
+{
+    const ignis_triangular_desc *forward = (const ignis_triangular_desc *)args->params;
+    ignis_triangular_desc desc = *forward;
+    ignis_tensor of_b, x, product;
+    int ndim = ignis_tensor_shape(saved[0]).ndim;
+    desc.transpose = !desc.transpose;
+    gradients[1] = of_b = ignis_solve_triangular(saved[0], gradient, &desc);
+    if (!args->needed[0])
+        return;
+    of_b = ignis__tensor_columns(of_b, ndim);
+    x = ignis__tensor_columns(saved[1], ndim);
+    product = ignis_scale(forward->transpose ? ignis_matmul_t(x, of_b) : ignis_matmul_t(of_b, x), -1);
+    gradients[0] = forward->upper ? ignis_triu(product, forward->unit) : ignis_tril(product, -(int)forward->unit);
+}
+
+static ignis_status ignis__triangular_backward(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_solve_triangular", args, ignis__triangular_gradient);
+}
+
+IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, const ignis_triangular_desc *desc)
+{
+    ignis_triangular_desc how = IGNIS__ZERO;
+    ignis_tensor inputs[] = {a, b};
+    ignis__array *out = NULL;
+    ignis__matrix triangle, x;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_solve_triangular", 2, inputs))
+        return ignis__no_tensor();
+    if (desc) {
+        how.upper = desc->upper;
+        how.transpose = desc->transpose;
+        how.unit = desc->unit;
+    }
+    if (ignis__linalg_check(&op, 0, "a", true) &&
+        ignis__linalg_check_right(&op, 1, "b", op.in[0]->shape.dim[op.in[0]->shape.ndim - 1])) {
+        triangle = ignis__matrix_read(&op, op.in[0]);
+        out = ignis__op_new_like(&op, op.in[1]);
+        ignis__op_copy(&op, out, op.in[1]);
+        x = ignis__matrix_right(&triangle, op.in[1], ignis__op_write(&op, out));
+        if (how.transpose)
+            triangle = ignis__matrix_transpose(triangle);
+        if (how.upper != how.transpose)
+            ignis__matrix_solve_upper(&op, triangle, x, how.unit);
+        else
+            ignis__matrix_solve_lower(&op, triangle, x, how.unit);
+    }
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, out);
+    return ignis__op_end_recorded(&op, out, "solve_triangular", ignis__triangular_backward, &how, sizeof how);
+}
+
+/*  >>linalg.cholesky - ignis_cholesky and ignis_cholesky_solve
+
+    Large matrices are halved: the first half is factored, the rows below it are solved for, and their product is
+    subtracted from the second half.
+    Uses: matrix, status, triangular, gradient; kernels/linalg.cu. */
+
+/*  Replaces the lower triangle of a by that of L; `first` rows are before it. */
+static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__address info, int64_t first)
+{
+    int64_t n = a.rows, h = ignis__matrix_half(n, IGNIS__LINALG_SMALL);
+    ignis__matrix below, rest;
+    if (!op->ok || n * a.count == 0)
+        return;
+    if (n <= IGNIS__LINALG_SMALL) {
+        int rows = (int)n, before = (int)first;
+        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), n * (n | 1) + 1);
+        void *params[] = {&a, &info, &rows, &a.count, &before, &teams.lanes};
+        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_CHOLESKY, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+                         teams.shared, params);
+        return;
+    }
+    below = ignis__matrix_block(a, h, 0, n - h, h);
+    rest = ignis__matrix_block(a, h, h, n - h, n - h);
+    a = ignis__matrix_block(a, 0, 0, h, h);
+    ignis__matrix_cholesky(op, a, info, first);
+    ignis__matrix_solve_lower(op, a, ignis__matrix_transpose(below), false);
+    ignis__matrix_subtract_product(op, rest, below, ignis__matrix_transpose(below));
+    ignis__matrix_cholesky(op, rest, info, first + h);
+}
+
+/*  With S the symmetric part of the lower triangle of L^T g, whose diagonal counts half: L^-T S L^-1 (Murray 2016,
+    equation 10). */
+static void ignis__cholesky_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                     ignis_tensor *gradients)
+{
+    ignis_triangular_desc transposed = IGNIS__ZERO;
+    ignis_tensor l = saved[0], product = ignis_matmul(ignis__tensor_transposed(l), ignis_tril(gradient, 0)), half;
+    (void)args;
+    transposed.transpose = true;
+    half = ignis__tensor_formula("(a + b)/2", ignis_tril(product, 0), ignis_tril(product, -1));
+    half = ignis__tensor_formula("(a + b)/2", half, ignis__tensor_transposed(half));
+    half = ignis_solve_triangular(l, half, &transposed);
+    gradients[0] = ignis_solve_triangular(l, ignis__tensor_transposed(half), &transposed);
+}
+
+static ignis_status ignis__cholesky_backward(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_cholesky", args, ignis__cholesky_gradient);
+}
+
+IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
+{
+    static const char call[] = "ignis_cholesky";
+    ignis__array *l = NULL, *numbers = NULL;
+    ignis_tensor result, found;
+    ignis__matrix out;
+    ignis_rule rule;
+    ignis__op op;
+    if (info)
+        *info = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, 1, &a))
+        return ignis__no_tensor();
+    if (ignis__linalg_check(&op, 0, "a", true)) {
+        l = ignis__op_new_like(&op, op.in[0]);
+        numbers = ignis__linalg_info(&op, &op.in[0]->shape);
+        out = ignis__matrix_write(&op, l);
+        ignis__matrix_copy(&op, out, ignis__matrix_read(&op, op.in[0]), INT64_MIN, 0);
+        ignis__matrix_cholesky(&op, out, ignis__op_write(&op, numbers), 0);
+        ignis__matrix_copy(&op, out, out, INT64_MIN, 0); /* blocks have written above the diagonal */
+    }
+    ignis__op_save(&op, l);
+    rule = ignis__op_rule(&op, "cholesky", ignis__cholesky_backward, NULL, 0);
+    result = ignis__op_result(&op, l, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
+    ignis__op_leave(&op);
+    return ignis__linalg_end(call, "is not positive definite", result, found, info);
+}
+
+IGNIS_API ignis_tensor ignis_cholesky_solve(ignis_tensor l, ignis_tensor b)
+{
+    ignis_triangular_desc transposed = IGNIS__ZERO;
+    ignis_tensor half, result = IGNIS__ZERO;
+    transposed.transpose = true;
+    half = ignis_solve_triangular(l, b, NULL);
+    if (half.id) {
+        result = ignis_solve_triangular(l, half, &transposed);
+        (void)ignis_tensor_release(half);
+    }
+    return result;
+}
+
+/*  >>linalg.lu - ignis_lu: factors by Gaussian elimination with partial pivoting
+
+    Small matrices are factored in shared memory. Of larger ones the left half of the columns is factored. Its
+    exchanges are applied to the right half, which is solved for, updated by a product, and factored in turn
+    (Toledo 1997). Panels of 16 columns are factored by a block where they are.
+    Uses: matrix, triangular, gradient; kernels/linalg.cu. */
+
+/*  Returns the factors of a copy: pivots and info are new arrays that hold nothing yet. */
+IGNIS__PRIVATE ignis__lu ignis__lu_begin(ignis__op *op, ignis__array *factors, ignis__array *pivots, ignis__array *info)
+{
+    ignis__lu lu = IGNIS__ZERO;
+    lu.matrix = ignis__matrix_write(op, factors);
+    lu.pivots = ignis__op_write(op, pivots);
+    lu.info = ignis__op_write(op, info);
+    lu.pivot_batch = lu.matrix.rows < lu.matrix.columns ? lu.matrix.rows : lu.matrix.columns;
+    return lu;
+}
+
+/*  Makes the array of pivots for matrices of this shape. */
+IGNIS__PRIVATE ignis__array *ignis__lu_pivots(ignis__op *op, const ignis_shape *shape)
+{
+    int64_t m = shape->dim[shape->ndim - 2], n = shape->dim[shape->ndim - 1];
+    return ignis__op_new_row(op, (m < n ? m : n) * ignis__shape_product(shape, 0, shape->ndim - 2), IGNIS_I32);
+}
+
+/*  Exchanges rows of b as `count` pivots from `first` on say; b begins at that row. */
+IGNIS__PRIVATE void ignis__matrix_swap_rows(ignis__op *op, ignis__matrix b, const ignis__lu *lu, int64_t first,
+                                            int64_t count)
+{
+    int pivots = (int)count, from = (int)first;
+    ignis__address at = lu->pivots;
+    int64_t batch = lu->pivot_batch, blocks = ignis__clamp(ignis__ceil_div(b.columns * b.count, 256), 0, 65535);
+    void *params[] = {&b, &at, &pivots, &from, &batch, &b.columns, &b.count};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_SWAP_ROWS, b.dtype, blocks, 256, params);
+}
+
+/*  Factors a, whose first row is row `first` of the matrix, and whose columns are no more than its rows. */
+static void ignis__matrix_lu_columns(ignis__op *op, ignis__matrix a, const ignis__lu *lu, int64_t first)
+{
+    int64_t m = a.rows, n = a.columns, h = ignis__matrix_half(n, IGNIS__LINALG_PANEL);
+    ignis__matrix right, below, rest;
+    bool small = m <= IGNIS__LINALG_SMALL;
+    if (!op->ok || n == 0 || a.count == 0)
+        return;
+    if (small || n <= IGNIS__LINALG_PANEL) {
+        int rows = (int)m, columns = (int)n, before = (int)first, shared = small;
+        ignis__address pivots = lu->pivots, info = lu->info;
+        int64_t batch = lu->pivot_batch;
+        ignis__teams teams =
+            ignis__teams_of(&a, a.count, small ? ignis__linalg_lanes(m, 64) : 256, small ? m * (n | 1) : 0);
+        void *params[] = {&a, &pivots, &info, &rows, &columns, &batch, &a.count, &before, &teams.lanes, &shared};
+        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_LU, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+                         teams.shared, params);
+        return;
+    }
+    right = ignis__matrix_block(a, 0, h, h, n - h);
+    below = ignis__matrix_block(a, h, 0, m - h, h);
+    rest = ignis__matrix_block(a, h, h, m - h, n - h);
+    ignis__matrix_lu_columns(op, ignis__matrix_block(a, 0, 0, m, h), lu, first);
+    ignis__matrix_swap_rows(op, ignis__matrix_block(a, 0, h, m, n - h), lu, first, h);
+    ignis__matrix_solve_lower(op, ignis__matrix_block(a, 0, 0, h, h), right, true);
+    ignis__matrix_subtract_product(op, rest, below, right);
+    ignis__matrix_lu_columns(op, rest, lu, first + h);
+    ignis__matrix_swap_rows(op, below, lu, first + h, n - h);
+}
+
+/*  Factors lu->matrix in place. */
+IGNIS__PRIVATE void ignis__matrix_lu(ignis__op *op, const ignis__lu *lu)
+{
+    ignis__matrix a = lu->matrix;
+    int64_t n = lu->pivot_batch, rest = a.columns - n;
+    ignis__matrix_lu_columns(op, ignis__matrix_block(a, 0, 0, a.rows, n), lu, 0);
+    if (rest == 0 || n == 0 || a.count == 0)
+        return;
+    ignis__matrix_swap_rows(op, ignis__matrix_block(a, 0, n, n, rest), lu, 0, n);
+    ignis__matrix_solve_lower(op, ignis__matrix_block(a, 0, 0, n, n), ignis__matrix_block(a, 0, n, n, rest), true);
+}
+
+/*  Of the gradient g of both factors in one matrix: P^T L^-T (the lower triangle of L^T g without its diagonal, and the
+    upper triangle of g U^T) U^-T. The first factor has g below the diagonal, the second one has the rest. */
+static void ignis__lu_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                               ignis_tensor *gradients)
+{
+    ignis_triangular_desc lower = IGNIS__ZERO, upper = IGNIS__ZERO;
+    ignis_tensor lu = saved[0], index, inside, l = ignis_tril(lu, -1), below = ignis_tril(gradient, -1);
+    ignis_shape shape = ignis_tensor_shape(lu);
+    (void)args;
+    lower.transpose = lower.unit = upper.upper = true;
+    /* L^T g = (l + I)^T g */
+    inside = ignis__tensor_formula("a + b", ignis_matmul(ignis__tensor_transposed(l), below), below);
+    inside = ignis__tensor_formula("a + b", ignis_tril(inside, -1),
+                                   ignis_triu(ignis_matmul_t(ignis_triu(gradient, 0), ignis_triu(lu, 0)), 0));
+    inside = ignis_solve_triangular(lu, inside, &lower);
+    inside = ignis__tensor_transposed(ignis_solve_triangular(lu, ignis__tensor_transposed(inside), &upper));
+    (void)ignis_sort(saved[1], -1, false, &index); /* the inverse permutation: row i of L U is row saved[1][i] of a */
+    index = ignis_expand(ignis__tensor_columns(index, shape.ndim), shape);
+    gradients[0] = ignis_gather(inside, shape.ndim - 2, index);
+}
+
+static ignis_status ignis__lu_backward(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_lu", args, ignis__lu_gradient);
+}
+
+/*  Makes the permutation of the rows that the pivots are. */
+static ignis__array *ignis__lu_permutation(ignis__op *op, const ignis__lu *lu, const ignis_shape *shape)
+{
+    ignis_shape rows = *shape;
+    ignis__array *permutation;
+    ignis__address to, pivots = lu->pivots;
+    int64_t m = shape->dim[shape->ndim - 2], count = ignis__shape_product(shape, 0, shape->ndim - 2);
+    int pivot_count = (int)lu->pivot_batch;
+    void *params[] = {&to, &pivots, &m, &pivot_count, &count};
+    rows.ndim--;
+    permutation = ignis__op_new(op, &rows, IGNIS_I64);
+    to = ignis__op_write(op, permutation);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_PERMUTATION, lu->matrix.dtype,
+                         m ? ignis__clamp(ignis__ceil_div(count, 256), 0, 65535) : 0, 256, params);
+    return permutation;
+}
+
+IGNIS_API ignis_tensor ignis_lu(ignis_tensor a, ignis_tensor *permutation)
+{
+    ignis__array *factors = NULL, *rows = NULL, *pivots;
+    ignis_tensor result;
+    const ignis_shape *shape;
+    ignis__lu lu;
+    ignis_rule rule;
+    ignis__op op;
+    if (permutation)
+        *permutation = ignis__no_tensor();
+    if (!ignis__op_begin(&op, "ignis_lu", 1, &a))
+        return ignis__no_tensor();
+    shape = &op.in[0]->shape;
+    if (!permutation)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "permutation is null");
+    if (op.ok && ignis__linalg_check(&op, 0, "a", false)) {
+        if (op.records && shape->dim[shape->ndim - 1] != shape->dim[shape->ndim - 2])
+            ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
+                           "a is %s; a gradient of matrices that are not square is not "
+                           "supported",
+                           ignis__shape_write(shape).text);
+        factors = ignis__op_new_like(&op, op.in[0]);
+        pivots = ignis__lu_pivots(&op, shape);
+        ignis__op_copy(&op, factors, op.in[0]);
+        lu = ignis__lu_begin(&op, factors, pivots, ignis__linalg_info(&op, shape));
+        ignis__matrix_lu(&op, &lu);
+        rows = ignis__lu_permutation(&op, &lu, shape);
+    }
+    ignis__op_save(&op, factors);
+    ignis__op_save(&op, rows);
+    rule = ignis__op_rule(&op, "lu", ignis__lu_backward, NULL, 0);
+    result = ignis__op_result(&op, factors, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    if (permutation)
+        *permutation = ignis__op_result(&op, rows, 0, NULL, NULL, NULL);
+    if (ignis__op_leave(&op) == IGNIS_OK)
+        return result;
+    if (result.id)
+        (void)ignis_tensor_release(result);
+    return ignis__no_tensor();
+}
+
+/*  >>linalg.solve - ignis_solve and ignis_inverse: systems of square matrices
+
+    Small systems are eliminated with their right sides by one kernel. Larger ones are factored, and two triangular
+    systems are solved.
+    Uses: matrix, status, triangular, lu, gradient; kernels/linalg.cu. */
+
+/*  Writes x = a^-1 b. a and b stay as they are. */
+static void ignis__matrix_solve(ignis__op *op, ignis__matrix x, ignis__array *from, ignis__matrix b,
+                                ignis__address info)
+{
+    ignis__matrix a = ignis__matrix_read(op, from);
+    int64_t n = a.rows, elements = n * ((n + b.columns) | 1);
+    ignis__lu lu;
+    if (!op->ok || n * b.columns * a.count == 0)
+        return;
+    if (n <= IGNIS__LINALG_SMALL && elements * (int64_t)ignis__dtypes[a.dtype].size <= IGNIS__LINALG_SHARED) {
+        int rows = (int)n, columns = (int)b.columns;
+        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, 64), elements);
+        void *params[] = {&x, &a, &b, &info, &rows, &columns, &a.count, &teams.lanes};
+        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SOLVE, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+                         teams.shared, params);
+        return;
+    }
+    {
+        ignis__array *factors = ignis__op_new_like(op, from), *pivots = ignis__lu_pivots(op, &from->shape);
+        ignis__op_copy(op, factors, from);
+        lu.matrix = ignis__matrix_write(op, factors);
+        lu.pivots = ignis__op_write(op, pivots);
+        lu.info = info;
+        lu.pivot_batch = n;
+    }
+    ignis__matrix_lu(op, &lu);
+    if (op->ok)
+        ignis__matrix_copy(op, x, b, INT64_MIN, INT64_MAX);
+    ignis__matrix_swap_rows(op, x, &lu, 0, n);
+    ignis__matrix_solve_lower(op, lu.matrix, x, true);
+    ignis__matrix_solve_upper(op, lu.matrix, x, false);
+}
+
+/*  The gradient of b is a^-T g, that of a is minus its product with x^T (Giles 2008, 2.3.1). */
+static void ignis__solve_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                  ignis_tensor *gradients)
+{
+    ignis_tensor info;
+    int ndim = ignis_tensor_shape(saved[0]).ndim;
+    gradients[1] = ignis_solve(ignis__tensor_transposed(saved[0]), gradient, &info);
+    if (args->needed[0])
+        gradients[0] = ignis_scale(
+            ignis_matmul_t(ignis__tensor_columns(gradients[1], ndim), ignis__tensor_columns(saved[1], ndim)), -1);
+}
+
+static ignis_status ignis__solve_backward(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_solve", args, ignis__solve_gradient);
+}
+
+IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor *info)
+{
+    static const char call[] = "ignis_solve";
+    ignis_tensor inputs[] = {a, b}, result, found;
+    ignis__array *out = NULL, *numbers = NULL;
+    ignis__matrix shape, right;
+    ignis_rule rule;
+    ignis__op op;
+    if (info)
+        *info = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    if (ignis__linalg_check(&op, 0, "a", true) &&
+        ignis__linalg_check_right(&op, 1, "b", op.in[0]->shape.dim[op.in[0]->shape.ndim - 1])) {
+        out = ignis__op_new_like(&op, op.in[1]);
+        numbers = ignis__linalg_info(&op, &op.in[0]->shape);
+        shape = ignis__matrix_read(&op, op.in[0]);
+        right = ignis__matrix_right(&shape, op.in[1], ignis__op_read(&op, op.in[1]));
+        ignis__matrix_solve(&op, ignis__matrix_right(&shape, op.in[1], ignis__op_write(&op, out)), op.in[0], right,
+                            ignis__op_write(&op, numbers));
+    }
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, out);
+    rule = ignis__op_rule(&op, "solve", ignis__solve_backward, NULL, 0);
+    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
+    ignis__op_leave(&op);
+    return ignis__linalg_end(call, "is singular", result, found, info);
+}
+
+/*  With y = a^-1: -y^T g y^T (Giles 2008, 2.2.3). */
+static void ignis__inverse_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                    ignis_tensor *gradients)
+{
+    (void)args;
+    gradients[0] =
+        ignis_scale(ignis_matmul(ignis__tensor_transposed(saved[0]), ignis_matmul_t(gradient, saved[0])), -1);
+}
+
+static ignis_status ignis__inverse_backward(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_inverse", args, ignis__inverse_gradient);
+}
+
+IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
+{
+    static const char call[] = "ignis_inverse";
+    ignis__array *out = NULL, *ones, *numbers = NULL;
+    ignis_tensor result, found;
+    ignis__matrix x;
+    ignis_rule rule;
+    ignis__op op;
+    if (info)
+        *info = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, 1, &a))
+        return ignis__no_tensor();
+    if (ignis__linalg_check(&op, 0, "a", true)) {
+        int64_t n = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
+        out = ignis__op_new_like(&op, op.in[0]);
+        numbers = ignis__linalg_info(&op, &op.in[0]->shape);
+        ones = ignis__op_new_row(&op, 1, op.in[0]->dtype);
+        ignis__op_fill(&op, ones, 1);
+        x = ignis__matrix_write(&op, out);
+        if (op.ok) { /* the identity: a view of one element, inside a band of one diagonal */
+            ignis__matrix one = ignis__matrix_of(ones, ignis__op_read(&op, ones), n, n);
+            one.row = one.column = one.batch = 0;
+            ignis__matrix_copy(&op, x, one, 0, 0);
+        }
+        ignis__matrix_solve(&op, x, op.in[0], x, ignis__op_write(&op, numbers));
+    }
+    ignis__op_save(&op, out);
+    rule = ignis__op_rule(&op, "inverse", ignis__inverse_backward, NULL, 0);
+    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
+    ignis__op_leave(&op);
+    return ignis__linalg_end(call, "is singular", result, found, info);
+}
+
+/*  >>linalg.det - ignis_det and ignis_logdet
+
+    The product of the pivots of LU factors, or the sum of their logarithms.
+    Uses: matrix, lu, solve, gradient; kernels/linalg.cu. */
+
+/*  Returns [..., 1, 1] of numbers [...] of matrices like `like`. */
+static ignis_tensor ignis__tensor_scalars(ignis_tensor numbers, ignis_tensor like)
+{
+    ignis_shape shape = ignis_tensor_shape(like);
+    return shape.ndim < 2 ? ignis__no_tensor() : ignis_reshape(numbers, ignis__linalg_shape(&shape, 1, 1));
+}
+
+/*  Returns a^-T times numbers [...] of the matrices; of singular ones infinities and NaN. */
+static ignis_tensor ignis__det_scaled_inverse(ignis_tensor a, ignis_tensor numbers)
+{
+    ignis_tensor info, inverse = ignis_inverse(a, &info);
+    return ignis__tensor_formula("a*b", ignis__tensor_transposed(inverse), ignis__tensor_scalars(numbers, a));
+}
+
+/*  The gradient of det(a) is det(a) a^-T, that of log |det(a)| is a^-T (Giles 2008, 2.2.4). */
+static void ignis__det_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                ignis_tensor *gradients)
+{
+    (void)args;
+    gradients[0] = ignis__det_scaled_inverse(saved[0], ignis__tensor_formula("a*b", gradient, saved[1]));
+}
+
+static ignis_status ignis__det_backward(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_det", args, ignis__det_gradient);
+}
+
+static void ignis__logdet_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                   ignis_tensor *gradients)
+{
+    (void)args;
+    gradients[0] = ignis__det_scaled_inverse(saved[0], gradient);
+}
+
+static ignis_status ignis__logdet_backward(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_logdet", args, ignis__logdet_gradient);
+}
+
+/*  Computes the determinants of the input; with sign the logarithms of their absolute values. */
+static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
+{
+    ignis__array *a = op->in[0], *factors, *out;
+    ignis_shape leading = ignis__linalg_leading(&a->shape);
+    ignis__lu lu;
+    ignis__address to, to_sign = 0;
+    int n;
+    void *params[] = {&to, &to_sign, &lu.matrix, &lu.pivots, &n, &lu.matrix.count};
+    if (!ignis__linalg_check(op, 0, "a", true))
+        return NULL;
+    out = ignis__op_new(op, &leading, a->dtype);
+    if (sign)
+        *sign = ignis__op_new(op, &leading, a->dtype);
+    factors = ignis__op_new_like(op, a);
+    ignis__op_copy(op, factors, a);
+    lu = ignis__lu_begin(op, factors, ignis__lu_pivots(op, &a->shape), ignis__linalg_info(op, &a->shape));
+    ignis__matrix_lu(op, &lu);
+    to = ignis__op_write(op, out);
+    if (sign)
+        to_sign = ignis__op_write(op, *sign);
+    n = (int)lu.matrix.rows;
+    lu.matrix.count = out ? out->numel : 0; /* also of matrices without elements */
+    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_DET, a->dtype,
+                         ignis__clamp(ignis__ceil_div(lu.matrix.count, 8), 0, 65535), 256, params);
+    return out;
+}
+
+IGNIS_API ignis_tensor ignis_det(ignis_tensor a)
+{
+    ignis__op op;
+    ignis__array *out;
+    if (!ignis__op_begin(&op, "ignis_det", 1, &a))
+        return ignis__no_tensor();
+    out = ignis__op_det(&op, NULL);
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, out);
+    return ignis__op_end_recorded(&op, out, "det", ignis__det_backward, NULL, 0);
+}
+
+IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign)
+{
+    ignis__op op;
+    ignis__array *out, *signs = NULL;
+    ignis_tensor result;
+    ignis_rule rule;
+    if (sign)
+        *sign = ignis__no_tensor();
+    if (!ignis__op_begin(&op, "ignis_logdet", 1, &a))
+        return ignis__no_tensor();
+    out = ignis__op_det(&op, &signs);
+    ignis__op_save(&op, op.in[0]);
+    if (sign)
+        *sign = ignis__op_result(&op, signs, 0, NULL, NULL, NULL);
+    rule = ignis__op_rule(&op, "logdet", ignis__logdet_backward, NULL, 0);
+    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    ignis__op_leave_two(&op, sign);
+    return result;
+}
+
 /* ===============================================================================================================
    >>optim - optimizers: all parameters of one element type in one launch, state and schedule on the device.
 
@@ -38495,6 +39610,14 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_sdpa_packed(...) IGNIS__AT(ignis_sdpa_packed(__VA_ARGS__))
 #define ignis_decode_sdpa(...) IGNIS__AT(ignis_decode_sdpa(__VA_ARGS__))
 #define ignis_decode_sdpa_with(...) IGNIS__AT(ignis_decode_sdpa_with(__VA_ARGS__))
+#define ignis_cholesky(...) IGNIS__AT(ignis_cholesky(__VA_ARGS__))
+#define ignis_cholesky_solve(...) IGNIS__AT(ignis_cholesky_solve(__VA_ARGS__))
+#define ignis_solve_triangular(...) IGNIS__AT(ignis_solve_triangular(__VA_ARGS__))
+#define ignis_solve(...) IGNIS__AT(ignis_solve(__VA_ARGS__))
+#define ignis_inverse(...) IGNIS__AT(ignis_inverse(__VA_ARGS__))
+#define ignis_det(...) IGNIS__AT(ignis_det(__VA_ARGS__))
+#define ignis_logdet(...) IGNIS__AT(ignis_logdet(__VA_ARGS__))
+#define ignis_lu(...) IGNIS__AT(ignis_lu(__VA_ARGS__))
 #define ignis_adamw(...) IGNIS__AT(ignis_adamw(__VA_ARGS__))
 #define ignis_sgd(...) IGNIS__AT(ignis_sgd(__VA_ARGS__))
 #define ignis_rmsprop(...) IGNIS__AT(ignis_rmsprop(__VA_ARGS__))

@@ -293,6 +293,19 @@ static void ops_sort(void)
     ignis_topk(x, 5, 1, true, &places); // the five largest of each row, and where they were
 }
 
+/* >>linalg */
+static void linalg(void)
+{
+    ignis_tensor x = ignis_tensor_randn(IGNIS_SHAPE(7, 8, 8), NULL), b = ignis_tensor_randn(IGNIS_SHAPE(7, 8), NULL),
+                 info;
+    ignis_tensor eye = ignis_tensor_eye(8, 8, NULL),
+                 a = ignis_map("c + eye", IGNIS_INPUTS(IGNIS_NAMED(c, ignis_matmul_t(x, x)), eye));
+    ignis_tensor l = ignis_cholesky(a, NULL); // waits: a matrix that is not positive definite would be named
+    ignis_cholesky_solve(l, b);               // a x = b, for each of the 7
+    ignis_solve(x, b, &info);                 // does not wait: info has 7 numbers, 0 for each that was solved
+    printf("%g\n", ignis_item(ignis_mean(ignis_logdet(a, NULL))));
+}
+
 /* >>ops.loss */
 static void ops_loss(void)
 {
@@ -566,15 +579,15 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),        RUN(setup),         RUN(device),     RUN(stream),   RUN(memory),
-        RUN(array),         RUN(elementwise),   RUN(formula),    RUN(contract), RUN(kernel),
-        RUN(tensor),        RUN(tape),          RUN(ops_matmul), RUN(ops_conv), RUN(ops_pointwise),
-        RUN(ops_formula),   RUN(ops_sum),       RUN(ops_shape),  RUN(ops_norm), RUN(ops_image),
-        RUN(ops_rope),      RUN(ops_embedding), RUN(ops_index),  RUN(ops_sort), RUN(ops_loss),
-        RUN(ops_attention), RUN(optim),         RUN(graph),      RUN(file),     COMPILE(text),
-        COMPILE(chat),      RUN(grammar),       COMPILE(model),  COMPILE(lora), COMPILE(generate),
-        RUN(dlpack),        COMPILE(graphics),  RUN(profile),    RUN(vmm),      COMPILE(channel),
-        RUN(transport),     COMPILE(share),     RUN(comm),       RUN(parallel),
+        RUN(status),       RUN(setup),         RUN(device),       RUN(stream),    RUN(memory),
+        RUN(array),        RUN(elementwise),   RUN(formula),      RUN(contract),  RUN(kernel),
+        RUN(tensor),       RUN(tape),          RUN(ops_matmul),   RUN(ops_conv),  RUN(ops_pointwise),
+        RUN(ops_formula),  RUN(ops_sum),       RUN(ops_shape),    RUN(ops_norm),  RUN(ops_image),
+        RUN(ops_rope),     RUN(ops_embedding), RUN(ops_index),    RUN(ops_sort),  RUN(ops_loss),
+        RUN(linalg),       RUN(ops_attention), RUN(optim),        RUN(graph),     RUN(file),
+        COMPILE(text),     COMPILE(chat),      RUN(grammar),      COMPILE(model), COMPILE(lora),
+        COMPILE(generate), RUN(dlpack),        COMPILE(graphics), RUN(profile),   RUN(vmm),
+        COMPILE(channel),  RUN(transport),     COMPILE(share),    RUN(comm),      RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

@@ -519,7 +519,7 @@ static const char *const floors[] = {
     " formula ",
     " tensor ",
     " ops ",
-    " train file interop report ",
+    " train linalg file interop report ",
     " models collective ",
 };
 #define FLOORS ((int)(sizeof(floors) / sizeof(floors[0])))

@@ -156,6 +156,7 @@ static const char *const scans[] = {"-DIGNIS_T=4 -DIGNIS_SCAN=1",
                                     "-DIGNIS_T=4 -DIGNIS_SCAN=6",
                                     NULL};
 static const char *const for_all_types[] = {"-DIGNIS_T=1", NULL};
+static const char *const wide_floats[] = {"-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const gemv_mma[] = {"-DIGNIS_T=1",
                                        "-DIGNIS_T=2",
@@ -525,6 +526,7 @@ static const struct {
     {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, {0}},
     {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, {0}},
     {IGNIS__SOURCE_SCAN_CU, scans, 0, 0, {0}},
+    {IGNIS__SOURCE_LINALG_CU, wide_floats, 0, 0, {0}},
     {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, {0, 0, 20}}, /* sm_100: sort_count of 16 bits; sm_90: of u8, 4 */
     {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, {0, 0, 8}}, /* sm_100: f64 */
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, {0}},

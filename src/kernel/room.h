@@ -194,6 +194,14 @@ typedef struct ignis__kernel_table {
     X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few", WAITS)                                         \
     X(SORT_COUNT, SORT_CU, "ignis_sort_count", WAITS)                                                   \
     X(SORT_PASS, SORT_CU, "ignis_sort_pass", WAITS)                                                     \
+    X(LINALG_COPY, LINALG_CU, "ignis_linalg_copy", PLAIN)                                               \
+    X(LINALG_CHOLESKY, LINALG_CU, "ignis_linalg_cholesky", PLAIN)                                       \
+    X(LINALG_SOLVE_LOWER, LINALG_CU, "ignis_linalg_solve_lower", PLAIN)                                 \
+    X(LINALG_LU, LINALG_CU, "ignis_linalg_lu", PLAIN)                                                   \
+    X(LINALG_SOLVE, LINALG_CU, "ignis_linalg_solve", PLAIN)                                             \
+    X(LINALG_SWAP_ROWS, LINALG_CU, "ignis_linalg_swap_rows", PLAIN)                                     \
+    X(LINALG_PERMUTATION, LINALG_CU, "ignis_linalg_permutation", PLAIN)                                 \
+    X(LINALG_DET, LINALG_CU, "ignis_linalg_det", PLAIN)                                                 \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
     X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
     X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \

@@ -58,8 +58,8 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor handle, ignis_tensor_info
     return status;
 }
 
-IGNIS__COLD static ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out,
-                                                   ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out,
+                                                           ignis_dtype dtype, int64_t count)
 {
     ignis__array *array = ignis__tensor_array(call, tensor);
     ignis_status status;

@@ -214,6 +214,8 @@ IGNIS__PRIVATE ignis_tensor ignis__tensor_over(const char *call, ignis__array *a
 
 /* query.c */
 IGNIS__PRIVATE int64_t ignis__tensor_numel(const ignis__tensor *tensor);
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__tensor_read(const char *call, ignis__tensor *tensor, void *out,
+                                                           ignis_dtype dtype, int64_t count);
 IGNIS__PRIVATE bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor);
 IGNIS__PRIVATE void ignis__tensor_discard(const char *call, ignis_tensor handle);
 

@@ -1,0 +1,92 @@
+/*  >>linalg.cholesky - ignis_cholesky and ignis_cholesky_solve
+
+    Large matrices are halved: the first half is factored, the rows below it are solved for, and their product is
+    subtracted from the second half.
+    Uses: matrix, status, triangular, gradient; kernels/linalg.cu. */
+
+#include "room.h"
+
+/*  Replaces the lower triangle of a by that of L; `first` rows are before it. */
+static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__address info, int64_t first)
+{
+    int64_t n = a.rows, h = ignis__matrix_half(n, IGNIS__LINALG_SMALL);
+    ignis__matrix below, rest;
+    if (!op->ok || n * a.count == 0)
+        return;
+    if (n <= IGNIS__LINALG_SMALL) {
+        int rows = (int)n, before = (int)first;
+        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), n * (n | 1) + 1);
+        void *params[] = {&a, &info, &rows, &a.count, &before, &teams.lanes};
+        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_CHOLESKY, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+                         teams.shared, params);
+        return;
+    }
+    below = ignis__matrix_block(a, h, 0, n - h, h);
+    rest = ignis__matrix_block(a, h, h, n - h, n - h);
+    a = ignis__matrix_block(a, 0, 0, h, h);
+    ignis__matrix_cholesky(op, a, info, first);
+    ignis__matrix_solve_lower(op, a, ignis__matrix_transpose(below), false);
+    ignis__matrix_subtract_product(op, rest, below, ignis__matrix_transpose(below));
+    ignis__matrix_cholesky(op, rest, info, first + h);
+}
+
+/*  With S the symmetric part of the lower triangle of L^T g, whose diagonal counts half: L^-T S L^-1 (Murray 2016,
+    equation 10). */
+static void ignis__cholesky_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                     ignis_tensor *gradients)
+{
+    ignis_triangular_desc transposed = IGNIS__ZERO;
+    ignis_tensor l = saved[0], product = ignis_matmul(ignis__tensor_transposed(l), ignis_tril(gradient, 0)), half;
+    (void)args;
+    transposed.transpose = true;
+    half = ignis__tensor_formula("(a + b)/2", ignis_tril(product, 0), ignis_tril(product, -1));
+    half = ignis__tensor_formula("(a + b)/2", half, ignis__tensor_transposed(half));
+    half = ignis_solve_triangular(l, half, &transposed);
+    gradients[0] = ignis_solve_triangular(l, ignis__tensor_transposed(half), &transposed);
+}
+
+static ignis_status ignis__cholesky_backward(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_cholesky", args, ignis__cholesky_gradient);
+}
+
+IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
+{
+    static const char call[] = "ignis_cholesky";
+    ignis__array *l = NULL, *numbers = NULL;
+    ignis_tensor result, found;
+    ignis__matrix out;
+    ignis_rule rule;
+    ignis__op op;
+    if (info)
+        *info = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, 1, &a))
+        return ignis__no_tensor();
+    if (ignis__linalg_check(&op, 0, "a", true)) {
+        l = ignis__op_new_like(&op, op.in[0]);
+        numbers = ignis__linalg_info(&op, &op.in[0]->shape);
+        out = ignis__matrix_write(&op, l);
+        ignis__matrix_copy(&op, out, ignis__matrix_read(&op, op.in[0]), INT64_MIN, 0);
+        ignis__matrix_cholesky(&op, out, ignis__op_write(&op, numbers), 0);
+        ignis__matrix_copy(&op, out, out, INT64_MIN, 0); /* blocks have written above the diagonal */
+    }
+    ignis__op_save(&op, l);
+    rule = ignis__op_rule(&op, "cholesky", ignis__cholesky_backward, NULL, 0);
+    result = ignis__op_result(&op, l, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
+    ignis__op_leave(&op);
+    return ignis__linalg_end(call, "is not positive definite", result, found, info);
+}
+
+IGNIS_API ignis_tensor ignis_cholesky_solve(ignis_tensor l, ignis_tensor b)
+{
+    ignis_triangular_desc transposed = IGNIS__ZERO;
+    ignis_tensor half, result = IGNIS__ZERO;
+    transposed.transpose = true;
+    half = ignis_solve_triangular(l, b, NULL);
+    if (half.id) {
+        result = ignis_solve_triangular(l, half, &transposed);
+        (void)ignis_tensor_release(half);
+    }
+    return result;
+}
