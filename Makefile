@@ -8,6 +8,7 @@ LDLIBS := -lm -ldl -lpthread
 LANE := default
 JOBS := $(shell nproc 2>/dev/null || echo 1)
 OUT := build/$(LANE)
+EXE := $(if $(findstring mingw,$(CC)),.exe)
 
 # Where programs run: on the simulator with IGNIS_SIM=1 or without an NVIDIA driver, else on the GPU.
 LIBCUDA := $(shell /sbin/ldconfig -p 2>/dev/null | grep libcuda.so.1) \
@@ -131,13 +132,13 @@ build/amalgamated: $(PARTS) build/model_kernels.c build/amalgamate
 # Each part alone: it has what the room.h of its room declares, and of the rooms below. The objects are linked, so that nothing is declared which no
 # part defines. Those of another system are left out.
 PARTS_ALONE := $(filter-out %/windows.c %_windows.c %/named_pipe.c,$(filter %.c,$(PARTS)))
-PARTS_CC = $(CC) -std=c99 -O0 -fPIC -fcommon -D_GNU_SOURCE $(STRICT) -DIGNIS__PRIVATE= -I.
+PARTS_CC = $(CC) -std=c99 -O0 -fPIC $(STRICT) -DIGNIS__PRIVATE= -Isrc -I.
 parts: build/parts/ignis.so
 build/parts/ignis.so: $(PARTS_ALONE:src/%.c=build/parts/%.o) build/parts/kernels.o
 	$(CC) -shared -Wl,-z,defs $^ -o $@ $(LDLIBS)
 build/parts/%.o: src/%.c $(filter %.h,$(PARTS)) ignis_kernels.h
 	@mkdir -p $(@D)
-	@$(PARTS_CC) -DIGNIS__PARTS -include src/ignis_models.h -include src/ignis_collective.h -c $< -o $@ || { echo "$<: does not compile alone"; exit 1; }
+	@$(PARTS_CC) -DIGNIS__PARTS -include ignis_models.h -include ignis_collective.h -c $< -o $@ || { echo "$<: does not compile alone"; exit 1; }
 build/parts/kernels.o: ignis_kernels.h
 	@mkdir -p $(@D)
 	$(PARTS_CC) -DIGNIS_IMPLEMENTATION -x c -c $< -o $@
@@ -177,47 +178,58 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 	@mkdir -p $(OUT)
 	$(NVCC) -I. $< -o $@
 
-# Test programs share compilations of the implementation, each of which takes ten times as long as a test: tests/apart.awk makes its private
-# names global, and leaves declarations of them to the tests. One is for tests with models, one for others whose driver calls fail by
-# tests/fault.h, one for the rest; all have the collective layer, of which only tests that include it know. Tests with macros that change the
-# implementation are compiled with one of their own.
-MODELS := $(shell grep -lE '(ignis_models\.h|ignis_embed\.c)"|^.define IGNIS_MODELS' tests/*.c)
-FAULTS := $(shell grep -lE '"(fault|sweep)\.h"' tests/*.c)
-WHOLE := $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
-COLLECTIVES := $(shell grep -lE 'ignis_collective\.h"|"(comm_ranks|places|ranks|transports)\.h"' tests/*.c)
-DECLARED := $(addprefix build/declared/,ignis.h ignis_models.h ignis_collective.h tests/fault.h)
-APART := tests/apart.h $(DECLARED) $(DECLARED:build/declared/%=build/defined/%) ignis_kernels.h
-# $(call apart,FOLDER,TEST.C): what a test is compiled with, and the object in that folder
-apart_kind = $(if $(filter $2,$(MODELS)),models,$(if $(filter $2,$(FAULTS)),faults,plain))
-apart = $(if $(filter $2,$(WHOLE)),,-Dapart_$(apart_kind) $(if $(filter $2,$(COLLECTIVES)),-Dapart_collective) -Ibuild/declared -include tests/apart.h $1/apart_$(apart_kind).o)
-# $(call implementations,FOLDER): those objects; $(implementation): what one is compiled with
-implementations = $(addprefix $1/apart_,plain.o faults.o models.o)
-implementation = -D$(basename $(@F)) -Dapart_collective -Ibuild/defined -I. -include tests/apart.h -x c -c /dev/null -o $@
+# Tests link the rooms of src/: one object for each folder, with its parts in the order of the headers. The names that parts share are global
+# there, and tests/rooms.h declares them to a test. A test whose macros change the implementation has a header in itself, as programs have.
+# A lane of its own needs LANE and LANE_CFLAGS; TEST_CFLAGS are those of tests alone.
+OTHER_SYSTEM := $(if $(EXE),%/posix.c %_posix.c %/fifo.c %/shared_ring.c,%/windows.c %_windows.c %/named_pipe.c)
+ORDERED := $(filter-out $(OTHER_SYSTEM),$(shell sed -n 's/^.include "\(.*\.c\)"$$/\1/p' $(GENERATED:%=src/%)))
+ROOMS := $(sort $(patsubst %/,%,$(patsubst ./,setup,$(dir $(ORDERED)))))
+ROOM_OBJECTS := $(ROOMS:%=$(OUT)/rooms/%.o) $(OUT)/rooms/kernels.o $(OUT)/rooms/hook.o
+# $(call parts_of,ROOM): the parts of a folder, without those of the folders in it
+parts_of = $(filter $1.c,$(ORDERED)) $(foreach part,$(ORDERED),$(if $(filter $1/,$(dir $(part))),$(part)))
+TEST_CC = $(CC) -std=c99 -O0 -g -fPIC $(STRICT) $(LANE_CFLAGS) -MMD -MP
+ROOM_CFLAGS := -DIGNIS__PARTS -DIGNIS__PRIVATE= -Isrc -I.
 
-build/declared/%: % tests/apart.awk
+$(OUT)/rooms/%.o: | $(HEADERS)
 	@mkdir -p $(@D)
-	awk -v declare=1 -f tests/apart.awk $< >$@
+	@echo "$(CC) $@"
+	@printf '#include "%s"\n' $(call parts_of,$*) | $(TEST_CC) -MF $(@:.o=.d) -MT $@ $(ROOM_CFLAGS) -include tests/hook.h \
+	    -include ignis_models.h -include ignis_collective.h -x c -c - -o $@
 
-build/defined/%: % tests/apart.awk
+$(OUT)/rooms/kernels.o: ignis_kernels.h
 	@mkdir -p $(@D)
-	awk -f tests/apart.awk $< >$@
+	$(TEST_CC) -DIGNIS__PRIVATE= -DIGNIS_IMPLEMENTATION -x c -c $< -o $@
 
-$(call implementations,$(OUT)): $(APART)
-	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O0 -g -fPIC $(STRICT) $(LANE_CFLAGS) $(implementation)
+$(OUT)/rooms/hook.o: tests/hook.c tests/hook.h
+	@mkdir -p $(@D)
+	$(TEST_CC) $(ROOM_CFLAGS) -c $< -o $@
 
-$(OUT)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS) $(call implementations,$(OUT))
-	$(CC) -std=c99 -O0 -g $(STRICT) $(call apart,$(OUT),$<) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+WHOLE := $(shell grep -lE '^.define (IGNIS_(_|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
+$(OUT)/tests/%.o: tests/%.c | $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_CC) $(TEST_CFLAGS) $(if $(filter $<,$(WHOLE)),-I.,$(ROOM_CFLAGS) -include tests/rooms.h) -c $< -o $@
+
+LINK = $(CC) $(LANE_CFLAGS) $^ -o $@ $(LDLIBS)
+$(OUT)/test_%$(EXE): $(OUT)/tests/test_%.o $(ROOM_OBJECTS)
+	$(LINK)
+$(OUT)/fuzz_%$(EXE): $(OUT)/tests/fuzz_%.o $(ROOM_OBJECTS)
+	$(LINK)
+$(WHOLE:tests/%.c=$(OUT)/%$(EXE)): $(OUT)/%$(EXE): $(OUT)/tests/%.o
+	$(LINK)
+
+-include $(wildcard $(addsuffix .d,$(addprefix $(OUT)/,rooms/* rooms/*/* rooms/*/*/* tests/*)))
+.SECONDARY:
 
 # What test_system loads and unloads.
+PLUG := $(OUT)/plug$(if $(EXE),.dll,.so)
 PLUG_WRAPS := $(foreach function,malloc calloc realloc free,-Wl,--wrap=$(function))
-$(OUT)/test_system: $(OUT)/plug.so
-$(OUT)/plug.so: tests/plug.c $(OUT)/apart_plain.o
-	$(CC) -std=c99 -O0 -g -fPIC $(STRICT) $(LANE_CFLAGS) -shared -Wl,-Bsymbolic $(PLUG_WRAPS) -Dapart_plain $^ -o $@ $(LDLIBS)
+$(OUT)/test_system$(EXE): | $(PLUG)
+$(PLUG): $(OUT)/tests/plug.o $(ROOM_OBJECTS)
+	$(CC) $(LANE_CFLAGS) -shared $(if $(EXE),,-Wl,-Bsymbolic) $(PLUG_WRAPS) $^ -o $@ $(LDLIBS)
 
 # As the program of a user is built: two static libraries, one with Ignis inside, one in C++ that calls it, and a program of both.
 ENGINE := $(wildcard tests/engine/*)
-$(OUT)/test_engine: $(ENGINE) $(HEADERS)
+$(OUT)/test_engine$(EXE): $(ENGINE) $(HEADERS)
 	@mkdir -p $(OUT)/engine
 	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/core.c -o $(OUT)/engine/core.o
 	for part in game main; do \
@@ -284,18 +296,15 @@ soak: $(SIMULATOR) $(SOAKS)
 # disk. It ends at the first sanitizer report. Programs are not optimized: that would take longer to compile than 20,000 inputs take.
 FUZZ := 1000000
 FUZZED := bundle chat file formula grammar text
-fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
-	@printf '%s\n' $(FUZZED:%='$(OUT)/fuzz_% $(FUZZ)') "$(OUT)/fuzz_model $$(($(FUZZ) / 10))" | xargs -P $(JOBS) -I{} sh -c '{}'
-
-FUZZ_CC := $(CC) -std=c99 -O0 -g -fsanitize=address,undefined -fno-sanitize-recover=all
-$(OUT)/fuzz/apart_plain.o $(OUT)/fuzz/apart_models.o: $(APART)
-	@mkdir -p $(OUT)/fuzz
-	$(FUZZ_CC) $(implementation)
+FUZZERS := $(FUZZED:%=build/fuzz/fuzz_%) build/fuzz/fuzz_model
+SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=all
+fuzz: $(SIMULATOR)
+	@$(MAKE) --no-print-directory -s -j$(JOBS) LANE=fuzz STRICT= LANE_CFLAGS='$(SANITIZED)' $(FUZZERS)
+	@printf '%s\n' $(FUZZED:%='build/fuzz/fuzz_% $(FUZZ)') "build/fuzz/fuzz_model $$(($(FUZZ) / 10))" | xargs -P $(JOBS) -I{} sh -c '{}'
 
 # Where the work behind an input is counted: each straight piece of code that is run.
 FUZZ_COUNTED := $(shell grep -l __sanitizer_cov_trace_pc tests/fuzz_*.c)
-$(OUT)/fuzz_%: tests/fuzz_%.c $(wildcard tests/*.h) $(HEADERS) $(OUT)/fuzz/apart_plain.o $(OUT)/fuzz/apart_models.o
-	$(FUZZ_CC) $(if $(filter $<,$(FUZZ_COUNTED)),-fsanitize-coverage=trace-pc) $(call apart,$(OUT)/fuzz,$<) -I. $< -o $@ $(LDLIBS)
+$(FUZZ_COUNTED:%.c=$(OUT)/%.o): TEST_CFLAGS += -fsanitize-coverage=trace-pc
 
 # Both directions against the Python package safetensors, where that is installed.
 check-safetensors: $(SIMULATOR) $(OUT)/file_copy
@@ -347,7 +356,7 @@ check-chat: $(OUT)/chat_render
 
 $(OUT)/chat_render: tests/chat_render.c $(HEADERS)
 	@mkdir -p $(OUT)
-	$(FUZZ_CC) -I. $< -o $@ $(LDLIBS)
+	$(CC) -std=c99 -O0 -g $(SANITIZED) -I. $< -o $@ $(LDLIBS)
 
 # Training goes on after an interruption as without it, to the last bit.
 check-resume: $(SIMULATOR) $(OUT)/train_gpt
@@ -482,8 +491,13 @@ WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
 test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c))) \
     $(WINDOWS)/test_engine.exe
 
+# Programs are compiled with gcc's C++, too: Wine has no libstdc++. What tests include of POSIX alone is empty.
+WINDOWS_LANE = LANE=windows CC=$(WINDOWS_CC) CXX=$(WINDOWS_CC) STRICT= LDLIBS=-static LANE_CFLAGS=-w \
+    TEST_CFLAGS='-I$(WINDOWS)/include -include tests/windows/posix.h'
 test-windows test-windows-all: simulator $(WINDOWS)/prefix
-	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_TESTS)
+	@mkdir -p $(addprefix $(WINDOWS)/include/,$(dir $(WINDOWS_HEADERS)))
+	@touch $(WINDOWS_HEADERS:%=$(WINDOWS)/include/%)
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(WINDOWS_LANE) $(WINDOWS_TESTS)
 	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache sh tests/run.sh $(WINDOWS_TESTS); \
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
 
@@ -498,33 +512,10 @@ ARM_TESTS := array convert device elementwise graph stream tensor text
 test-arm:
 	@$(MAKE) --no-print-directory -s -C sim BUILD=../$(ARM) CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ \
 	    $(addprefix ../$(ARM)/sim/,libcuda.so.1 libnvrtc.so libcublasLt.so)
-	@$(MAKE) --no-print-directory -s $(ARM_TESTS:%=$(ARM)/test_%)
+	@$(MAKE) --no-print-directory -s LANE=arm CC=aarch64-linux-gnu-gcc $(ARM_TESTS:%=$(ARM)/test_%)
 	@QEMU_LD_PREFIX=/usr/aarch64-linux-gnu WRAPPER=qemu-aarch64 IGNIS_SIM_CXX=aarch64-linux-gnu-g++ IGNIS_CACHE_DIR=$(CURDIR)/$(ARM)/cache \
 	    IGNIS_CUDA_LIBRARY=$(CURDIR)/$(ARM)/sim/libcuda.so.1 IGNIS_NVRTC_LIBRARY=$(CURDIR)/$(ARM)/sim/libnvrtc.so \
 	    IGNIS_CUBLAS_LIBRARY=$(CURDIR)/$(ARM)/sim/libcublasLt.so sh tests/run.sh $(ARM_TESTS:%=$(ARM)/test_%)
-
-$(ARM)/test_%: tests/test_%.c $(wildcard tests/*.h) $(HEADERS)
-	@mkdir -p $(ARM)
-	aarch64-linux-gnu-gcc -std=c99 -O0 -g $(STRICT) -I. $< -o $@ $(LDLIBS)
-
-WINDOWS_TEST := $(WINDOWS_CC) -std=c99 -O0 -g -w -I$(WINDOWS)/include -include tests/windows/posix.h
-$(call implementations,$(WINDOWS)): $(APART) $(wildcard tests/windows/*.h)
-	@mkdir -p $(addprefix $(WINDOWS)/include/,$(dir $(WINDOWS_HEADERS)))
-	@touch $(WINDOWS_HEADERS:%=$(WINDOWS)/include/%)
-	$(WINDOWS_TEST) $(implementation)
-
-$(WINDOWS)/test_%.exe: tests/test_%.c $(wildcard tests/*.h tests/windows/*.h) $(HEADERS) $(call implementations,$(WINDOWS))
-	$(WINDOWS_TEST) $(call apart,$(WINDOWS),$<) -I. $< -o $@ -static
-
-$(WINDOWS)/test_system.exe: $(WINDOWS)/plug.dll
-$(WINDOWS)/plug.dll: tests/plug.c $(WINDOWS)/apart_plain.o
-	$(WINDOWS_TEST) -shared $(PLUG_WRAPS) -Dapart_plain $^ -o $@ -static
-
-$(WINDOWS)/test_engine.exe: $(ENGINE) $(HEADERS)
-	@mkdir -p $(WINDOWS)/engine
-	for part in core.c game.cpp main.cpp; do $(WINDOWS_CC) -O0 -g -w -I. -c tests/engine/$$part -o $(WINDOWS)/engine/$${part%.*}.o || exit 1; done
-	for part in core game; do rm -f $(WINDOWS)/engine/lib$$part.a; $(AR) rcs $(WINDOWS)/engine/lib$$part.a $(WINDOWS)/engine/$$part.o || exit 1; done
-	$(WINDOWS_CC) $(WINDOWS)/engine/main.o $(WINDOWS)/engine/libgame.a $(WINDOWS)/engine/libcore.a -o $@ -static
 
 $(WINDOWS)/thunks: sim/windows/thunks.c ignis.h
 	@mkdir -p $(WINDOWS)

@@ -642,7 +642,7 @@
 */
 /*  The implementation needs these: -std=c99 hides system functions unless one of them is defined before the first
     system header. */
-#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
+#if (defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)) || defined(IGNIS__PARTS)
 #if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
 #define _DARWIN_C_SOURCE /* _POSIX_C_SOURCE would hide more than it adds there */
 #elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
@@ -4505,7 +4505,7 @@ struct ignis__local_slots_type {
 
 /*  IGNIS__LOCAL(type, name, which) declares a thread-local variable; a macro makes `name` look like one. */
 #define IGNIS__LOCAL(type, name, which) \
-    static type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
+    IGNIS__PRIVATE type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
 
 /*  Calls unload when the library with Ignis inside is unloaded. In a program it does nothing: there other threads run
     until the very end. */
@@ -4559,6 +4559,7 @@ typedef enum ignis__file_how {
 /*  Continues a 64-bit FNV-1a hash (Fowler, Noll, Vo). */
 #define IGNIS__HASH_START 0xCBF29CE484222325u
 
+/*  Wraps every call of a driver library, so that tests can count calls and make the n-th one fail. */
 #ifndef IGNIS_CALL_HOOK
 #define IGNIS_CALL_HOOK(name, call) (call)
 #endif
@@ -6115,8 +6116,6 @@ IGNIS__PRIVATE uint64_t ignis__hash(uint64_t hash, const void *data, size_t size
    Locks: ignis__threads.lock guards the list of threads; no lock is taken under it. The logger is called with any
    locks held.
    =============================================================================================================== */
-
-/*  Wraps every call of a driver library, so that tests can count calls and make the n-th one fail. */
 
 IGNIS__LOCAL(ignis__thread, ignis__this_thread, IGNIS__LOCAL_THREAD)
 

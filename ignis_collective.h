@@ -3078,44 +3078,36 @@ typedef HANDLE ignis__file;
 #ifndef _WIN32
 #include <poll.h>
 #include <signal.h>
-#endif
-
-#ifndef _WIN32
 #ifdef __linux__
 #include <sys/epoll.h>
 #endif
-#endif
-
-#ifndef _WIN32
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#ifndef __USE_GNU /* not declared by the C library under a strict standard */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern long syscall(long, ...);
+extern int accept4(int, struct sockaddr *, socklen_t *, int);
+extern int pipe2(int[2], int);
+#ifdef __cplusplus
+}
+#endif
+#endif
 #endif
 
 #ifndef _WIN32
 #ifdef SO_PEERCRED
 #define IGNIS__SO_PEERCRED SO_PEERCRED
-#endif
-#endif
-
-#ifndef _WIN32
-#ifdef SO_PEERCRED
 #elif defined(__powerpc__)
 #define IGNIS__SO_PEERCRED 21
-#endif
-#endif
-
-#ifndef _WIN32
-#ifdef SO_PEERCRED
-#elif defined(__powerpc__)
 #else
 #define IGNIS__SO_PEERCRED 17
 #endif
-#endif
 
-#ifndef _WIN32
 typedef int ignis__file;
 
 #define IGNIS__NO_FILE (-1)
@@ -3476,21 +3468,6 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__private_folder(const char *call, char *pa
     Invariants: every descriptor of Ignis is closed on exec and in forked children.
     Locks: ignis__fds.lock around the table of descriptors. */
 
-#ifndef __USE_GNU /* not declared by the C library under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern long syscall(long, ...);
-extern int accept4(int, struct sockaddr *, socklen_t *, int);
-extern int pipe2(int[2], int);
-#ifdef __cplusplus
-}
-#endif
-#endif
-#ifdef SO_PEERCRED
-#elif defined(__powerpc__)
-#else
-#endif
 #ifdef SYS_memfd_create
 #define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has the function from 2.27 on */
 #else

@@ -4,7 +4,7 @@
     Standard input: cases, each a line of two sizes, then so many bytes of a template and of JSON variables. Standard output for each:
     a line "ok SIZE" or "error SIZE" or "unsupported SIZE", then so many bytes: the text, or the message. */
 #define IGNIS_IMPLEMENTATION
-#include "../ignis_models.h"
+#include "ignis_models.h"
 
 static void quiet(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
 {

@@ -7,7 +7,7 @@
 
 #include "processes.h"
 
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 enum { RANKS = 4 };
 

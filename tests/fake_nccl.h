@@ -11,6 +11,8 @@
     text: source of functions that are to do something else. False where there is no compiler. */
 static inline bool fake_nccl(const char *path, int version, const char *without, const char *text)
 {
+#define FAKE_NCCL_NAME(ret, name, args, version, required) #name,
+    static const char *const names[] = {IGNIS__NCCL_API(FAKE_NCCL_NAME)};
     char source[96], line[512];
     FILE *file;
     int i;
@@ -20,8 +22,8 @@ static inline bool fake_nccl(const char *path, int version, const char *without,
     if (!file)
         return false;
     fprintf(file, "int ncclGetVersion(int *version) { *version = %d; return 0; }\n%s", version, text);
-    for (i = 0; i < IGNIS__COUNT(ignis__nccl_symbols); i++) {
-        const char *name = ignis__nccl_symbols[i].name;
+    for (i = 0; i < IGNIS__COUNT(names); i++) {
+        const char *name = names[i];
         snprintf(line, sizeof line, " %s(", name);
         if (strcmp(name, "ncclGetVersion") != 0 && strcmp(name, without) != 0 && !strstr(text, line))
             fprintf(file, "long %s(void) { return 0; }\n", name);

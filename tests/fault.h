@@ -2,8 +2,9 @@
 /*  fault.h - counts the driver and NVRTC calls that Ignis makes, and makes chosen ones fail without performing them
 
     Include it before test.h. fault_arm(prefix, at, code) lets the at-th call of the functions whose names start so fail; with
-    fault.all every later one fails too, or with fault.until all up to the first success of that function. Counts are kept by function name. host_alloc and host_free are a host allocator
-    that counts what is out and can fail, too: ignis_allocator = {host_alloc, host_free, &counter}. */
+    fault.all every later one fails too, or with fault.until all up to the first success of that function. Counts are kept by function name.
+    host_alloc and host_free are a host allocator that counts what is out and can fail, too: ignis_allocator = {host_alloc, host_free,
+    &counter}. */
 #ifndef FAULT_H
 #define FAULT_H
 
@@ -14,6 +15,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "hook.h"
 
 enum { FAULT_NAMES = 256 };
 
@@ -77,9 +80,11 @@ static inline int fault_note(const char *name, int result)
     return result;
 }
 
-static __thread int fault__code;
-#define IGNIS_CALL_HOOK(name, call) \
-    ((fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
+__attribute__((constructor)) static void fault__begin(void)
+{
+    call_hook.begin = fault_take;
+    call_hook.end = fault_note;
+}
 
 static inline void fault_arm(const char *prefix, int at, int code)
 {

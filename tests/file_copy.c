@@ -5,7 +5,7 @@
     file_copy fill IN OUT          the same, but loads into tensors that are there already
     file_copy check FILE...        a line for each file: the number of tensors in it, or the name of the status and the message */
 #define IGNIS_IMPLEMENTATION
-#include "../ignis.h"
+#include "ignis.h"
 
 #include <stdio.h>
 #include <stdlib.h>

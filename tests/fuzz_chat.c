@@ -61,7 +61,7 @@ UNCOUNTED static size_t count_length(const char *text) { return count_bytes(strl
 #define IGNIS_IMPLEMENTATION
 #define IGNIS__CHAT_STEPS 50000 /* so that many templates get their turn */
 #define IGNIS__CHAT_MEMORY 4194304
-#include "../ignis_models.h"
+#include "ignis_models.h"
 
 #undef memcpy
 #undef memmove

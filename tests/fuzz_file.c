@@ -5,7 +5,7 @@
     Build it with -fsanitize=address,undefined: each file is in a block of memory of exactly its size. With -DFUZZ_LIBFUZZER and clang's
     -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
 #define IGNIS_IMPLEMENTATION
-#include "../ignis.h"
+#include "ignis.h"
 
 #include "fuzz.h"
 

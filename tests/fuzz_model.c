@@ -6,7 +6,7 @@
     Build it with -fsanitize=address,undefined. It needs no device. */
 #include "tensor.h"
 
-#include "../ignis_models.h"
+#include "ignis_models.h"
 
 #include "checkpoint.h"
 

@@ -5,7 +5,7 @@
 
 #include "array.h"
 
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 #include "channels.h"
 #include "processes.h"

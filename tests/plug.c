@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  plug.c - a module with Ignis inside, as engines unload and load again; test_system.c is its host */
-#include "../ignis.h"
+#define IGNIS_IMPLEMENTATION
+#include "ignis.h"
 
 #ifdef _WIN32
 #define EXPORTED __declspec(dllexport)
@@ -101,8 +102,3 @@ int plug_fail(void)
 
 EXPORTED int plug_end(void);
 int plug_end(void) { return (int)ignis_shutdown(); }
-
-#ifndef apart_plain
-#define IGNIS_IMPLEMENTATION
-#include "../ignis.h"
-#endif

@@ -11,7 +11,7 @@
 
 #include "array.h"
 
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 #include "processes.h"
 

@@ -35,7 +35,7 @@
 
 /*  Most tests have been given it by apart.h, as declarations of all that is in it. */
 #define IGNIS_IMPLEMENTATION
-#include "../ignis.h"
+#include "ignis.h"
 
 /*  Tests are compiled without optimizing, in a third of the time; a reference that computes for long asks for it. */
 #if defined(__GNUC__) && !defined(__clang__)

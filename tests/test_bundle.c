@@ -2,8 +2,9 @@
 /*  test_bundle.c - programs compiled beforehand: records, bundles, images of the caller, caches without NVRTC
 
     What makes a bundle is tools/ignis_embed.c itself, which is included here. */
-#include "empty.h"
 #include "fault.h"
+
+#include "empty.h"
 #include "tensor.h"
 
 #define main embed_main

@@ -5,7 +5,7 @@
 #include "fault.h"
 #include "test.h"
 
-#include "../ignis_models.h"
+#include "ignis_models.h"
 
 #include "chat_cases.h"
 

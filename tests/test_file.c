@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*  test_file.c - safetensors files: what is written, read back and refused, and what a failure leaves behind */
 #include "fault.h"
-
-/*  Sees every driver call before it is made. */
-static void (*watch_call)(const char *name);
-#undef IGNIS_CALL_HOOK
-#define IGNIS_CALL_HOOK(name, call)             \
-    ((watch_call ? watch_call(name) : (void)0), \
-     (fault__code = fault_take(name)) != 0 ? fault__code : fault_note(name, (int)(call)))
-
 #include "tensor.h"
 
 #include <signal.h>
@@ -776,10 +768,11 @@ TEST(what_a_killed_process_has_left_is_in_nobodys_way)
 
 static const char *shortened;
 
-static void shorten(const char *name)
+static int shorten(const char *name)
 {
     if (strcmp(name, "cuMemcpyHtoDAsync_v2") == 0)
         CHECK(truncate(shortened, 4096) == 0);
+    return fault_take(name);
 }
 
 /*  Another process shortens a file after it was opened. */
@@ -793,9 +786,9 @@ TEST(a_file_that_is_shortened_while_it_is_read)
     tensors[1] = make_tensor(IGNIS_SHAPE(100000), IGNIS_F32, 2);
     loaded[0] = loaded[1] = no_tensor();
     CHECK_OK(ignis_save(shortened, names, tensors, 2));
-    watch_call = shorten;
+    call_hook.begin = shorten;
     CHECK_STATUS(ignis_load(shortened, names, loaded, 2), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
-    watch_call = NULL;
+    call_hook.begin = fault_take;
     CHECK_MESSAGE_HAS("had 800144 bytes when it was opened, and now ends before byte 800144");
     CHECK(loaded[0].id == 0 && loaded[1].id == 0);
     CHECK_STATUS(ignis_load(shortened, names, loaded, 2), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
@@ -885,17 +878,18 @@ static ignis_array watched[2];
 static ignis_array lent_view; /* made while the array is lent */
 static int copies_seen, owners_wrong;
 
-static void watch_owner(const char *name)
+static int watch_owner(const char *name)
 {
     ignis_array_info info;
     int i;
     if (strncmp(name, "cuMemcpyDtoH", 12) != 0 && strncmp(name, "cuMemcpyHtoD", 12) != 0)
-        return;
+        return fault_take(name);
     copies_seen++;
     for (i = 0; i < 2; i++)
         owners_wrong += ignis_array_query(watched[i], &info) != IGNIS_OK || info.owner != IGNIS_OWNER_WNAIS;
     if (!lent_view.id)
         lent_view = ignis_array_slice(watched[0], 0, 0, 1);
+    return fault_take(name);
 }
 
 TEST(arrays_belong_to_the_storage_layer_meanwhile)
@@ -911,7 +905,7 @@ TEST(arrays_belong_to_the_storage_layer_meanwhile)
     watched[1] = ignis_tensor_data(tensors[1]);
     copies_seen = owners_wrong = 0;
     lent_view.id = 0;
-    watch_call = watch_owner;
+    call_hook.begin = watch_owner;
     CHECK_OK(ignis_save(path, names, tensors, 2));
     CHECK_INT(copies_seen, 2);
     version = version_of(watched[0]); /* saving only reads */
@@ -919,7 +913,7 @@ TEST(arrays_belong_to_the_storage_layer_meanwhile)
     CHECK_OK(ignis_load(path, names, tensors, 2));
     CHECK_INT(version_of(watched[0]), version + 1);
     CHECK_INT(copies_seen, 4);
-    watch_call = NULL;
+    call_hook.begin = fault_take;
     CHECK_INT(owners_wrong, 0);
     CHECK_OK(ignis_contract_assert_owner(watched[0], IGNIS_OWNER_IGNIS));
     CHECK_OK(ignis_contract_assert_owner(watched[1], IGNIS_OWNER_IGNIS));

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  test_gemm.c - Ignis' own kernels of matrix products: every type, transposition, batch and odd size, splits of k, and what is done to a product
     before it is stored, against sums in double */
-
-/*  Sees every driver call before it is made. */
-static void (*watch_call)(const char *name);
-#define IGNIS_CALL_HOOK(name, call) ((watch_call ? watch_call(name) : (void)0), (call))
-
+#include "hook.h"
 #include "tensor.h"
 #include <math.h>
 #include <pthread.h>
@@ -864,17 +860,18 @@ static void *compute_meanwhile(void *unused)
 
 static pthread_t meanwhile_thread;
 
-static void begin_meanwhile(const char *name)
+static int begin_meanwhile(const char *name)
 {
     static const struct timespec pause = {0, 1000000};
     int i;
     if (meanwhile.is_begun || strcmp(name, "cuStreamSynchronize") != 0)
-        return;
+        return 0;
     meanwhile.is_begun = true;
     CHECK_INT(pthread_create(&meanwhile_thread, NULL, compute_meanwhile, NULL), 0);
     for (i = 0; i < 20000 && !ignis__atomic_load(&meanwhile.is_done); i++)
         nanosleep(&pause, NULL);
     CHECK(ignis__atomic_load(&meanwhile.is_done)); /* what is on the stream may wait for it */
+    return 0;
 }
 
 /*  Two threads measure the same product, and the choice of the first holds for both. */
@@ -896,9 +893,9 @@ TEST(other_threads_go_on_while_one_measures)
     let_go(ignis_matmul(y, y)); /* from here on the kernels are there */
     let_go(y);
     meanwhile.factor = tensor_noise(IGNIS_SHAPE(21, 21), IGNIS_F32, 1, false);
-    watch_call = begin_meanwhile;
+    call_hook.begin = begin_meanwhile;
     y = ignis_matmul(meanwhile.factor, meanwhile.factor);
-    watch_call = NULL;
+    call_hook.begin = NULL;
     REQUIRE(meanwhile.is_begun);
     CHECK_INT(pthread_join(meanwhile_thread, NULL), 0);
     values = tensor_values(y);

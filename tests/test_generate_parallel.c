@@ -3,8 +3,8 @@
 #include "fault.h"
 #include "tensor.h"
 
-#include "../ignis_collective.h"
-#include "../ignis_models.h"
+#include "ignis_collective.h"
+#include "ignis_models.h"
 
 #include "checkpoint.h"
 #include "processes.h"

@@ -3,7 +3,7 @@
 #include "fault.h"
 #include "tensor.h"
 
-#include "../ignis_models.h"
+#include "ignis_models.h"
 
 #include "byte_tokenizer.h"
 #include "checkpoint.h"

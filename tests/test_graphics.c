@@ -10,7 +10,7 @@
 
 #include "array.h"
 
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 #ifndef _WIN32
 #include <dlfcn.h>

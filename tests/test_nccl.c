@@ -2,7 +2,7 @@
 /*  test_nccl.c - NCCL, opened at run time: what is missing is told, and what is there works */
 #include "array.h"
 
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 #include "fake_nccl.h"
 #include "processes.h"

@@ -3,7 +3,7 @@
 #include "fault.h"
 #include "tensor.h"
 
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 #include "processes.h"
 

@@ -2,7 +2,7 @@
 /*  test_peer.c - what channels and jobs have in common: the hash, the proof, streams that take a message in parts, and a fork */
 #include "array.h"
 
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 #include "processes.h"
 

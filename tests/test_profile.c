@@ -3,7 +3,7 @@
 #define IGNIS_TRACE_CALLS
 #include "tensor.h"
 
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 #include <ctype.h>
 #include <locale.h>

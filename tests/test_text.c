@@ -6,7 +6,7 @@
 
 #include "test.h"
 
-#include "../ignis_models.h"
+#include "ignis_models.h"
 
 #include "text_files.h"
 #include "text_tables.h"

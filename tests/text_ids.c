@@ -9,7 +9,7 @@
     What cannot be opened: the name of the status and the message, and exit code 2. No GPU is needed. */
 #define _POSIX_C_SOURCE 200809L
 #define IGNIS_IMPLEMENTATION
-#include "../ignis_models.h"
+#include "ignis_models.h"
 
 #include <stdio.h>
 #include <stdlib.h>

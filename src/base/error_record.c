@@ -10,8 +10,6 @@
 
 #include "room.h"
 
-/*  Wraps every call of a driver library, so that tests can count calls and make the n-th one fail. */
-
 IGNIS__LOCAL(ignis__thread, ignis__this_thread, IGNIS__LOCAL_THREAD)
 
 IGNIS__PRIVATE struct ignis__global_type ignis__global;

@@ -1,6 +1,6 @@
 /*  The implementation needs these: -std=c99 hides system functions unless one of them is defined before the first
     system header. */
-#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
+#if (defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)) || defined(IGNIS__PARTS)
 #if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
 #define _DARWIN_C_SOURCE /* _POSIX_C_SOURCE would hide more than it adds there */
 #elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \

@@ -36,7 +36,7 @@ struct ignis__local_slots_type {
 
 /*  IGNIS__LOCAL(type, name, which) declares a thread-local variable; a macro makes `name` look like one. */
 #define IGNIS__LOCAL(type, name, which) \
-    static type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
+    IGNIS__PRIVATE type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
 
 /*  Calls unload when the library with Ignis inside is unloaded. In a program it does nothing: there other threads run
     until the very end. */
@@ -90,6 +90,7 @@ typedef enum ignis__file_how {
 /*  Continues a 64-bit FNV-1a hash (Fowler, Noll, Vo). */
 #define IGNIS__HASH_START 0xCBF29CE484222325u
 
+/*  Wraps every call of a driver library, so that tests can count calls and make the n-th one fail. */
 #ifndef IGNIS_CALL_HOOK
 #define IGNIS_CALL_HOOK(name, call) (call)
 #endif
@@ -745,7 +746,11 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_inherit(FILE *fi
 IGNIS__PRIVATE uint64_t ignis__hash(uint64_t hash, const void *data, size_t size);
 
 /* error_record.c */
+#ifdef _WIN32
+IGNIS__PRIVATE ignis__thread *ignis__this_thread_get(void);
+#else
 extern __thread ignis__thread ignis__this_thread;
+#endif
 extern struct ignis__global_type ignis__global;
 IGNIS__COLD IGNIS__PRIVATE void ignis__log_write(ignis_log_level level, ignis_diagnostic diagnostic,
                                                  const char *message);

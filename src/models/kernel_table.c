@@ -47,6 +47,11 @@ IGNIS__PRIVATE ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_s
 static struct ignis__model_kernels_known {
     ignis__model_kernels_known() { ignis__kernels_above = &ignis__model_kernels; }
 } ignis__model_kernels_are_known;
+#elif defined(IGNIS__PARTS) /* builtin_table.c is compiled by itself, and defines the variable */
+__attribute__((constructor)) static void ignis__model_kernels_are_known(void)
+{
+    ignis__kernels_above = &ignis__model_kernels;
+}
 #else
 IGNIS__PRIVATE ignis__kernel_table *ignis__kernels_above = &ignis__model_kernels;
 #endif

@@ -180,7 +180,11 @@ typedef struct ignis__backward_pass {
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* thread.c */
+#ifdef _WIN32
+IGNIS__PRIVATE ignis__tensor_thread *ignis__this_tensor_thread_get(void);
+#else
 extern __thread ignis__tensor_thread ignis__this_tensor_thread;
+#endif
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tensor_thread *ignis__tensor_thread_now(void);
 
 /* node.c */

@@ -7,21 +7,6 @@
 
 #include "room.h"
 
-#ifndef __USE_GNU /* not declared by the C library under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern long syscall(long, ...);
-extern int accept4(int, struct sockaddr *, socklen_t *, int);
-extern int pipe2(int[2], int);
-#ifdef __cplusplus
-}
-#endif
-#endif
-#ifdef SO_PEERCRED
-#elif defined(__powerpc__)
-#else
-#endif
 #ifdef SYS_memfd_create
 #define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has the function from 2.27 on */
 #else
