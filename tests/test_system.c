@@ -355,14 +355,6 @@ TEST(threads_of_every_kind_end_well)
     CHECK(HeapValidate(GetProcessHeap(), 0, NULL));
 }
 
-/*  Names that windows.h has macros of, and programs too. */
-TEST(macros_of_windows_stay_away)
-{
-    int near = 1, far = 2, IN = 3, OUT = 4, OPTIONAL = 5, min = 6, max = 7, ERROR = 8;
-    CHECK_INT(near + far + IN + OUT + OPTIONAL + min + max + ERROR, 36);
-    CHECK_INT(sizeof(char FAR *), 8); /* what headers of Windows still need */
-}
-
 #endif
 
 int main(int argc, char **argv)
