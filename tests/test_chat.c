@@ -78,6 +78,137 @@ TEST(cases_are_as_jinja2_has_them)
     }
 }
 
+/*  Operators, slices, filters, tests and functions, with the texts of jinja2 3.1. */
+TEST(expressions_are_as_jinja2_has_them)
+{
+    static const char *const expressions[][2] = {
+        {"{{ '<a>&\"q\\''|string + 'b' }}{{ '<'|safe + '<&>\"' }}{{ '<'|safe + '\\'' }}{{ '>'|safe ~ '&' }}",
+         "<a>&\"q'b<&lt;&amp;&gt;&#34;<&#39;>&"},
+        {"{{ 3 * 4 }} {{ -3 * 4 }} {{ 0 * 5 }} {{ 1.5 + 2 }} {{ 1.5 - 2 }} {{ 1.5 * 2 }} {{ 7 // -2 }} {{ -7 % 3 }}",
+         "12 -12 0 3.5 -0.5 3.0 -4 2"},
+        {"{{ 5.0 % -2 }} {{ -4.0 % 2 }} {{ 5.5 // -2 }} {{ -5.5 % 2 }} {{ 6.0 // 2 }}", "-1.0 0.0 -3.0 0.5 3.0"},
+        {"{{ [1] + [2, 3] }}{{ (1,) + (2,) }}{{ 2 * [1, 2] }}{{ 2 * 'ab' }}", "[1, 2, 3](1, 2)[1, 2, 1, 2]abab"},
+        {"{{ 1 < 2 }} {{ 2 <= 2 }} {{ 2 >= 3 }} {{ 1 < 2 < 3 }} {{ [1, 2] < [1, 3] }} {{ 'a' <= 'b' }}",
+         "True True False True True True"},
+        {"{{ 2 in [1, 2]|map('int') }}{{ 'b' in 'abc' }}{{ 'k' in {'k': 1} }}", "TrueTrueTrue"},
+        {"{{ none == none }}{{ none == 1 }}{{ x == y }}{{ (1, 2) == (1, 3) }}{{ range(3) == range(3) }}{{ 1.0 == 1 }}",
+         "TrueFalseTrueFalseTrueTrue"},
+        {"{% if 1.5 %}a{% endif %}{% if 0.0 %}b{% endif %}{% if [] %}c{% endif %}", "a"},
+        {"{{ 'h\303\251llo'[1] }}{{ 'abc'[-1] }}{{ 'abc'[7] }}{{ [1][3] }}{{ 'a\303\251i'[::-1] }}{{ [1, 2, 3][1:] "
+         "}}{{ 'abcd'[-3:-1] }}",
+         "\303\251ci\303\251a[2, 3]bc"},
+        {"{{ {'a': 1}.get('a') }}{{ {'a': 1}.get('b') }}{{ {'a': 1}.get('b', 2) }}{{ {'a': 1}.get('b', none) }}",
+         "1None2None"},
+        {"{{ [[1, [2]]].0.1[0] }}", "2"},
+        {"{% for a in [3, 4, 5] if a != 4 %}{{ loop.length }}{{ loop.last }}{{ loop.revindex }}{{ a }} {% endfor %}",
+         "2False23 2True15 "},
+        {"{% for a in [3, 4, 5]|select('odd') %}{{ loop.length }}{{ loop.index }}{{ a }} {% endfor %}", "213 225 "},
+        {"{% for a in [1, 2] %}{{ loop|length }}{% endfor %}", "22"},
+        {"{% for k in {'a': 1, 'b': 2} %}{{ k }}{% endfor %}{{ {'a': 1, 'b': 2}|list }}{{ {'a': 1}|first }}",
+         "ab['a', 'b']a"},
+        {"{{ '12'|int }}{{ '1_000'|int }}{{ 'x'|int(7) }}{{ 3.9|int }}{{ '3.9'|int }}{{ true|int }}{{ none|int(5) }}{{ "
+         "' 7 '|int(base=10) }}",
+         "121000733157"},
+        {"{{ '1.5'|float }} {{ 'x'|float }} {{ 'inf'|float }} {{ '-Infinity'|float }} {{ 'nan'|float }} {{ "
+         "'1_0.5'|float }} {{ ''|float(2.5) }} {{ 'infx'|float }}",
+         "1.5 0.0 inf -inf nan 10.5 2.5 0.0"},
+        {"{{ '%c%c' % ('a', 98) }}|{{ '%(a)s-%(b)d' % {'a': 1, 'b': 2} }}|{{ '%g' % 1e20 }}|{{ '%#g' % 1.0 }}|{{ '%e' "
+         "% 12345.678 }}|{{ '%g' % 0.00001 }}",
+         "ab|1-2|1e+20|1.00000|1.234568e+04|1e-05"},
+        {"{{ [1, 2]|last }}{{ []|first is defined }}{{ []|last is undefined }}{{ [3, 1, 2]|max }}{{ [3, 1, 2]|min }}{{ "
+         "'bca'|max }}",
+         "2FalseTrue31c"},
+        {"{% set g = [1, 2, 3]|map('string') %}{{ g|first }}{{ g|list }}", "1['2', '3']"},
+        {"{{ x|length }}{{ ''|length }}{{ {'a': 1}|length }}{{ (1, 2)|count }}", "0012"},
+        {"{{ x|items|list }}{{ {'a': 1}|items|list }}", "[][('a', 1)]"},
+        {"{{ {'b': 1, 'a': 2}|dictsort }}{{ {'b': 1, 'a': 2}|dictsort(by='value') }}{{ {'b': 1, 'A': 2}|dictsort(true, "
+         "'key', true) }}",
+         "[('a', 2), ('b', 1)][('b', 1), ('a', 2)][('b', 1), ('A', 2)]"},
+        {"{{ {'b': [1, 'x'], 'a': none}|tojson }}{{ {'b': 1, 'a': 2}|tojson(sort_keys=true) }}{{ [1, {'a': "
+         "2}]|tojson(indent=2) }}{{ [1, {'a': 2}]|tojson(separators=(',', ':')) }}",
+         "{\"b\": [1, \"x\"], \"a\": null}{\"a\": 2, \"b\": 1}[\n  1,\n  {\n    \"a\": 2\n  }\n][1,{\"a\":2}]"},
+        {"{{ {1: 2, 1.5: 3, true: 4, none: 5}|tojson }}", "{\"1\": 4, \"1.5\": 3, \"null\": 5}"},
+        {"{{ '\360\237\230\200\303\251\\t\\\\\"'|tojson(ensure_ascii=true) }}{{ '\360\237\230\200\303\251'|tojson }}",
+         "\"\\ud83d\\ude00\\u00e9\\t\\\\\\\"\"\"\360\237\230\200\303\251\""},
+        {"{{ ['\\x01\\n\\t\\\\', 'it\\'s', '\302\255', '\342\200\213', '\363\240\200\201'] }}",
+         "['\\x01\\n\\t\\\\', \"it's\", '\\xad', '\\u200b', '\\U000e0001']"},
+        {"{{ 'a-b'.removeprefix('a') }}{{ 'abc'.startswith('b') }}{{ 'abc'.startswith(('x', 'a')) }}{{ "
+         "'abc'.removesuffix('c') }}",
+         "-bFalseTrueab"},
+        {"{{ [{'a': {'b': 1}}, {'a': {'b': 2}}]|map(attribute='a.b')|list }}{{ [[1, 2], [3, "
+         "4]]|map(attribute='1')|list }}{{ [{'a': 1}, {}]|map(attribute='a', default=9)|list }}{{ [[1], "
+         "[2]]|map(attribute=0)|list }}",
+         "[1, 2][2, 4][1, 9][1, 2]"},
+        {"{{ [{'n': 1, 't': 'x'}, {'n': 2, 't': 'y'}]|join(', ', attribute='t') }}{{ [1, 2, 3]|join }}{{ "
+         "','.join(['a', 'b']) }}",
+         "x, y123a,b"},
+        {"{{ [{'a': 2}, {'a': 1}]|sort(attribute='a') }}{{ ['b', 'A']|sort }}{{ ['b', 'A']|sort(case_sensitive=true) "
+         "}}",
+         "[{'a': 1}, {'a': 2}]['A', 'b']['A', 'b']"},
+        {"{{ true is boolean }}{{ 1 is boolean }}{{ true is true }}{{ 1 is true }}{{ false is false }}{{ 1.5 is number "
+         "}}{{ 'a' is sequence }}{{ 1 is sequence }}",
+         "TrueFalseTrueFalseTrueTrueTrueFalse"},
+        {"{{ 1 is callable }}{{ range is callable }}{{ 'a'|safe is escaped }}{{ 'a' is escaped }}{{ 1 is sameas(1) "
+         "}}{{ none is sameas none }}{{ [1] is sameas([1]) }}{{ true is sameas(1) }}",
+         "FalseTrueTrueFalseTrueTrueFalseFalse"},
+        {"{{ 3 is odd }}{{ 4 is odd }}{{ 4 is even }}{{ 9 is divisibleby(3) }}{{ 9 is divisibleby 2 }}{{ [1] is "
+         "iterable }}",
+         "TrueFalseTrueTrueFalseTrue"},
+        {"{% for a in [1] %}{{ loop is iterable }}{% endfor %}{% macro m() %}{% endmacro %}{{ m is callable }}{{ x is "
+         "callable }}",
+         "TrueTrueTrue"},
+        {"{{ range(5)|list }}{{ range(1, 5)|list }}{{ range(5, 1, -2)|list }}{{ range(3)|length }}{{ range(0, 10, "
+         "3)[2] }}{{ range(9223372036854775806, 9223372036854775807)|list }}",
+         "[0, 1, 2, 3, 4][1, 2, 3, 4][5, 3]36[9223372036854775806]"},
+        {"{{ dict(a=1) }}{{ dict({'a': 1}, b=2) }}{% set n = namespace({'x': 1}, y=2) %}{{ n.x }}{{ n.y }}",
+         "{'a': 1}{'a': 1, 'b': 2}12"},
+        {"{{ strftime_now('%Y-%m-%d %H:%M') }}{{ strftime_now('%-d/%-m') }}{{ strftime_now('') }}",
+         "2025-01-01 12:001/1"},
+        {"{{ 'a\\\nb' }}{{ '\\101\\x41\\u0041\\U00000041\\q' }}{{ '\\a\\b\\f\\v\\r'|length }}", "abAAAA\\q5"},
+        {"{{ 'a\\\r\nb' }}{{ {'a': {'b': 3}}.a.b }}{{ 1 is not none }}{{ [1, 2, ] }}{{ (1, ) }}{{ () }}",
+         "ab3True[1, 2](1,)()"},
+        {"{{ 1_000 }}{{ 1.5e3 }}{{ 1e-2 }}{{ +1 }}{{ -1.5 }}{{ - -1 }}", "10001500.00.011-1.51"},
+        {"a\n{%- raw -%}\n {{ x }} {%- endraw %}b\n{% raw %}x{% endraw %}\n{%+ if 1 %}y{%+ endif %}\n  {%- if 1 -%} z "
+         "{%- endif -%}\n",
+         "a{{ x }}b\nxyz"},
+        {"{{ 'abc'|replace('b', 'x') }}{{ 'aaa'.replace('a', 'b', 2) }}{{ 'aaa'|replace('a', 'b', 1) }}", "axcbbabaa"},
+        {"{{ ' x '.strip() }}{{ 'xaxx'.strip('x') }}{{ 'xax'.lstrip('x') }}{{ 'xax'.rstrip('x') }}{{ ' a '|trim }}{{ "
+         "'xax'|trim('x') }}",
+         "xaaxxaaa"},
+        {"{{ '\316\221\316\243 \316\243'.lower() }}{{ '\316\243'.lower() }}{{ 'a\316\243.b'.lower() }}{{ "
+         "'\303\237'.upper() }}{{ 'ab cd'.title() }}{{ 'aB'|capitalize }}{{ '1\316\243'.lower() }}",
+         "\316\261\317\202 \317\203\317\203a\317\203.bSSAb CdAb1\317\203"},
+        {"{{ 1 if false }}{{ 1 if true else 2 }}{{ not 1 }}{{ 1 and 0 or 3 }}", "1False3"},
+        {"{{ [1, 2, 3, 4]|selectattr('x')|list }}{{ [{'x': 1}, {'x': 0}]|selectattr('x')|list }}{{ [{'x': 1}, {'x': "
+         "0}]|rejectattr('x', 'equalto', 1)|list }}{{ [1, 2]|reject('odd')|list }}{{ ['a', 'b']|map('upper')|list }}",
+         "[][{'x': 1}][{'x': 0}][2]['A', 'B']"},
+        {"{{ ('a', 1.0, none, true, [1], {'k': ()}) }}{{ 'a' 'b' }}{{ 1e300 * 1e300 }}{{ 1.0 }}{{ 1e22 }}{{ 0.1 }}",
+         "('a', 1.0, None, True, [1], {'k': ()})abinf1.01e+220.1"},
+        {"{{ 'a\\nb'|indent }}|{{ 'a\\n\\nb'|indent(2, true) }}|{{ 'a\\n\\nb'|indent('> ', blank=true) }}",
+         "a\n    b|  a\n\n  b|a\n> \n> b"},
+        {"{{ 'a\\nb\\n'.splitlines() }}{{ 'ab'|list }}{{ [1, 2]|reverse|list }}{{ 'abc'|reverse }}",
+         "['a', 'b']['a', 'b'][2, 1]cba"},
+        {"{{ x is none }}{{ none is none }}{{ x is defined }}{{ 'a' is string }}{{ {} is mapping }}{{ 1 is integer "
+         "}}{{ 1.0 is float }}{{ 'a' in ['a'] }}{{ 'ab' is in('abc') }}",
+         "FalseTrueFalseTrueTrueTrueTrueTrueTrue"},
+        {"{{ 'abc'.find('c') }}{{ 'abc'.find('x') }}{{ 'abc'.index('c') }}{{ 'a,b'.partition(',') if false else '' }}",
+         "2-12"},
+        {"{{ [1, 2, 3]|sum if false }}{{ 5|string }}{{ 2.5|round if false }}{{ 'x'|default('y') }}{{ x|default('y') "
+         "}}{{ ''|default('y', true) }}{{ x|d }}",
+         "5xyy"},
+        {"{{ 'abc'|format }}{{ '%s'|format('x') }}{{ '%5s|%-5s|%05d|%+d|%x|%X|%o' % ('a', 'b', 42, 7, 255, 255, 8) "
+         "}}{{ '%.2f' % 3 }}{{ '%r' % 'a' }}{{ '%%' % () }}{{ '%d' % 3.9 }}{{ '%i' % -2.5 }}",
+         "abcx    a|b    |00042|+7|ff|FF|103.00'a'%3-2"},
+        {"{{ 'a' < 'b' }}{{ (1, 'a') < (1, 'b') }}{{ [] < [1] }}{{ 1 < 1.5 }}{{ true + true }}", "TrueTrueTrueTrue2"},
+    };
+    size_t i;
+    setenv("TZ", "UTC", 1);
+    tzset();
+    SETUP(NULL);
+    for (i = 0; i < sizeof expressions / sizeof *expressions; i++)
+        check_text(expressions[i][0], expressions[i][0], NULL, expressions[i][1]);
+}
+
 /*  Pieces of texts that overlap, or have nothing between them; the edges of numbers. */
 TEST(pieces_and_numbers)
 {
@@ -150,6 +281,52 @@ static const struct {
     {"{{ 'abc'[::0] }}", "the step of a slice is 0"},
     {"{{ range(100001) }}", "a range has more than 100000 numbers"},
     {"{{ 'a'.split('') }}", "split at a text without characters"},
+    {"{{ 'a' in 5 }}", "there is nothing to walk over in int (line 1, column 8 of"},
+    {"{{ 5 in 'a' }}", "what a text may contain is text, not int (line 1, column 6 of"},
+    {"{{ 5|length }}", "int has no length (line 1, column 6 of"},
+    {"{{ 'inf'|float|int }}", "int of an infinite number (line 1, column 16 of"},
+    {"{{ [1]|map('int')|last }}",
+     "what can be walked once has no last item; |list makes a list of it (line 1, column 19 of"},
+    {"{{ x < 1 }}", "'x' is undefined (line 1, column 6 of"},
+    {"{{ 5|items }}", "items are of a dict, not int (line 1, column 6 of"},
+    {"{{ 'abc'.index('x') }}", "index: the text is not there (line 1, column 15 of"},
+    {"{{ [1]|map }}",
+     "map, selectattr and rejectattr need the name of an attribute, filter or test (line 1, column 8 of"},
+    {"{{ [1]|selectattr }}",
+     "map, selectattr and rejectattr need the name of an attribute, filter or test (line 1, column 8 of"},
+    {"{{ 5|dictsort }}", "dictsort is of a dict, not int (line 1, column 6 of"},
+    {"{{ {1: 2}|tojson(separators='a') }}", "separators are two texts (line 1, column 11 of"},
+    {"{{ [range(3)]|tojson }}", "JSON is made of text, numbers, lists and dicts, not range (line 1, column 15 of"},
+    {"{{ {(1, 2): 3}|tojson }}", "keys in JSON are text, numbers or none, not tuple (line 1, column 16 of"},
+    {"{{ x|int }}", "'x' is undefined (line 1, column 6 of"},
+    {"{{ range(n=5) }}", "range needs 'start' (line 1, column 9 of"},
+    {"{{ range('a') }}", "range is of whole numbers, not str (line 1, column 9 of"},
+    {"{{ range(1, 5, 0) }}", "the step of a range is 0 (line 1, column 9 of"},
+    {"{{ dict(1, 2) }}", "dict and namespace take one dict, and arguments with names (line 1, column 8 of"},
+    {"{{ [1, 2]['a':] }}", "the bounds of a slice are whole numbers, not str (line 1, column 10 of"},
+    {"{{ 5[1:] }}", "slices are of texts and lists, not int (line 1, column 5 of"},
+    {"{{ -'a' }}", "a sign stands before a number, not str (line 1, column 4 of"},
+    {"{{ f(a=1, a=2) }}", "an argument is given twice (line 1, column 13 of"},
+    {"{{ '%c' % 'ab' }}", "%c writes one character, or the number of one (line 1, column 9 of"},
+    {"{{ '%c' % 55296 }}", "%c writes one character, or the number of one (line 1, column 9 of"},
+    {"{{ '%(b)s' % {'a': 1} }}", "dict has no 'b' (line 1, column 12 of"},
+    {"{{ x.upper() }}", "'x' is undefined (line 1, column 6 of"},
+    {"{{ 1|float('a', 2) }}", "float takes other arguments: default (line 1, column 6 of"},
+    {"{{ 'a'.strip(1) }}", "an argument is text, not int (line 1, column 13 of"},
+    {"{{ ','.join([1]) }}", "an argument is text, not int (line 1, column 12 of"},
+    {"{{ 1|map(2)|list }}", "there is nothing to walk over in int (line 1, column 6 of"},
+    {"{{ [1]|map(2)|list }}", "the name of a filter or test is text (line 1, column 8 of"},
+    {"{{ 1 is divisibleby(0) }}", "a division by 0 (line 1, column 9 of"},
+    {"{{ 'a' is odd }}", "a format has fewer conversions than there are values (line 1, column 11 of"},
+    {"{{ 1 is 2 is 3 }}", "a name is expected before '2' (line 1, column 9 of"},
+    {"{{ [1,2][1:2:3:4] }}", "']' is expected before '4' (line 1, column 16 of"},
+    {"{{ {}.a. }}", "a name is expected before the end of the tag (line 1, column 10 of"},
+    {"{{ strftime_now(5) }}", "an argument is text, not int (line 1, column 16 of"},
+    {"{{ 'a'|indent([]) }}", "an argument is a whole number, not list (line 1, column 8 of"},
+    {"{{ 1 is in 5 }}", "there is nothing to walk over in int (line 1, column 9 of"},
+    {"{{ 'a'.startswith(1) }}", "an argument is text, not int (line 1, column 18 of"},
+    {"{{ 'a'.startswith((1,)) }}", "an argument is text, not int (line 1, column 18 of"},
+    {"{{ [1]|join(2, attribute='x.y') }}", "int has no 'x' (line 1, column 8 of"},
 };
 
 TEST(faults_have_their_places)
@@ -187,6 +364,31 @@ TEST(what_is_missing_is_named)
         {"{{ strftime_now('%Q') }}", "strftime_now with '%Q' is not supported"},
         {"{{ \xC3\xA9 }}", "a name with letters beyond ASCII inside a tag is not supported (line 1, column 4 of"},
         {"{{ 0x10 }}", "a number with letters in it is not supported"},
+        {"{{ '7'|int(base=2) }}", "int of another base is not supported (line 1, column 8 of"},
+        {"{{ 1e30|int }}", "a whole number of more than 64 bits is not supported (line 1, column 9 of"},
+        {"{{ '%d' % 1e30 }}", "a whole number of more than 64 bits is not supported (line 1, column 9 of"},
+        {"{{ '%.101f' % 1.0 }}", "a precision above 100 is not supported (line 1, column 13 of"},
+        {"{{ '%(a)*d' % {'a': 1} }}", "a format with * is not supported (line 1, column 13 of"},
+        {"{{ [{'a': 1}]|sort(attribute='a,b') }}", "sort by several attributes is not supported (line 1, column 15 of"},
+        {"{{ 'a' is sameas('a') }}", "sameas of texts and numbers with a point is not supported (line 1, column 11 of"},
+        {"{{ 1.5 is sameas(1.5) }}", "sameas of texts and numbers with a point is not supported (line 1, column 11 of"},
+        {"{{ ('a'|safe).replace('a', 'b') }}",
+         "the method replace of a text behind |safe is not supported (line 1, column 22 of"},
+        {"{{ (','|safe).join(['a']) }}",
+         "the method join of a text behind |safe is not supported (line 1, column 19 of"},
+        {"{{ range(5)[1:] }}", "a slice of a range; |list makes a list of it is not supported (line 1, column 12 of"},
+        {"{{ -9223372036854775807 - 2 }}",
+         "a whole number of more than 64 bits is not supported (line 1, column 25 of"},
+        {"{{ -(-9223372036854775807 - 1) }}",
+         "a whole number of more than 64 bits is not supported (line 1, column 4 of"},
+        {"{{ (-9223372036854775807 - 1) // -1 }}",
+         "a whole number of more than 64 bits is not supported (line 1, column 31 of"},
+        {"{{ 4294967296 * 4294967296 }}", "a whole number of more than 64 bits is not supported (line 1, column 15 of"},
+        {"{{ '\\N{DIGIT ONE}' }}", "\\N in a text is not supported (line 1, column 6 of"},
+        {"{{ x[1, 2] }}", "more than one index is not supported (line 1, column 7 of"},
+        {"{% set x | upper %}a{% endset %}", "a filter of a set block is not supported (line 1, column 10 of"},
+        {"{% for a in [1] %}{{ loop|list }}{% endfor %}",
+         "'loop' as something to walk over is not supported (line 1, column 27 of"},
     };
     size_t i;
     SETUP(NULL);
