@@ -17,8 +17,8 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING, ON FRAME LOOPS, WHAT A PROGRAM CARRIES
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .formula .sum .shape .norm
-                        .image .rope .embedding .index .sort .loss .attention  ON THE TAPE
+        >>ops           operations on tensors, in families: >>ops.matmul .conv .fft .pointwise .formula .sum .shape
+                        .norm .image .rope .embedding .index .sort .loss .attention  ON THE TAPE
         >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
@@ -439,6 +439,44 @@
         ignis_tensor loss = ignis_add(fit, ignis_scale(ignis_logdet(k, NULL), 0.5));
         ignis_backward(loss, IGNIS_NO_ARRAY);
         printf("%.3f\n", ignis_item(loss));
+    ---- end example
+
+    ON FOURIER TRANSFORMS (>>ops.fft)
+
+        A complex number is two neighbouring elements, real part first: signals of n complex numbers are tensors
+        [..., n, 2]. ignis_fft and ignis_ifft transform complex signals, ignis_rfft and ignis_irfft real ones, in 1 to 3
+        dimensions. All have gradients. Names, lengths and factors are those of numpy.fft; a null desc means one
+        dimension, as it is. ignis_complex_mul multiplies spectra, ignis_fft_conv convolves signals by them.
+
+        Any length works. Products of 2, 3, 5, 7, 11 and 13 are fast: up to 16384 numbers (8192 in f64) in one pass over
+        memory, longer ones in two or three. Real signals of even length take half of that. Each length is a program of
+        its own, compiled at its first use; a record (ignis_warmup_record) has the programs of the lengths that were
+        used, for devices with as much shared memory.
+
+        The derivative of a signal with a period of 2 pi, by its spectrum:
+
+    ---- begin example spectrum
+    #define IGNIS_IMPLEMENTATION
+    #include "ignis.h"
+    #include <stdio.h>
+
+    int main(void)
+    {
+        ignis_setup(NULL);
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor_desc f64 = {.dtype = IGNIS_F64};
+        ignis_tensor j = ignis_tensor_arange(0, 64, 1, &f64), t = ignis_map("2*pi*j/64", IGNIS_INPUTS(j));
+        ignis_tensor x = ignis_map("sin(3*t)", IGNIS_INPUTS(t));
+        ignis_tensor spectrum = ignis_rfft(x, NULL); // [33, 2]
+        ignis_tensor ik = ignis_map("index(-1) ? index(-2) : 0*spectrum", IGNIS_INPUTS(spectrum)); // 0 + i k
+        ignis_tensor slope = ignis_irfft(ignis_complex_mul(spectrum, ik, false), NULL);
+        ignis_tensor error = ignis_map("abs(slope - 3*cos(3*t))", IGNIS_INPUTS(slope, t));
+        double worst = ignis_item(ignis_map_reduce(IGNIS_REDUCE_MAX, "error", IGNIS_INPUTS(error), NULL));
+        if (ignis_status_last() == IGNIS_OK)
+            printf("%s\n", worst < 1e-12 ? "the slope of sin(3 t) is 3 cos(3 t)" : "wrong");
+        ignis_scope_end(scope);
+        return ignis_shutdown() != IGNIS_OK;
+    }
     ---- end example
 
     ON GRAPHS (>>graph)
@@ -2681,6 +2719,65 @@ typedef struct ignis_conv_desc {
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 
+/* >>ops.fft - Fourier transforms --------------------------------------------------------------------------------
+
+   A complex number is two neighbouring elements: a last dimension of 2, real part first.
+   ON FOURIER TRANSFORMS has an example. */
+
+typedef enum ignis_fft_norm {
+    IGNIS_FFT_BACKWARD, /* inverse transforms are divided by the number of points */
+    IGNIS_FFT_ORTHO,    /* all are divided by its square root */
+    IGNIS_FFT_FORWARD   /* forward transforms are divided by it */
+} ignis_fft_norm;
+
+typedef struct ignis_fft_desc {
+    int ndim;           /* the last dimensions that are transformed, 1 to 3 (1) */
+    int64_t lengths[3]; /* points along each of them, the first one first; a signal is cut, or zeros follow it (0:
+                           as many as it has; ignis_irfft, along the last one: 2 (m - 1)) */
+    ignis_fft_norm norm;
+} ignis_fft_desc;
+
+/*  ignis_fft - discrete Fourier transform of complex signals: X(k) = sum over j of x(j) exp(-2 pi i j k / n);
+    ignis_ifft - its inverse, with exp(+2 pi i j k / n)
+    ignis_rfft - ignis_fft of real signals: the first n/2 + 1 numbers of the last dimension, which say the others;
+    ignis_irfft - its inverse: real signals. It ignores the imaginary part of number 0, and of number n/2 of even n.
+    As numpy.fft.fftn, ifftn, rfftn and irfftn over the last desc->ndim dimensions; desc may be null for one.
+    Any length up to 2^29. Lengths whose prime factors are at most 13 take one pass over memory up to 16384 (f64:
+    8192), and two or three above; others take two to three times as long (Bluestein 1970).
+    Shapes: [..., n, 2] for n points along each transformed dimension, [..., n] of real signals, [..., n/2 + 1, 2] of
+    their spectra. Dimensions before are batches. Dtypes: f32 and f64, computed in themselves. The error is a few
+    units in the last place of the largest values.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (desc->ndim, desc->norm, a negative length, never written to), SHAPE (too few dimensions,
+    the last one is not 2, no points, more than 2^29), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_fft(ignis_tensor x, const ignis_fft_desc *desc);
+IGNIS_API ignis_tensor ignis_ifft(ignis_tensor x, const ignis_fft_desc *desc);
+IGNIS_API ignis_tensor ignis_rfft(ignis_tensor x, const ignis_fft_desc *desc);
+IGNIS_API ignis_tensor ignis_irfft(ignis_tensor x, const ignis_fft_desc *desc);
+
+/*  ignis_complex_mul - products of complex numbers, element by element; conjugates: of a and the conjugates of b
+    Shapes: a and b [..., 2]; the others broadcast by NumPy's rules, by copies (ignis_expand). Dtypes: f16, bf16, f32,
+    f64; f16 and bf16 are rounded once, at the end.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (the last dimension is not 2, others do not broadcast), DTYPE, DEVICE, ARGUMENT (never written
+    to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_complex_mul(ignis_tensor a, ignis_tensor b, bool conjugates);
+
+/*  ignis_fft_conv - convolution of real signals over the last ndim dimensions (1 to 3), by ignis_rfft:
+    y(i) = sum over j of x(j) w(i - j)
+    All points where signals overlap (mode "full" of NumPy): n + m - 1 for n of x and m of w. It pays for long w: for
+    short ones use ignis_conv1d or ignis_conv2d, which do not turn w around. Dimensions before broadcast as in
+    ignis_complex_mul. Dtypes: f32 and f64. The error of each value is relative to the largest ones.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_rfft and ignis_complex_mul; ARGUMENT (ndim).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_fft_conv(ignis_tensor x, ignis_tensor w, int ndim);
+
 /* >>ops.pointwise - arithmetic, activations, dropout ------------------------------------------------------------
 
    Each function is one kernel. Formulas do several operations in one pass: see ON FORMULAS.
@@ -4212,6 +4309,10 @@ static inline ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_te
 {
     return ignis_conv1d(x, w, bias, &desc);
 }
+static inline ignis_tensor ignis_fft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_fft(x, &desc); }
+static inline ignis_tensor ignis_ifft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_ifft(x, &desc); }
+static inline ignis_tensor ignis_rfft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_rfft(x, &desc); }
+static inline ignis_tensor ignis_irfft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_irfft(x, &desc); }
 static inline ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs,
                                             const ignis_reduce_desc &desc)
 {
@@ -13001,6 +13102,7 @@ typedef struct ignis__kernel_table {
     X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast", WAITS)                                        \
     X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled", WAITS)                                  \
     X(DROPOUT, POINTWISE_CU, "ignis_dropout", WAITS)                                                    \
+    X(COMPLEX_MUL, POINTWISE_CU, "ignis_complex_mul", WAITS)                                            \
     X(RELU, ACTIVATION_CU, "ignis_relu", WAITS)                                                         \
     X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward", WAITS)                                       \
     X(GELU, ACTIVATION_CU, "ignis_gelu", WAITS)                                                         \
@@ -13156,6 +13258,9 @@ typedef struct ignis__kernel_table {
     X(QUANTIZE_F8_E5M2_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e5m2_block", WAITS)                       \
     X(QUANTIZE_F8_E5M2, QUANTIZE_CU, "ignis_quantize_f8_e5m2", WAITS)                                   \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward", WAITS)                        \
+    X(FFT, FFT_CU, "ignis_fft", WAITS)                                                                  \
+    X(FFT_CHIRP, FFT_ROWS_CU, "ignis_fft_chirp", WAITS)                                                 \
+    X(FFT_MERGE, FFT_ROWS_CU, "ignis_fft_merge", WAITS)                                                 \
     X(ROPE, ROPE_CU, "ignis_rope", WAITS)                                                               \
     X(EMBEDDING, EMBEDDING_CU, "ignis_embedding", WAITS)                                                \
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys", WAITS)                                      \
@@ -13455,7 +13560,8 @@ static const ignis__kernel_part ignis__parts[] = {
 
 static int ignis__own_dtypes(const char *name)
 {
-    if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "grouped_", 8) == 0)
+    if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "grouped_", 8) == 0 ||
+        strncmp(name, "fft", 3) == 0)
         return 0;
     return strcmp(name, "elementwise.cu") == 0 || strcmp(name, "sort.cu") == 0 ? IGNIS_DTYPE_COUNT - 1
                                                                                : 4 /* the floating types come first */;
@@ -23784,6 +23890,52 @@ typedef struct ignis__rotation {
     float frequencies[IGNIS__ROPE_HALF];
 } ignis__rotation;
 
+/*  The kinds of signals in memory, as in kernels/fft.cuh, which explains all of these. */
+enum { IGNIS__FFT_COMPLEX, IGNIS__FFT_REAL, IGNIS__FFT_PAIRS, IGNIS__FFT_MERGED, IGNIS__FFT_HERMITIAN };
+
+enum {
+    IGNIS__FFT_SWAP_IN = 1,
+    IGNIS__FFT_CHIRP_IN = 2,
+    IGNIS__FFT_SWAP_OUT = 4,
+    IGNIS__FFT_CHIRP_OUT = 8,
+    IGNIS__FFT_SWAP_LAST = 16,
+    IGNIS__FFT_PACKED_IN = 32,
+    IGNIS__FFT_PACKED_OUT = 64
+};
+
+typedef struct ignis__fft_side {
+    int64_t a, b, c, stride;
+    int first_a, first_b, step, length;
+} ignis__fft_side;
+
+/*  The parameter of the kernels. */
+typedef struct ignis__fft_params {
+    ignis__address out, in, chirp, filter;
+    ignis__fft_side from, to;
+    int64_t count_a, turn;
+    double scale, inner;
+    int count_b, tiles_a, points, how;
+} ignis__fft_params;
+
+/*  Transforms of n complex numbers that wait for their launches. */
+typedef struct ignis__fft_work {
+    ignis__fft_params params;
+    ignis_dtype dtype;
+    int64_t n, count_c; /* count_c: indices c */
+    int load, store;    /* kinds of signals */
+} ignis__fft_work;
+
+/*  The transform along one dimension: [outer, in, inner] becomes [outer, out, inner]. Signals are cut or filled to n
+    points, and results are cut or filled to `out`. */
+typedef struct ignis__fft_step {
+    int64_t outer, in, n, out, inner; /* in and out: real numbers on the side of real signals, else complex ones */
+    int load, store;
+    bool is_inverse;
+    double scale, inner_weight; /* inner_weight: of numbers inside a half spectrum, each of which represents two */
+} ignis__fft_step;
+
+#define IGNIS__FFT_LONGEST ((int64_t)1 << 29)
+
 /*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
@@ -30859,6 +31011,862 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     result = ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rope, sizeof rope);
     if (own)
         ignis__array_drop(call, own);
+    return result;
+}
+
+/*  >>ops.fft.plan - radices, block and launch of one pass of a Fourier transform; lengths of several passes
+
+    A pass reads and writes each number once: kernels/fft.cu. Lengths of several passes are products: with
+    j = j1 n2 + j2 and k = k1 + n1 k2, transforms of n1 numbers along j1 are multiplied by exp(-2 pi i j2 k1 / n), and
+    transforms of n2 numbers along j2 end (Bailey 1990).
+    Uses: operation; kernels FFT. */
+
+#define IGNIS__FFT_MOST_RADIX 16
+#define IGNIS__FFT_SHARED (128 << 10) /* bytes of shared memory that a block takes at most */
+
+/*  The longest transform of one pass; 0: what a block can hold. Tests set it, to have several passes of few numbers. */
+IGNIS__PRIVATE int64_t ignis__fft_pass_limit;
+
+/*  Returns whether the prime factors of n are those of radices. */
+IGNIS__PRIVATE bool ignis__fft_is_smooth(int64_t n)
+{
+    int64_t factor;
+    for (factor = 2; factor <= 13; factor++)
+        while (n > 0 && n % factor == 0)
+            n /= factor;
+    return n == 1;
+}
+
+/*  Returns the first length from n on whose prime factors are at most 5: it takes few passes. */
+IGNIS__PRIVATE int64_t ignis__fft_smooth_up(int64_t n)
+{
+    int64_t rest;
+    for (;; n++) {
+        for (rest = n; rest % 2 == 0;)
+            rest /= 2;
+        while (rest % 3 == 0)
+            rest /= 3;
+        while (rest % 5 == 0)
+            rest /= 5;
+        if (rest == 1)
+            return n;
+    }
+}
+
+/*  Finds radices of n that are not above `most`, with the lowest cost: a stage costs 16 and its radix. The result has
+    radix - 1 in 4 bits each. -1 if there are none. */
+static int ignis__fft_radices(int64_t n, int most, uint64_t *radices)
+{
+    int best = -1, radix, cost;
+    uint64_t rest;
+    *radices = 0;
+    if (n == 1)
+        return 0;
+    for (radix = most; radix >= 2; radix--) {
+        if (n % radix)
+            continue;
+        cost = ignis__fft_radices(n / radix, radix, &rest);
+        if (cost < 0 || (best >= 0 && cost + 16 + radix >= best))
+            continue;
+        best = cost + 16 + radix;
+        *radices = rest << 4 | (uint64_t)(radix - 1);
+    }
+    return best;
+}
+
+/*  Returns how many threads, of at most `most`, transform n numbers: as many as one of its stages has butterflies,
+    where the threads of all stages have the least idle work. 0 if they would hold more numbers than registers. */
+static int ignis__fft_threads(int64_t n, uint64_t radices, int64_t most)
+{
+    int64_t best = 0, work, threads, rounds, numbers;
+    int result = n == 1;
+    uint64_t tried, stage;
+    for (tried = radices; tried; tried >>= 4) {
+        threads = ignis__clamp(n / ((int64_t)(tried & 15) + 1), 1, most);
+        work = 0;
+        numbers = 0;
+        for (stage = radices; stage; stage >>= 4) {
+            const int64_t radix = (int64_t)(stage & 15) + 1;
+            rounds = ignis__ceil_div(n / radix, threads);
+            numbers = rounds * radix > numbers ? rounds * radix : numbers;
+            work += rounds * radix * threads;
+        }
+        if (numbers > (threads > 512 ? 16 : 20) || (best && work >= best))
+            continue;
+        best = work;
+        result = (int)threads;
+    }
+    return result;
+}
+
+typedef struct ignis__fft_plan {
+    uint64_t radices;
+    int rows, threads, along;
+    int64_t shared;
+} ignis__fft_plan;
+
+/*  Returns whether neighbouring indices a are neighbours in memory, and elements of a signal are not. */
+static bool ignis__fft_is_along(const ignis__fft_side *side)
+{
+    return side->a + side->first_a * side->stride == 1 && side->step * side->stride != 1;
+}
+
+/*  Plans a pass. False if no block can hold the transform, or not with enough neighbours for full sectors of 32 bytes
+    where signals are beside each other. */
+static bool ignis__fft_plan_pass(const ignis__op *op, const ignis__fft_work *work, ignis__fft_plan *plan)
+{
+    const int64_t bytes = 2 * ignis__dtypes[work->dtype].size, pad = bytes == 8 ? 16 : 8,
+                  device = op->work.device->info.shared_per_block, n = work->n;
+    const int64_t most = device < IGNIS__FFT_SHARED ? device : IGNIS__FFT_SHARED, row = (n + n / pad) | 1,
+                  low = n <= 256 ? n : 64, tables = low + ignis__ceil_div(n, low),
+                  most_threads = bytes == 8 ? 1024 : 512;
+    int64_t rows = 1, least;
+    memset(plan, 0, sizeof *plan);
+    if ((ignis__fft_pass_limit && n > ignis__fft_pass_limit) || n * bytes > IGNIS__FFT_SHARED ||
+        ignis__fft_radices(n, IGNIS__FFT_MOST_RADIX, &plan->radices) < 0)
+        return false;
+    plan->threads = ignis__fft_threads(n, plan->radices, most_threads);
+    if (plan->threads == 0)
+        return false;
+    plan->along = (ignis__fft_is_along(&work->params.from) ? 1 : 0) | (ignis__fft_is_along(&work->params.to) ? 2 : 0);
+    if (work->params.count_a > 1)
+        rows = ignis__power_of_2_up(256 / plan->threads + 1) / 2;
+    if (work->params.count_a > 1 && plan->along && rows < 64 / bytes)
+        rows = 64 / bytes;
+    rows = rows < 1 ? 1 : rows;
+    while (rows > 1 && (rows * plan->threads > most_threads || (rows * row + tables) * bytes > most))
+        rows /= 2;
+    least = work->params.count_a > 1 && plan->along ? 32 / bytes : 1;
+    plan->rows = (int)rows;
+    plan->shared = (rows * row + tables) * bytes;
+    return plan->shared <= device && rows >= least;
+}
+
+IGNIS__PRIVATE bool ignis__fft_fits(const ignis__op *op, const ignis__fft_work *work)
+{
+    ignis__fft_plan plan;
+    return ignis__fft_plan_pass(op, work, &plan);
+}
+
+/*  Writes the options of a plan's program. */
+static void ignis__fft_define(char *define, size_t size, const ignis__fft_work *work, const ignis__fft_plan *plan)
+{
+    snprintf(define, size,
+             "-DIGNIS_N=%d -DIGNIS_RADICES=0x%llxULL -DIGNIS_ROWS=%d -DIGNIS_THREADS=%d -DIGNIS_LOAD=%d "
+             "-DIGNIS_STORE=%d -DIGNIS_ALONG=%d",
+             (int)work->n, (unsigned long long)plan->radices, plan->rows, plan->threads, work->load, work->store,
+             plan->along);
+}
+
+/*  Requests the programs of a pass for one signal and for several. */
+IGNIS__COLD static void ignis__fft_record(ignis__op *op, const ignis__fft_work *work)
+{
+    ignis__fft_work other = *work;
+    ignis__fft_plan plan;
+    char define[IGNIS__DEFINES];
+    for (other.params.count_a = 1; other.params.count_a <= 2; other.params.count_a++) {
+        if (!ignis__fft_plan_pass(op, &other, &plan))
+            continue;
+        ignis__fft_define(define, sizeof define, &other, &plan);
+        ignis__record_builtin(IGNIS__BUILTIN_FFT, work->dtype, define, 0, IGNIS__EVERY_ARCH);
+    }
+}
+
+/*  Launches a pass that fits. */
+IGNIS__PRIVATE void ignis__fft_pass(ignis__op *op, const ignis__fft_work *work)
+{
+    ignis__fft_params p = work->params;
+    ignis__fft_plan plan;
+    char define[IGNIS__DEFINES];
+    void *params[] = {&p};
+    int64_t tiles, blocks;
+    if (!op->ok || p.count_a * p.count_b * work->count_c == 0)
+        return;
+    if (!ignis__fft_plan_pass(op, work, &plan)) {
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "a transform of %lld numbers does not fit into a block of device %d",
+                       (long long)work->n, ignis__device_ordinal(op->work.device));
+        return;
+    }
+    tiles = ignis__ceil_div(p.count_a, plan.rows);
+    blocks = tiles * p.count_b * work->count_c;
+    if (blocks > INT32_MAX) {
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_OVERFLOW, "the tensors are larger than one launch can cover");
+        return;
+    }
+    p.tiles_a = (int)tiles;
+    ignis__fft_define(define, sizeof define, work, &plan);
+    if (ignis__requests.path[0])
+        ignis__fft_record(op, work);
+    ignis__op_launch(op, IGNIS__BUILTIN_FFT, work->dtype, define, blocks, 1, 1, (unsigned)(plan.rows * plan.threads), 1,
+                     (size_t)plan.shared, params);
+}
+
+/*  Splits n into two factors of at most `most`, as equal as possible. */
+static bool ignis__fft_halve(int64_t n, int64_t most, int64_t *parts)
+{
+    int64_t low = 1;
+    while ((low + 1) * (low + 1) <= n)
+        low++;
+    while (n % low)
+        low--;
+    parts[0] = n / low;
+    parts[1] = low;
+    return parts[0] <= most;
+}
+
+/*  Splits n into two or three lengths of a pass each. Returns their number; 0 if it cannot be. */
+IGNIS__PRIVATE int ignis__fft_split(int64_t n, int64_t *parts)
+{
+    int64_t most = IGNIS__FFT_SHARED / 64; /* with 64 bytes of neighbours */
+    if (ignis__fft_pass_limit && ignis__fft_pass_limit < most)
+        most = ignis__fft_pass_limit;
+    if (!ignis__fft_is_smooth(n))
+        return 0;
+    if (n <= most * most && ignis__fft_halve(n, most, parts))
+        return 2;
+    for (parts[0] = 1; parts[0] * parts[0] * parts[0] < n;)
+        parts[0]++;
+    for (; parts[0] <= most; parts[0]++)
+        if (n % parts[0] == 0 && n / parts[0] <= most * most && ignis__fft_halve(n / parts[0], most, parts + 1))
+            return 3;
+    return 0;
+}
+
+/*  >>ops.fft.passes - a Fourier transform along one dimension, by passes of kernels/fft.cu
+
+    Lengths that a block holds take one pass, longer products of small primes two or three, through a scratch array.
+    Other lengths are a convolution of a power of 2 of points (Bluestein 1970). Columns that no block can hold are
+    transposed before and after.
+    Uses: plan, transpose; kernels FFT. */
+
+/*  Makes scratch for complex numbers; its address, 0 after a failure. */
+static ignis__address ignis__fft_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
+{
+    return ignis__op_write(op, ignis__op_new_row(op, 2 * count, dtype));
+}
+
+/*  Returns rows of n numbers, one after the other, of index c. */
+static ignis__fft_side ignis__fft_rows(int64_t n)
+{
+    ignis__fft_side side = IGNIS__ZERO;
+    side.c = n;
+    side.stride = 1;
+    side.step = 1;
+    side.length = (int)n;
+    return side;
+}
+
+/*  Moves index a to c, of which there is one: passes of a longer transform need a. */
+static void ignis__fft_free_a(ignis__fft_work *work)
+{
+    if (work->params.count_a > 1) {
+        IGNIS_ASSERT(work->count_c == 1);
+        work->count_c = work->params.count_a;
+        work->params.from.c = work->params.from.a;
+        work->params.to.c = work->params.to.a;
+    }
+    work->params.from.a = work->params.to.a = 0;
+    work->params.count_a = 1;
+}
+
+/*  Runs the passes of n = parts[0] * ... * parts[count - 1]. The first one reads signals, the last one writes them. */
+static void ignis__fft_run_parts(ignis__op *op, ignis__fft_work *whole, const int64_t *parts, int count)
+{
+    int64_t n = whole->n, done = 1, rest = n; /* done: the product of parts before this one; rest: n / done */
+    ignis__address scratch;
+    int i;
+    ignis__fft_free_a(whole);
+    scratch = ignis__fft_scratch(op, n * whole->count_c, whole->dtype);
+    for (i = 0; i < count && op->ok; i++, done *= parts[i - 1]) {
+        const bool is_last = i == count - 1;
+        ignis__fft_work pass = *whole;
+        ignis__fft_params *p = &pass.params;
+        const int64_t after = rest / parts[i]; /* elements from one of this part to the next */
+        pass.n = parts[i];
+        if (i > 0) {
+            p->in = scratch;
+            p->from = ignis__fft_rows(n);
+            p->how &= ~(IGNIS__FFT_SWAP_IN | IGNIS__FFT_CHIRP_IN);
+            pass.load = IGNIS__FFT_COMPLEX;
+        }
+        if (!is_last) {
+            p->out = scratch;
+            p->to = ignis__fft_rows(n);
+            p->how &= ~(IGNIS__FFT_SWAP_OUT | IGNIS__FFT_CHIRP_OUT | IGNIS__FFT_SWAP_LAST);
+            p->filter = 0;
+            p->scale = 1;
+            p->turn = rest;
+            pass.store = IGNIS__FFT_COMPLEX;
+            p->count_a = after;
+            p->count_b = (int)done;
+            p->from.first_a = p->to.first_a = 1;
+            p->from.first_b = p->to.first_b = (int)rest;
+            p->from.step = p->to.step = (int)after;
+        } else { /* a: the first part's index, which is the fastest of the result; b: that of the one between */
+            p->count_a = parts[0];
+            p->count_b = (int)(done / parts[0]);
+            p->from.first_a = (int)(n / parts[0]);
+            p->from.first_b = (int)rest;
+            p->from.step = 1;
+            p->to.first_a = 1;
+            p->to.first_b = (int)parts[0];
+            p->to.step = (int)done;
+        }
+        ignis__fft_pass(op, &pass);
+        rest = after;
+    }
+}
+
+static void ignis__fft_run(ignis__op *op, ignis__fft_work *work);
+
+/*  Returns the points of the convolution that is a transform of n. */
+static int64_t ignis__fft_chirp_points(int64_t n) { return ignis__power_of_2_up(2 * n - 1); }
+
+/*  Runs a transform of any length as a convolution with exp(pi i j^2 / n). */
+static void ignis__fft_run_chirp(ignis__op *op, const ignis__fft_work *work)
+{
+    int64_t n = work->n, m = ignis__fft_chirp_points(n), rows = work->params.count_a * work->count_c;
+    const int how = work->params.how;
+    ignis__address chirp = ignis__fft_scratch(op, n, work->dtype), filter = ignis__fft_scratch(op, m, work->dtype),
+                   scratch = ignis__fft_scratch(op, rows * m, work->dtype);
+    void *params[] = {&chirp, &filter, &n, &m};
+    ignis__fft_work forward = *work, back = *work, own = IGNIS__ZERO;
+    ignis__fft_side side = ignis__fft_rows(m);
+    own.n = m;
+    own.dtype = work->dtype;
+    own.count_c = own.params.count_a = 1;
+    own.params.count_b = 1;
+    own.params.in = own.params.out = filter;
+    own.params.from = own.params.to = side;
+    own.params.scale = own.params.inner = 1;
+    own.params.points = (int)m;
+    side.a = m; /* rows of index a, or of a and c */
+    side.c = m * work->params.count_a;
+    forward.n = back.n = m;
+    forward.store = back.load = IGNIS__FFT_COMPLEX;
+    forward.params.out = back.params.in = scratch;
+    forward.params.to = back.params.from = side;
+    forward.params.scale = 1;
+    back.params.scale = work->params.scale / (double)m;
+    forward.params.how = IGNIS__FFT_CHIRP_IN | (how & (IGNIS__FFT_SWAP_IN | IGNIS__FFT_PACKED_IN));
+    back.params.how = IGNIS__FFT_SWAP_IN | IGNIS__FFT_SWAP_OUT | IGNIS__FFT_CHIRP_OUT | (how & IGNIS__FFT_PACKED_OUT);
+    if (how & IGNIS__FFT_SWAP_OUT)
+        back.params.how |= IGNIS__FFT_SWAP_LAST;
+    forward.params.chirp = back.params.chirp = chirp;
+    forward.params.filter = filter;
+    ignis__op_launch_row(op, IGNIS__BUILTIN_FFT_CHIRP, work->dtype, ignis__clamp(ignis__ceil_div(m, 256), 1, 4096), 256,
+                         params);
+    ignis__fft_run(op, &own);
+    ignis__fft_run(op, &forward);
+    ignis__fft_run(op, &back);
+}
+
+/*  Runs a transform whose half spectra no pass can write: through complex numbers. */
+static void ignis__fft_run_merge(ignis__op *op, const ignis__fft_work *work)
+{
+    int64_t rows = work->params.count_a * work->count_c, n = work->n;
+    ignis__address scratch = ignis__fft_scratch(op, rows * n, work->dtype);
+    ignis__fft_work plain = *work;
+    ignis__fft_params merge = work->params;
+    void *params[] = {&merge, &scratch, &rows, &n};
+    plain.store = IGNIS__FFT_COMPLEX;
+    plain.params.out = scratch;
+    plain.params.to = ignis__fft_rows(n);
+    plain.params.to.a = n;
+    plain.params.scale = 1;
+    ignis__fft_run(op, &plain);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_FFT_MERGE, work->dtype,
+                         ignis__clamp(ignis__ceil_div(rows * (n / 2 + 1), 256), 1, 1 << 16), 256, params);
+}
+
+/*  Runs transforms of one index, a or c, or of both where one pass is enough. */
+static void ignis__fft_run(ignis__op *op, ignis__fft_work *work)
+{
+    int64_t parts[3];
+    int count;
+    if (!op->ok || work->params.count_a * work->count_c == 0)
+        return;
+    if (ignis__fft_fits(op, work)) {
+        ignis__fft_pass(op, work);
+        return;
+    }
+    if (work->store == IGNIS__FFT_MERGED) {
+        ignis__fft_run_merge(op, work);
+        return;
+    }
+    count = ignis__fft_split(work->n, parts);
+    if (count > 0)
+        ignis__fft_run_parts(op, work, parts, count);
+    else
+        ignis__fft_run_chirp(op, work);
+}
+
+/*  Returns whether transforms beside each other, of both indices, need no transposing. */
+static bool ignis__fft_runs_columns(const ignis__op *op, const ignis__fft_work *work)
+{
+    ignis__fft_work long_work = *work;
+    if (ignis__fft_is_smooth(work->n))
+        return ignis__fft_fits(op, work);
+    long_work.n = ignis__fft_chirp_points(work->n);
+    return ignis__fft_fits(op, &long_work);
+}
+
+/*  Sets how signals of real transforms, or of complex ones, are stored. */
+static void ignis__fft_describe(const ignis__fft_step *step, ignis__fft_work *work, ignis__address from,
+                                ignis__address to)
+{
+    const bool halves = step->load == IGNIS__FFT_PAIRS || step->load == IGNIS__FFT_MERGED;
+    const int64_t spectrum = step->n / 2 + 1, size = ignis__dtypes[work->dtype].size;
+    const bool to_half = step->store == IGNIS__FFT_MERGED || step->store == IGNIS__FFT_HERMITIAN,
+               from_half = step->load == IGNIS__FFT_MERGED || step->load == IGNIS__FFT_HERMITIAN;
+    const int64_t read = from_half ? spectrum : step->n, written = to_half ? spectrum : step->n;
+    ignis__fft_params *p = &work->params;
+    work->load = step->load;
+    work->store = step->store;
+    work->n = halves ? step->n / 2 : step->n;
+    p->in = from;
+    p->out = to;
+    p->points = (int)work->n;
+    p->scale = step->scale;
+    p->inner = step->inner_weight;
+    p->how = step->is_inverse ? IGNIS__FFT_SWAP_IN | IGNIS__FFT_SWAP_OUT : 0;
+    p->from.step = p->to.step = 1;
+    p->from.length = (int)(step->in < read ? step->in : read);
+    p->to.length = (int)(step->out < written ? step->out : written);
+    p->from.stride = p->to.stride = step->inner;
+    p->count_b = 1;
+    if (step->inner == 1) { /* rows */
+        p->count_a = step->outer;
+        work->count_c = 1;
+        p->from.a = step->in;
+        p->to.a = step->out;
+    } else {
+        p->count_a = step->inner;
+        work->count_c = step->outer;
+        p->from.a = p->to.a = 1;
+        p->from.c = step->in * step->inner;
+        p->to.c = step->out * step->inner;
+    }
+    if (step->in % 2 == 0 && p->from.length % 2 == 0 && from % (2 * (uint64_t)size) == 0)
+        p->how |= IGNIS__FFT_PACKED_IN;
+    if (step->out % 2 == 0 && p->to.length % 2 == 0)
+        p->how |= IGNIS__FFT_PACKED_OUT;
+}
+
+/*  Runs a step, in columns only where ignis__fft_runs_columns allows it. */
+static ignis__array *ignis__fft_step_direct(ignis__op *op, const ignis__fft_step *step, ignis__array *from,
+                                            ignis__array *to, const ignis_shape *shape)
+{
+    const int64_t written =
+        step->store == IGNIS__FFT_MERGED || step->store == IGNIS__FFT_HERMITIAN ? step->n / 2 + 1 : step->n;
+    ignis__fft_work work = IGNIS__ZERO;
+    ignis__address source = ignis__op_read(op, from), target;
+    if (!to)
+        to = ignis__op_new(op, shape, from->dtype);
+    if (op->ok && step->out > written)
+        ignis__op_zero(op, to);
+    target = ignis__op_write(op, to);
+    if (!op->ok)
+        return NULL;
+    work.dtype = from->dtype;
+    ignis__fft_describe(step, &work, source, target);
+    ignis__cost(-1, 5.0 * (double)(work.n * work.count_c * work.params.count_a) * ignis__log2((uint64_t)work.n),
+                (int)work.dtype);
+    ignis__fft_run(op, &work);
+    return to;
+}
+
+/*  Transforms columns as rows. */
+static ignis__array *ignis__fft_step_transposed(ignis__op *op, const ignis__fft_step *step, ignis__array *from,
+                                                const ignis_shape *shape)
+{
+    ignis__fft_step rows = *step;
+    ignis_shape turned = IGNIS_SHAPE(step->outer, step->inner, step->in, 2), result = turned;
+    ignis__exchange there, back;
+    ignis__array *array;
+    there.a = back.a = step->outer;
+    there.b = back.b = 1;
+    there.c = back.c = 2;
+    there.m = step->in;
+    there.n = back.m = step->inner;
+    back.n = step->out;
+    result.dim[2] = step->out;
+    rows.outer = step->outer * step->inner;
+    rows.inner = 1;
+    array = ignis__op_exchange(op, from, &turned, &there);
+    if (op->ok)
+        array = ignis__fft_step_direct(op, &rows, array, NULL, &result);
+    return op->ok ? ignis__op_exchange(op, array, shape, &back) : NULL;
+}
+
+/*  Runs a step. The result is `to`, which may be `from` where a step changes no sizes, or a new array of the shape.
+    NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__fft_step_run(ignis__op *op, const ignis__fft_step *step, ignis__array *from,
+                                                 ignis__array *to, const ignis_shape *shape)
+{
+    ignis__fft_work work = IGNIS__ZERO;
+    ignis__address source = ignis__op_read(op, from);
+    if (!op->ok)
+        return NULL;
+    work.dtype = from->dtype;
+    if (step->load != IGNIS__FFT_REAL && step->load != IGNIS__FFT_PAIRS &&
+        source % (2 * (uint64_t)ignis__dtypes[work.dtype].size)) { /* a view that begins anywhere */
+        ignis__array *copy = ignis__op_new_like(op, from);
+        ignis__op_copy(op, copy, from);
+        from = copy;
+    }
+    if (!op->ok)
+        return NULL;
+    ignis__fft_describe(step, &work, 0, 0);
+    if (step->inner > 1 && !ignis__fft_runs_columns(op, &work))
+        return ignis__fft_step_transposed(op, step, from, shape);
+    return ignis__fft_step_direct(op, step, from, to, shape);
+}
+
+/*  >>ops.fft - ignis_fft, ignis_ifft, ignis_rfft, ignis_irfft: checks, steps along dimensions, gradients
+
+    A transform is a list of steps, one a dimension. The gradient runs the adjoint steps in the opposite order: that of
+    a transform is the inverse without its factor, with cut and filled lengths exchanged. Numbers inside a half
+    spectrum represent two: they count twice, or half, in the adjoint.
+    Uses: passes, rope (square root). */
+
+typedef enum ignis__fft_kind { IGNIS__FFT_C2C, IGNIS__FFT_R2C, IGNIS__FFT_C2R } ignis__fft_kind;
+
+typedef struct ignis__fft_call {
+    const char *call, *name;
+    ignis__fft_kind kind;
+    bool is_inverse;
+} ignis__fft_call;
+
+typedef struct ignis__fft_rule {
+    const char *call;
+    int count;
+    ignis__fft_step steps[3];
+    ignis_shape shape; /* of the input */
+} ignis__fft_rule;
+
+static bool ignis__fft_writes_real(const ignis__fft_step *step)
+{
+    return step->store == IGNIS__FFT_REAL || step->store == IGNIS__FFT_PAIRS;
+}
+
+/*  Returns the shape of a step's result: arrays between steps have no other dimensions. */
+static ignis_shape ignis__fft_step_shape(const ignis__fft_step *step)
+{
+    ignis_shape shape = IGNIS_SHAPE(step->outer, step->out, step->inner, 2);
+    if (ignis__fft_writes_real(step))
+        shape.ndim = 2;
+    return shape;
+}
+
+/*  Runs steps on the operation's first input. The result has the shape. */
+static ignis__array *ignis__fft_steps_run(ignis__op *op, const ignis__fft_step *steps, int count,
+                                          const ignis_shape *shape)
+{
+    ignis__array *array = op->in[0];
+    int i, k;
+    for (i = 0; op->ok && i < count; i++) {
+        ignis_shape between = ignis__fft_step_shape(&steps[i]);
+        const bool keeps = steps[i].in == steps[i].out && steps[i].load == IGNIS__FFT_COMPLEX;
+        for (k = i + 1; k < count && steps[k].in == steps[k].out && steps[k].load == IGNIS__FFT_COMPLEX; k++)
+            ;
+        array = ignis__fft_step_run(op, &steps[i], array, i > 0 && keeps ? array : NULL, k == count ? shape : &between);
+    }
+    return op->ok ? array : NULL;
+}
+
+/*  Returns the step that is the adjoint of another one. */
+static ignis__fft_step ignis__fft_adjoint(const ignis__fft_step *step)
+{
+    ignis__fft_step adjoint = *step;
+    adjoint.in = step->out;
+    adjoint.out = step->in;
+    adjoint.load = step->store;
+    adjoint.store = step->load;
+    adjoint.is_inverse = !step->is_inverse;
+    if (step->load != IGNIS__FFT_COMPLEX)
+        adjoint.inner_weight *= ignis__fft_writes_real(step) ? 2.0 : 0.5;
+    return adjoint;
+}
+
+static ignis_status ignis__fft_backward(const ignis_backward_args *args)
+{
+    const ignis__fft_rule *rule = (const ignis__fft_rule *)args->params;
+    ignis__fft_step steps[3];
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin_backward(&op, rule->call, args))
+        return ignis__failed();
+    for (i = 0; i < rule->count; i++)
+        steps[i] = ignis__fft_adjoint(&rule->steps[rule->count - 1 - i]);
+    return ignis__op_finish_backward_one(&op, args, ignis__fft_steps_run(&op, steps, rule->count, &rule->shape));
+}
+
+/*  Returns the factor of a transform of n points. */
+static double ignis__fft_scale(ignis_fft_norm norm, bool is_inverse, int64_t n)
+{
+    if (norm == IGNIS_FFT_ORTHO)
+        return 1.0 / ignis__square_root((double)n);
+    return (norm == IGNIS_FFT_FORWARD) != is_inverse ? 1.0 / (double)n : 1.0;
+}
+
+/*  Checks the desc, and the shape of the input. *dims: dimensions that are transformed; *first: the first of them. */
+static bool ignis__fft_check(ignis__op *op, const ignis__fft_call *call, const ignis_fft_desc *desc, int *dims,
+                             int *first)
+{
+    const ignis_shape *shape = &op->in[0]->shape;
+    const ignis_dtype dtype = op->in[0]->dtype;
+    const bool is_complex = call->kind != IGNIS__FFT_R2C;
+    int i;
+    *dims = desc->ndim ? desc->ndim : 1;
+    *first = shape->ndim - *dims - is_complex;
+    if (dtype != IGNIS_F32 && dtype != IGNIS_F64)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "x is %s; f32 or f64 is needed, ignis_cast makes it so",
+                              ignis__dtypes[dtype].name);
+    if (*dims < 1 || *dims > 3)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->ndim is %d; expected 1 to 3", desc->ndim);
+    if (desc->norm < IGNIS_FFT_BACKWARD || desc->norm > IGNIS_FFT_FORWARD)
+        return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->norm is %d; expected one of ignis_fft_norm",
+                              (int)desc->norm);
+    if (is_complex && shape->dim[shape->ndim - 1] != 2)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "x is %s; its last dimension has to be 2, the real and the imaginary part",
+                              ignis__shape_write(shape).text);
+    if (*first < 0)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no %d dimensions to transform%s",
+                              ignis__shape_write(shape).text, *dims, is_complex ? " before that of 2" : "");
+    if (!is_complex && shape->ndim == IGNIS_MAX_DIMS)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "x is %s; the result would have %d dimensions, and %d is the limit",
+                              ignis__shape_write(shape).text, IGNIS_MAX_DIMS + 1, IGNIS_MAX_DIMS);
+    for (i = 0; i < *dims; i++)
+        if (desc->lengths[i] < 0)
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->lengths[%d] is %lld; expected 0 or more", i,
+                                  (long long)desc->lengths[i]);
+    return true;
+}
+
+/*  Plans the step along a dimension. shape, which has the sizes of complex or real numbers, becomes that of the
+    result. */
+static bool ignis__fft_plan_step(ignis__op *op, ignis__fft_kind kind, bool is_inverse, const ignis_fft_desc *desc,
+                                 int dim, int64_t length, ignis_shape *shape, ignis__fft_step *step)
+{
+    const bool is_even = kind != IGNIS__FFT_C2C;
+    memset(step, 0, sizeof *step);
+    step->in = shape->dim[dim];
+    step->n = length ? length : kind == IGNIS__FFT_C2R ? 2 * (step->in - 1) : step->in;
+    if (step->n < 1 || step->n > IGNIS__FFT_LONGEST)
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "dimension %d of x, %s, has %lld points; expected 1 to 2^29", dim,
+                              ignis__shape_write(&op->in[0]->shape).text, (long long)(step->n < 0 ? 0 : step->n));
+    step->out = kind == IGNIS__FFT_R2C ? step->n / 2 + 1 : step->n;
+    step->outer = ignis__shape_product(shape, 0, dim);
+    step->inner = ignis__shape_product(shape, dim + 1, shape->ndim);
+    step->is_inverse = is_inverse;
+    step->scale = ignis__fft_scale(desc->norm, is_inverse, step->n);
+    step->inner_weight = 1;
+    if (is_even && step->n % 2 == 0) {
+        step->load = kind == IGNIS__FFT_R2C ? IGNIS__FFT_PAIRS : IGNIS__FFT_MERGED;
+        step->store = kind == IGNIS__FFT_R2C ? IGNIS__FFT_MERGED : IGNIS__FFT_PAIRS;
+    } else if (is_even) {
+        step->load = kind == IGNIS__FFT_R2C ? IGNIS__FFT_REAL : IGNIS__FFT_HERMITIAN;
+        step->store = kind == IGNIS__FFT_R2C ? IGNIS__FFT_HERMITIAN : IGNIS__FFT_REAL;
+    }
+    shape->dim[dim] = step->out;
+    return true;
+}
+
+static ignis_tensor ignis__fft(const ignis__fft_call *call, ignis_tensor x, const ignis_fft_desc *given)
+{
+    const ignis_fft_desc none = IGNIS__ZERO, *desc = given ? given : &none;
+    const bool is_inverse_real = call->kind == IGNIS__FFT_C2R;
+    ignis__fft_rule rule = IGNIS__ZERO;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis__op op;
+    int first = 0, i;
+    if (!ignis__op_begin(&op, call->call, 1, &x))
+        return ignis__no_tensor();
+    rule.call = call->call;
+    rule.shape = shape = op.in[0]->shape;
+    if (ignis__fft_check(&op, call, desc, &rule.count, &first)) {
+        if (call->kind != IGNIS__FFT_R2C)
+            shape.ndim--;
+        /* The real side is the last dimension: its step is the first one of a spectrum, and the last one back. */
+        for (i = 0; op.ok && i < rule.count; i++) {
+            const int at = is_inverse_real ? i : rule.count - 1 - i;
+            const bool is_real = at == rule.count - 1;
+            ignis__fft_plan_step(&op, is_real ? call->kind : IGNIS__FFT_C2C, call->is_inverse, desc, first + at,
+                                 desc->lengths[at], &shape, &rule.steps[i]);
+        }
+        if (!is_inverse_real)
+            shape.dim[shape.ndim++] = 2;
+        if (op.ok)
+            out = ignis__fft_steps_run(&op, rule.steps, rule.count, &shape);
+    }
+    return ignis__op_end_recorded(&op, out, call->name, ignis__fft_backward, &rule, sizeof rule);
+}
+
+IGNIS_API ignis_tensor ignis_fft(ignis_tensor x, const ignis_fft_desc *desc)
+{
+    static const ignis__fft_call call = {"ignis_fft", "fft", IGNIS__FFT_C2C, false};
+    return ignis__fft(&call, x, desc);
+}
+
+IGNIS_API ignis_tensor ignis_ifft(ignis_tensor x, const ignis_fft_desc *desc)
+{
+    static const ignis__fft_call call = {"ignis_ifft", "ifft", IGNIS__FFT_C2C, true};
+    return ignis__fft(&call, x, desc);
+}
+
+IGNIS_API ignis_tensor ignis_rfft(ignis_tensor x, const ignis_fft_desc *desc)
+{
+    static const ignis__fft_call call = {"ignis_rfft", "rfft", IGNIS__FFT_R2C, false};
+    return ignis__fft(&call, x, desc);
+}
+
+IGNIS_API ignis_tensor ignis_irfft(ignis_tensor x, const ignis_fft_desc *desc)
+{
+    static const ignis__fft_call call = {"ignis_irfft", "irfft", IGNIS__FFT_C2R, true};
+    return ignis__fft(&call, x, desc);
+}
+
+/*  >>ops.fft.complex - ignis_complex_mul and ignis_fft_conv
+
+    The gradients of a product are products by conjugates.
+    Uses: operation, expand, pad, slice_step, fft; kernels POINTWISE. */
+
+/*  Multiplies arrays of one shape. conjugates: bit 0: of a, bit 1: of b. */
+static ignis__array *ignis__complex_product(ignis__op *op, ignis__array *a, ignis__array *b, int conjugates)
+{
+    ignis__array *operands[] = {a, b};
+    ignis__address to, from[2];
+    ignis__array *out = ignis__op_new_like(op, a);
+    int64_t n = a->numel / 2;
+    int of_a = conjugates & 1, of_b = conjugates >> 1 & 1, i;
+    void *params[] = {&to, &from[0], &from[1], &n, &of_a, &of_b};
+    for (i = 0; i < 2; i++) {
+        from[i] = ignis__op_read(op, operands[i]);
+        if (from[i] % (2 * (uint64_t)ignis__dtypes[a->dtype].size)) { /* a view that begins anywhere */
+            ignis__array *copy = ignis__op_new_like(op, a);
+            ignis__op_copy(op, copy, operands[i]);
+            from[i] = ignis__op_read(op, copy);
+        }
+    }
+    to = ignis__op_write(op, out);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_COMPLEX_MUL, a->dtype,
+                         ignis__clamp(ignis__ceil_div(n, 1024), n > 0, 1 << 20), 256, params);
+    return out;
+}
+
+/*  With y = a b: da = g conj(b), db = g conj(a). With y = a conj(b): da = g b, db = conj(g) a. */
+static ignis_status ignis__complex_mul_backward(const ignis_backward_args *args)
+{
+    const bool conjugates = *(const int *)args->params != 0;
+    ignis__array *gradients[2] = {NULL, NULL};
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, "ignis_complex_mul", args))
+        return ignis__failed();
+    if (args->needed[0])
+        gradients[0] = ignis__complex_product(&op, op.in[0], op.in[2], conjugates ? 0 : 2);
+    if (args->needed[1])
+        gradients[1] = ignis__complex_product(&op, op.in[0], op.in[1], conjugates ? 1 : 2);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+/*  Broadcasts two shapes, whose last dimensions are 2. False, and reported, if they do not. */
+static bool ignis__complex_broadcast(ignis__op *op, ignis_shape *shape)
+{
+    const ignis_shape *a = &op->in[0]->shape, *b = &op->in[1]->shape;
+    int i;
+    *shape = a->ndim > b->ndim ? *a : *b;
+    for (i = 1; i <= shape->ndim; i++) {
+        const int64_t of_a = i > a->ndim ? 1 : a->dim[a->ndim - i], of_b = i > b->ndim ? 1 : b->dim[b->ndim - i];
+        if (i == 1 && (of_a != 2 || of_b != 2))
+            return ignis__op_fail(
+                op, IGNIS_DIAG_SHAPE_DIFFERS,
+                "a is %s, b is %s; their last dimensions have to be 2, the real and the imaginary part",
+                ignis__shape_write(a).text, ignis__shape_write(b).text);
+        if (of_a != of_b && of_a != 1 && of_b != 1)
+            return ignis__op_fail(op, IGNIS_DIAG_BROADCAST_SHAPE, "a is %s, b is %s, which do not broadcast",
+                                  ignis__shape_write(a).text, ignis__shape_write(b).text);
+        shape->dim[shape->ndim - i] = of_a == 1 ? of_b : of_a;
+    }
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_complex_mul(ignis_tensor a, ignis_tensor b, bool conjugates)
+{
+    static const char call[] = "ignis_complex_mul";
+    ignis_tensor inputs[] = {a, b}, result;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis__op op;
+    int kind = conjugates, i;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") && ignis__complex_broadcast(&op, &shape)) {
+        if (!ignis__shape_same(&op.in[0]->shape, &op.in[1]->shape)) { /* again, with expanded operands */
+            ignis__op_leave(&op);
+            inputs[0] = ignis_expand(a, shape);
+            inputs[1] = ignis_expand(b, shape);
+            result = ignis_complex_mul(inputs[0], inputs[1], conjugates);
+            for (i = 0; i < 2; i++)
+                if (inputs[i].id)
+                    (void)ignis_tensor_release(inputs[i]);
+            return result;
+        }
+        out = ignis__complex_product(&op, op.in[0], op.in[1], conjugates ? 2 : 0);
+    }
+    ignis__op_save_inputs(&op, 0, 2);
+    return ignis__op_end_recorded(&op, out, "complex_mul", ignis__complex_mul_backward, &kind, sizeof kind);
+}
+
+IGNIS_API ignis_tensor ignis_fft_conv(ignis_tensor x, ignis_tensor w, int ndim)
+{
+    static const char call[] = "ignis_fft_conv";
+    ignis_tensor made[6] = IGNIS__ZERO, inputs[2], result;
+    ignis_fft_desc desc = IGNIS__ZERO;
+    int64_t lengths[3] = {0, 0, 0};
+    ignis_shape a, b;
+    ignis__op op;
+    int count = 0, i;
+    inputs[0] = x;
+    inputs[1] = w;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    a = op.in[0]->shape;
+    b = op.in[1]->shape;
+    if (ndim < 1 || ndim > 3)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "ndim is %d; expected 1 to 3", ndim);
+    else if (a.ndim < ndim || b.ndim < ndim)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, w is %s; expected %d dimensions or more",
+                       ignis__shape_write(&a).text, ignis__shape_write(&b).text, ndim);
+    for (i = 0; op.ok && i < ndim; i++) {
+        const int64_t of_x = a.dim[a.ndim - ndim + i], of_w = b.dim[b.ndim - ndim + i];
+        if (of_x < 1 || of_w < 1 || of_x > IGNIS__FFT_LONGEST || of_w > IGNIS__FFT_LONGEST) {
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, w is %s; expected 1 to 2^29 points in dimension %d",
+                           ignis__shape_write(&a).text, ignis__shape_write(&b).text, i - ndim);
+        } else {
+            lengths[i] = of_x + of_w - 1;
+            desc.lengths[i] = ignis__fft_smooth_up(lengths[i]);
+        }
+    }
+    if (ignis__op_leave(&op) != IGNIS_OK)
+        return ignis__no_tensor();
+    desc.ndim = ndim;
+    made[count++] = ignis_rfft(x, &desc);
+    made[count++] = ignis_rfft(w, &desc);
+    made[count++] = ignis_complex_mul(made[0], made[1], false);
+    result = ignis_irfft(made[2], &desc);
+    for (i = 0; i < ndim; i++)
+        if (lengths[i] < desc.lengths[i]) {
+            made[count++] = result;
+            result = ignis_slice(made[count - 1], i - ndim, 0, lengths[i]);
+        }
+    for (i = 0; i < count; i++)
+        if (made[i].id)
+            (void)ignis_tensor_release(made[i]);
     return result;
 }
 
@@ -39537,6 +40545,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_mlp_gated(...) IGNIS__AT(ignis_mlp_gated(__VA_ARGS__))
 #define ignis_conv2d(...) IGNIS__AT(ignis_conv2d(__VA_ARGS__))
 #define ignis_conv1d(...) IGNIS__AT(ignis_conv1d(__VA_ARGS__))
+#define ignis_fft(...) IGNIS__AT(ignis_fft(__VA_ARGS__))
+#define ignis_ifft(...) IGNIS__AT(ignis_ifft(__VA_ARGS__))
+#define ignis_rfft(...) IGNIS__AT(ignis_rfft(__VA_ARGS__))
+#define ignis_irfft(...) IGNIS__AT(ignis_irfft(__VA_ARGS__))
+#define ignis_complex_mul(...) IGNIS__AT(ignis_complex_mul(__VA_ARGS__))
+#define ignis_fft_conv(...) IGNIS__AT(ignis_fft_conv(__VA_ARGS__))
 #define ignis_add(...) IGNIS__AT(ignis_add(__VA_ARGS__))
 #define ignis_sub(...) IGNIS__AT(ignis_sub(__VA_ARGS__))
 #define ignis_mul(...) IGNIS__AT(ignis_mul(__VA_ARGS__))

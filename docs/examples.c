@@ -212,6 +212,15 @@ static void ops_formula(void)
     ignis_map_reduce(IGNIS_REDUCE_MAX, "abs(y)*k", IGNIS_INPUTS(y, IGNIS_VALUE(k, 0.5)), &rows);
 }
 
+/* >>ops.fft */
+static void ops_fft(void)
+{
+    ignis_tensor x = ignis_tensor_randn(IGNIS_SHAPE(8, 100), NULL), w = ignis_tensor_ones(IGNIS_SHAPE(25), NULL);
+    ignis_tensor spectrum = ignis_rfft(x, NULL); // [8, 51, 2]
+    ignis_irfft(spectrum, NULL);                 // x again
+    ignis_fft_conv(x, w, 1);                     // [8, 124]
+}
+
 /* >>ops.sum */
 static void ops_sum(void)
 {

@@ -46,6 +46,22 @@ KERNEL ignis_broadcast_scaled(T *dst, const T *src, double factor, long long spa
         n, [=](T x) { return T(wide_factor * Wide(x)); }, dst, ignis_broadcast<T>(src, span, inner));
 }
 
+/*  Multiplies n complex numbers, which are two neighbouring elements each. first_conjugates, conjugates: of a, of b. */
+KERNEL ignis_complex_mul(T *dst, const T *a, const T *b, long long n, int first_conjugates, int conjugates)
+{
+    ignis_grid_dependency_wait();
+    const Wide sign_a = first_conjugates ? -1 : 1, sign_b = conjugates ? -1 : 1;
+    for (long long i = (long long)blockIdx.x * IGNIS_MAP_THREADS + threadIdx.x; i < n;
+         i += (long long)gridDim.x * IGNIS_MAP_THREADS) {
+        const ignis_pack<T, 2> x = ignis_load<2>(a + 2 * i), y = ignis_load<2>(b + 2 * i);
+        const Wide re = Wide(x[0]), im = sign_a * Wide(x[1]), other_re = Wide(y[0]), other_im = sign_b * Wide(y[1]);
+        ignis_pack<T, 2> product;
+        product[0] = T(re * other_re - im * other_im);
+        product[1] = T(re * other_im + im * other_re);
+        ignis_store(dst + 2 * i, product);
+    }
+}
+
 /* >>dropout ----------------------------------------------------------------------------------------------------- */
 
 /*  Writes dst = src * scale where the element's random word is threshold or more, else 0. With src = g this

@@ -131,6 +131,11 @@ SIM_DEVICE void sincospif(float x, float *s, float *c)
     *s = sinpif(x);
     *c = cospif(x);
 }
+SIM_DEVICE void sincospi(double x, double *s, double *c)
+{
+    *s = sinpi(x);
+    *c = cospi(x);
+}
 SIM_DEVICE double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 SIM_DEVICE float normcdff(float x) { return (float)normcdf((double)x); }
 SIM_DEVICE float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }

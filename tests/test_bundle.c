@@ -837,12 +837,14 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     ignis_pool_desc pool;
     ignis_conv_desc groups, halves;
     ignis_upsample_desc up;
+    ignis_fft_desc twelve;
     ignis_sdpa_desc sdpa;
     ignis_rope_desc rope;
     ignis_cross_entropy_desc smooth;
     int reducer, number = 0, i;
     memset(&pool, 0, sizeof pool), memset(&groups, 0, sizeof groups), memset(&halves, 0, sizeof halves),
         memset(&up, 0, sizeof up);
+    memset(&twelve, 0, sizeof twelve), more[0] = x, more[1] = y;
     memset(&sdpa, 0, sizeof sdpa), memset(&rope, 0, sizeof rope), memset(&smooth, 0, sizeof smooth);
     smooth.label_smoothing = 0.1;
     pool.window[0] = pool.window[1] = 2;
@@ -888,6 +890,12 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_sum_dim(x, 0));
     WALK(ignis_mean_dim(x, 1));
     WALK(ignis_sum_dim(cube, 1));
+    twelve.lengths[0] = 12;
+    WALK(ignis_rfft(dtype == IGNIS_F64 ? x : ignis_cast(x, IGNIS_F32), &twelve));
+    twelve.lengths[0] = 34;
+    WALK(ignis_rfft(dtype == IGNIS_F64 ? x : ignis_cast(x, IGNIS_F32), &twelve));
+    WALK(ignis_complex_mul(ignis_reshape(ignis_concat(more, 2, 0), IGNIS_SHAPE(r, c, 2)),
+                           ones(IGNIS_SHAPE(c, 2), dtype, true), false));
     WALK(ignis_cumsum(x, 0));
     WALK(ignis_cumsum(x, 1));
     WALK(ignis_cumprod(x, 0));

@@ -676,6 +676,30 @@ def index_select_cases(m):
         yield Case("index_select", [m.normal(*shape), m.integers(0, shape[dim], m.size(300))], lambda x, i, d=dim: x.index_select(d, i), ints=[dim])
 
 
+def fft_cases(m):
+    """In f32: PyTorch's complex numbers have no bf16."""
+    n, inverse = m.size(300) + 1, m.random.randrange(2)
+    norm = m.random.randrange(3)
+    name = ["backward", "ortho", "forward"][norm]
+    two = m.random.randrange(2)
+    dims = (-2, -1) if two else (-1,)
+
+    def reference(x):
+        fn = torch.fft.ifftn if inverse else torch.fft.fftn
+        return torch.view_as_real(fn(torch.view_as_complex(x.contiguous()), dim=dims, norm=name))
+
+    def real(x):
+        return torch.view_as_real(torch.fft.rfftn(x, dim=dims, norm=name))
+
+    def back(x):
+        return torch.fft.irfftn(torch.view_as_complex(x.contiguous()), s=(m_rows, n) if two else (n,), dim=dims, norm=name)
+
+    m_rows = m.size(30)
+    yield Case("fft", [m.normal(3, m_rows, n, 2).float()], reference, ints=[0, 1 + two, norm, inverse, n])
+    yield Case("fft", [m.normal(3, m_rows, n).float()], real, ints=[1, 1 + two, norm, 0, n], note="rfft")
+    yield Case("fft", [m.normal(3, m_rows, n // 2 + 1, 2).float()], back, ints=[2, 1 + two, norm, 0, n], note="irfft")
+
+
 def cumsum_cases(m):
     shape = m.lead() + [m.size(300), m.size(300)]
     for dim in range(len(shape)):

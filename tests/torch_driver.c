@@ -211,6 +211,19 @@ static void run_pad(job *j)
 static void run_gather(job *j) { one(j, ignis_gather(j->in[0], (int)j->ints[0], j->in[1])); }
 static void run_index_select(job *j) { one(j, ignis_index_select(j->in[0], (int)j->ints[0], j->in[1])); }
 static void run_scatter_add(job *j) { one(j, ignis_scatter_add(j->in[0], (int)j->ints[0], j->in[1], j->in[2])); }
+/*  ints: complex, real or back; dimensions; norm; whether inverse; points of the last dimension */
+static void run_fft(job *j)
+{
+    ignis_fft_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.ndim = (int)j->ints[1];
+    desc.norm = (ignis_fft_norm)j->ints[2];
+    desc.lengths[desc.ndim - 1] = j->ints[4];
+    one(j, j->ints[0] == 1   ? ignis_rfft(j->in[0], &desc)
+           : j->ints[0] == 2 ? ignis_irfft(j->in[0], &desc)
+           : j->ints[3]      ? ignis_ifft(j->in[0], &desc)
+                             : ignis_fft(j->in[0], &desc));
+}
 static void run_cumsum(job *j) { one(j, ignis_cumsum(j->in[0], (int)j->ints[0])); }
 static void run_cumprod(job *j) { one(j, ignis_cumprod(j->in[0], (int)j->ints[0])); }
 static void run_logcumsumexp(job *j) { one(j, ignis_logcumsumexp(j->in[0], (int)j->ints[0])); }
@@ -654,6 +667,7 @@ static const struct {
     {"gather", run_gather},
     {"index_select", run_index_select},
     {"scatter_add", run_scatter_add},
+    {"fft", run_fft},
     {"cumsum", run_cumsum},
     {"cumprod", run_cumprod},
     {"logcumsumexp", run_logcumsumexp},

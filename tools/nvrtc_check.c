@@ -479,6 +479,19 @@ static const char *const grouped[] = {"-DIGNIS_T=2" GROUPED(8, 8, 9, 8),   "-DIG
                                       "-DIGNIS_T=2" GROUPED(8, 16, 9, 8),  "-DIGNIS_T=2" GROUPED(16, 8, 25, 4),
                                       "-DIGNIS_T=2" GROUPED(8, 64, 28, 1), NULL};
 
+#define FFT(n, radices, rows, threads, load, store, along)                                            \
+    " -DIGNIS_N=" #n " -DIGNIS_RADICES=" #radices " -DIGNIS_ROWS=" #rows " -DIGNIS_THREADS=" #threads \
+    " -DIGNIS_LOAD=" #load " -DIGNIS_STORE=" #store " -DIGNIS_ALONG=" #along
+static const char *const fft[] = {
+    "-DIGNIS_T=3" FFT(1024, 0x77fULL, 8, 64, 0, 0, 3), "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 0, 0, 0),
+    "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 2, 3, 0), "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 3, 2, 0),
+    "-DIGNIS_T=3" FFT(1001, 0x6acULL, 2, 91, 1, 4, 0), "-DIGNIS_T=3" FFT(1000, 0x999ULL, 2, 100, 0, 0, 0),
+    "-DIGNIS_T=3" FFT(105, 0x6eULL, 16, 15, 4, 1, 0),  "-DIGNIS_T=4" FFT(1024, 0x77fULL, 4, 64, 0, 0, 2),
+    "-DIGNIS_T=4" FFT(1001, 0x6acULL, 2, 91, 1, 4, 0), NULL};
+static const char *const fft_long[] = {"-DIGNIS_T=3" FFT(16384, 0x77ffULL, 1, 1024, 0, 0, 0),
+                                       "-DIGNIS_T=4" FFT(8192, 0x777fULL, 1, 512, 0, 0, 0), NULL};
+static const char *const fft_rows[] = {"-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
+
 static const struct {
     int source; /* -1: user_kernel; -2: planted_kernel; -3: formula_kernel */
     const char *const *variants;
@@ -500,6 +513,9 @@ static const struct {
     {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0}},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, {0}},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper_large, 90, 90, {0, 0, 16}}, /* between tiles */
+    {IGNIS__SOURCE_FFT_CU, fft, 0, 0, {0}},
+    {IGNIS__SOURCE_FFT_CU, fft_long, 80, 0, {0, 64, 64}}, /* 16 numbers a thread, in all registers that there are */
+    {IGNIS__SOURCE_FFT_ROWS_CU, fft_rows, 0, 0, {0}},
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0}},

@@ -58,7 +58,8 @@ static const ignis__kernel_part ignis__parts[] = {
 
 static int ignis__own_dtypes(const char *name)
 {
-    if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "grouped_", 8) == 0)
+    if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "grouped_", 8) == 0 ||
+        strncmp(name, "fft", 3) == 0)
         return 0;
     return strcmp(name, "elementwise.cu") == 0 || strcmp(name, "sort.cu") == 0 ? IGNIS_DTYPE_COUNT - 1
                                                                                : 4 /* the floating types come first */;

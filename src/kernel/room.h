@@ -140,6 +140,7 @@ typedef struct ignis__kernel_table {
     X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast", WAITS)                                        \
     X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled", WAITS)                                  \
     X(DROPOUT, POINTWISE_CU, "ignis_dropout", WAITS)                                                    \
+    X(COMPLEX_MUL, POINTWISE_CU, "ignis_complex_mul", WAITS)                                            \
     X(RELU, ACTIVATION_CU, "ignis_relu", WAITS)                                                         \
     X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward", WAITS)                                       \
     X(GELU, ACTIVATION_CU, "ignis_gelu", WAITS)                                                         \
@@ -295,6 +296,9 @@ typedef struct ignis__kernel_table {
     X(QUANTIZE_F8_E5M2_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e5m2_block", WAITS)                       \
     X(QUANTIZE_F8_E5M2, QUANTIZE_CU, "ignis_quantize_f8_e5m2", WAITS)                                   \
     X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward", WAITS)                        \
+    X(FFT, FFT_CU, "ignis_fft", WAITS)                                                                  \
+    X(FFT_CHIRP, FFT_ROWS_CU, "ignis_fft_chirp", WAITS)                                                 \
+    X(FFT_MERGE, FFT_ROWS_CU, "ignis_fft_merge", WAITS)                                                 \
     X(ROPE, ROPE_CU, "ignis_rope", WAITS)                                                               \
     X(EMBEDDING, EMBEDDING_CU, "ignis_embedding", WAITS)                                                \
     X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys", WAITS)                                      \

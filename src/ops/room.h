@@ -436,6 +436,52 @@ typedef struct ignis__rotation {
     float frequencies[IGNIS__ROPE_HALF];
 } ignis__rotation;
 
+/*  The kinds of signals in memory, as in kernels/fft.cuh, which explains all of these. */
+enum { IGNIS__FFT_COMPLEX, IGNIS__FFT_REAL, IGNIS__FFT_PAIRS, IGNIS__FFT_MERGED, IGNIS__FFT_HERMITIAN };
+
+enum {
+    IGNIS__FFT_SWAP_IN = 1,
+    IGNIS__FFT_CHIRP_IN = 2,
+    IGNIS__FFT_SWAP_OUT = 4,
+    IGNIS__FFT_CHIRP_OUT = 8,
+    IGNIS__FFT_SWAP_LAST = 16,
+    IGNIS__FFT_PACKED_IN = 32,
+    IGNIS__FFT_PACKED_OUT = 64
+};
+
+typedef struct ignis__fft_side {
+    int64_t a, b, c, stride;
+    int first_a, first_b, step, length;
+} ignis__fft_side;
+
+/*  The parameter of the kernels. */
+typedef struct ignis__fft_params {
+    ignis__address out, in, chirp, filter;
+    ignis__fft_side from, to;
+    int64_t count_a, turn;
+    double scale, inner;
+    int count_b, tiles_a, points, how;
+} ignis__fft_params;
+
+/*  Transforms of n complex numbers that wait for their launches. */
+typedef struct ignis__fft_work {
+    ignis__fft_params params;
+    ignis_dtype dtype;
+    int64_t n, count_c; /* count_c: indices c */
+    int load, store;    /* kinds of signals */
+} ignis__fft_work;
+
+/*  The transform along one dimension: [outer, in, inner] becomes [outer, out, inner]. Signals are cut or filled to n
+    points, and results are cut or filled to `out`. */
+typedef struct ignis__fft_step {
+    int64_t outer, in, n, out, inner; /* in and out: real numbers on the side of real signals, else complex ones */
+    int load, store;
+    bool is_inverse;
+    double scale, inner_weight; /* inner_weight: of numbers inside a half spectrum, each of which represents two */
+} ignis__fft_step;
+
+#define IGNIS__FFT_LONGEST ((int64_t)1 << 29)
+
 /*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
@@ -783,6 +829,18 @@ IGNIS__PRIVATE bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis
                                       ignis_tensor *column);
 IGNIS__PRIVATE ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
                                                 ignis_tensor targets, int64_t k);
+
+/* plan.c */
+extern int64_t ignis__fft_pass_limit;
+IGNIS__PRIVATE bool ignis__fft_is_smooth(int64_t n);
+IGNIS__PRIVATE int64_t ignis__fft_smooth_up(int64_t n);
+IGNIS__PRIVATE bool ignis__fft_fits(const ignis__op *op, const ignis__fft_work *work);
+IGNIS__PRIVATE int ignis__fft_split(int64_t n, int64_t *parts);
+IGNIS__PRIVATE void ignis__fft_pass(ignis__op *op, const ignis__fft_work *work);
+
+/* passes.c */
+IGNIS__PRIVATE ignis__array *ignis__fft_step_run(ignis__op *op, const ignis__fft_step *step, ignis__array *from,
+                                                 ignis__array *to, const ignis_shape *shape);
 
 /* select.c */
 IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k,

@@ -1,0 +1,176 @@
+/*  fft.cuh - complex numbers, roots of one, and how signals of Fourier transforms are read and written
+
+    A signal in memory is one of:
+
+        COMPLEX     complex numbers
+        REAL        real numbers
+        PAIRS       real numbers, of which two are one complex number: a real transform of even length 2 N is
+                    a complex one of length N
+        MERGED      the first half of the spectrum of a real signal of even length 2 N: N + 1 complex numbers,
+                    which are made of, or become, the N numbers of the transform of its pairs
+        HERMITIAN   the same of a real signal of odd length N: (N + 1) / 2 complex numbers
+
+    An inverse transform exchanges real and imaginary parts before and after a forward one. */
+#ifndef IGNIS_FFT_CUH
+#define IGNIS_FFT_CUH
+
+#include "ignis.cuh"
+
+typedef ignis_type<IGNIS_T> T;
+
+enum { COMPLEX, REAL, PAIRS, MERGED, HERMITIAN };
+
+struct alignas(2 * sizeof(T)) Complex {
+    T re, im;
+};
+
+__device__ inline Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
+__device__ inline Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
+__device__ inline Complex operator*(Complex a, Complex b)
+{
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+__device__ inline Complex operator*(T a, Complex b) { return {a * b.re, a * b.im}; }
+__device__ inline Complex conjugate(Complex a) { return {a.re, -a.im}; }
+__device__ inline Complex swapped(Complex a) { return {a.im, a.re}; }
+__device__ inline Complex times_i(Complex a) { return {-a.im, a.re}; }
+
+__device__ inline void sine_cosine_of_pi(float x, float *sine, float *cosine) { sincospif(x, sine, cosine); }
+__device__ inline void sine_cosine_of_pi(double x, double *sine, double *cosine) { sincospi(x, sine, cosine); }
+
+/*  Returns exp(-2 pi i q / n) for 0 <= q < n < 2^31. The angle is reduced to an eighth of a turn in integers, so
+    each part is exact to two units in its last place. */
+__device__ inline Complex root(long long q, long long n)
+{
+    const double inverse = 1.0 / (double)n;
+    const int quarter = (int)rint(4.0 * (double)q * inverse);
+    const long long rest = 4 * q - quarter * n;
+    T sine, cosine;
+    sine_cosine_of_pi(T((double)rest * (0.5 * inverse)), &sine, &cosine);
+    if (quarter & 1)
+        return quarter & 2 ? Complex{sine, cosine} : Complex{-sine, -cosine};
+    return quarter & 2 ? Complex{-cosine, sine} : Complex{cosine, -sine};
+}
+
+/*  How signals are stored. A signal has the indices a, b and c, of which a is the fastest. Element j of a
+    transform is number a * first_a + b * first_b + j * step of the signal. The host has the same structs. */
+struct fft_side {
+    long long a, b, c; /* numbers of memory between signals; real ones in REAL and PAIRS, else complex ones */
+    long long stride;  /* between elements of a signal; 1, but for COMPLEX */
+    int first_a, first_b, step;
+    int length; /* numbers of a signal in memory: elements from there on are read as 0, and not written */
+};
+
+enum { SWAP_IN = 1, CHIRP_IN = 2, SWAP_OUT = 4, CHIRP_OUT = 8, SWAP_LAST = 16, PACKED_IN = 32, PACKED_OUT = 64 };
+
+struct fft_params {
+    void *out;
+    const void *in;
+    const Complex *chirp, *filter; /* of Bluestein's algorithm; filter: results are multiplied by it */
+    fft_side from, to;
+    long long count_a, turn;           /* turn: results are multiplied by exp(-2 pi i a k / turn); 0: they are not */
+    double scale, inner;               /* inner: of numbers inside a MERGED or HERMITIAN spectrum */
+    int count_b, tiles_a, points, how; /* points: elements of the whole transform */
+};
+
+/*  Returns number k of the first half of the spectrum of a real signal of n numbers. */
+__device__ inline Complex half_spectrum(const fft_params &p, long long base, int k, int n)
+{
+    Complex x = {0, 0};
+    if (k < p.from.length)
+        x = ((const Complex *)p.in)[base + k];
+    if (k == 0 || 2 * k == n)
+        return {x.re, 0};
+    return T(p.inner) * x;
+}
+
+/*  Returns element e of the signal at base. */
+template <int mode> __device__ inline Complex fft_load(const fft_params &p, long long base, int e)
+{
+    Complex x = {0, 0};
+    if constexpr (mode == COMPLEX) {
+        if (e < p.from.length)
+            x = ((const Complex *)p.in)[base + e * p.from.stride];
+    } else if constexpr (mode == REAL) {
+        if (e < p.from.length)
+            x.re = ((const T *)p.in)[base + e];
+    } else if constexpr (mode == PAIRS) {
+        const T *at = (const T *)p.in + base + 2 * (long long)e;
+        if (p.how & PACKED_IN) {
+            if (2 * e < p.from.length)
+                x = *(const Complex *)at;
+        } else {
+            if (2 * e < p.from.length)
+                x.re = at[0];
+            if (2 * e + 1 < p.from.length)
+                x.im = at[1];
+        }
+    } else if constexpr (mode == MERGED) {
+        if (e < p.points) {
+            const Complex low = half_spectrum(p, base, e, 2 * p.points),
+                          high = conjugate(half_spectrum(p, base, p.points - e, 2 * p.points));
+            x = low + high + times_i(conjugate(root(e, 2 * (long long)p.points)) * (low - high));
+        }
+    } else {
+        if (e < p.points)
+            x = e <= p.points / 2 ? half_spectrum(p, base, e, p.points)
+                                  : conjugate(half_spectrum(p, base, p.points - e, p.points));
+    }
+    if (p.how & SWAP_IN)
+        x = swapped(x);
+    if (p.how & CHIRP_IN)
+        x = e < p.points ? x * p.chirp[e] : Complex{0, 0};
+    return x;
+}
+
+/*  Writes element e of the signal at base; not for MERGED. */
+template <int mode> __device__ inline void fft_store(const fft_params &p, long long base, int e, Complex x)
+{
+    if (p.filter)
+        x = x * p.filter[e];
+    if (p.how & SWAP_OUT)
+        x = swapped(x);
+    if ((p.how & CHIRP_OUT) && e < p.points)
+        x = x * p.chirp[e];
+    if (p.how & SWAP_LAST)
+        x = swapped(x);
+    x = T(p.scale) * x;
+    if constexpr (mode == COMPLEX) {
+        if (e < p.to.length)
+            ((Complex *)p.out)[base + e * p.to.stride] = x;
+    } else if constexpr (mode == REAL) {
+        if (e < p.to.length)
+            ((T *)p.out)[base + e] = x.re;
+    } else if constexpr (mode == PAIRS) {
+        T *at = (T *)p.out + base + 2 * (long long)e;
+        if (p.how & PACKED_OUT) {
+            if (2 * e < p.to.length)
+                *(Complex *)at = x;
+        } else {
+            if (2 * e < p.to.length)
+                at[0] = x.re;
+            if (2 * e + 1 < p.to.length)
+                at[1] = x.im;
+        }
+    } else {
+        if (e < p.to.length)
+            ((Complex *)p.out)[base + e] = e == 0 ? x : T(p.inner) * x;
+    }
+}
+
+/*  Writes numbers k and n - k of the spectrum of a real signal of 2 n numbers, from numbers k and n - k of the
+    transform of its pairs. 0 <= k <= n / 2, and x = y for k = 0. */
+__device__ inline void fft_store_merged(const fft_params &p, long long base, int n, int k, Complex x, Complex y)
+{
+    const Complex even = T(0.5 * p.scale) * (x + conjugate(y)), odd = T(0.5 * p.scale) * (x - conjugate(y)),
+                  turned = root(k, 2 * (long long)n) * odd;
+    const Complex low = {even.re + turned.im, even.im - turned.re}, high = {even.re - turned.im, -even.im - turned.re};
+    const T inner = k == 0 ? T(1) : T(p.inner);
+    Complex *out = (Complex *)p.out + base;
+    if (k < p.to.length)
+        out[k] = inner * low;
+    if (n - k < p.to.length && 2 * k != n)
+        out[n - k] = inner * high;
+}
+
+#endif
