@@ -3663,6 +3663,29 @@ IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_lu(ignis_tensor a, ignis_tensor *permutation);
 
+/*  ignis_qr - a = q r: q has orthonormal columns, *r is upper triangular; by Householder reflections
+    The diagonal of r may be negative.
+    Shapes: a [..., m, n]; with k the smaller of m and n the result is [..., m, k], and *r [..., k, n]. The
+    gradient needs m >= n and full rank (Walter and Lehmann 2012).
+    Returns: the tensor, or no handle, and none in *r.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (r is null; never written to), UNSUPPORTED (a gradient of more
+    columns than rows), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, for both.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r);
+
+/*  ignis_lstsq - the x with the least norm of a x - b; if a has more columns than rows, the least x of those
+    that solve a x = b
+    By QR factors of a, or of its transpose, which must have full rank: an element of the diagonal of r that
+    is max(m, n) rounding errors of the largest one, or less, counts as 0, and is the pivot that failed.
+    Shapes: a [..., m, n]; b [..., m, k], or vectors [..., m]; the result [..., n, k] or [..., n].
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a matrix has not full rank; never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA; without info UNSUPPORTED (this thread captures a graph).
+    Ownership: as ignis_tensor_from_host, also for *info.
+    Threads: any. Streams: queued on the current stream, and waits for it if info is null. */
+IGNIS_API ignis_tensor ignis_lstsq(ignis_tensor a, ignis_tensor b, ignis_tensor *info);
+
 /* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling --------------------------------------------
 
    An optimizer updates all its parameters of one element type in one launch.
@@ -13165,6 +13188,9 @@ typedef struct ignis__kernel_table {
     X(LINALG_SWAP_ROWS, LINALG_CU, "ignis_linalg_swap_rows", PLAIN)                                     \
     X(LINALG_PERMUTATION, LINALG_CU, "ignis_linalg_permutation", PLAIN)                                 \
     X(LINALG_DET, LINALG_CU, "ignis_linalg_det", PLAIN)                                                 \
+    X(LINALG_QR, LINALG_QR_CU, "ignis_linalg_qr", PLAIN)                                                \
+    X(LINALG_QR_PANEL, LINALG_QR_CU, "ignis_linalg_qr_panel", PLAIN)                                    \
+    X(LINALG_RANK, LINALG_QR_CU, "ignis_linalg_rank", PLAIN)                                            \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
     X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
     X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \
@@ -13535,6 +13561,7 @@ static const ignis__kernel_part ignis__parts[] = {
     IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW),
     IGNIS__PART(SORT_COUNT, SORT_PASS),
     IGNIS__PART(LINALG_COPY, LINALG_DET),
+    IGNIS__PART(LINALG_QR, LINALG_RANK),
     IGNIS__PART(LAYER_NORM_WARP, LAYER_NORM_BLOCK),
     IGNIS__PART(LAYER_NORM_BACKWARD_AVERAGES, LAYER_NORM_BACKWARD_COLUMNS),
     IGNIS__PART(RMS_NORM_WARP, RMS_NORM_BLOCK),
@@ -34694,6 +34721,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
 
 #define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
 #define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
+#define IGNIS__LINALG_QR_PANEL 32
 #define IGNIS__LINALG_INPUTS 4 /* saved arrays of an operation, and its inputs */
 #define IGNIS__LINALG_SHARED 49152
 
@@ -34879,24 +34907,42 @@ static ignis__array *ignis__matrix_pack(ignis__op *op, ignis__matrix m)
     return array;
 }
 
+/*  Returns a b in new memory. */
+IGNIS__PRIVATE ignis__matrix ignis__matrix_product(ignis__op *op, ignis__matrix a, ignis__matrix b)
+{
+    ignis__product product = ignis__product_of(a.dtype, a.rows, b.columns, a.columns, 0);
+    ignis__array *result = ignis__op_new_row(op, a.count * a.rows * b.columns, a.dtype);
+    ignis__address at = ignis__op_write(op, result);
+    int made = op->made_count;
+    ignis__array *left = ignis__matrix_pack(op, a), *right = ignis__matrix_pack(op, b);
+    product.batch = a.count;
+    if (op->ok)
+        (void)ignis__matmul_run(op, &product, result, left, right, NULL);
+    ignis__op_free_made(op, made);
+    return op->ok ? ignis__matrix_of(result, at, a.rows, b.columns) : a;
+}
+
 /*  c -= a b. The operands are copied first, as products read contiguous matrices. */
 IGNIS__PRIVATE void ignis__matrix_subtract_product(ignis__op *op, ignis__matrix c, ignis__matrix a, ignis__matrix b)
 {
-    ignis__product product = ignis__product_of(c.dtype, c.rows, c.columns, a.columns, 0);
-    ignis__array *left, *right, *result;
+    ignis__matrix product;
     int made = op->made_count;
     if (!op->ok || c.rows * c.columns * c.count == 0 || a.columns == 0)
         return;
-    product.batch = c.count;
-    left = ignis__matrix_pack(op, a);
-    right = ignis__matrix_pack(op, b);
-    result = ignis__op_new_row(op, c.count * c.rows * c.columns, c.dtype);
-    if (op->ok)
-        (void)ignis__matmul_run(op, &product, result, left, right, NULL);
-    if (op->ok)
-        ignis__matrix_launch_copy(op, c, ignis__matrix_of(result, ignis__op_read(op, result), c.rows, c.columns),
-                                  INT64_MIN, INT64_MAX, 1);
+    product = ignis__matrix_product(op, a, b);
+    ignis__matrix_launch_copy(op, c, product, INT64_MIN, INT64_MAX, 1);
     ignis__op_free_made(op, made);
+}
+
+/*  Writes ones on the diagonal, and zeros elsewhere: a view of one element, inside a band of one diagonal. */
+IGNIS__PRIVATE void ignis__matrix_identity(ignis__op *op, ignis__matrix m)
+{
+    ignis__array *one = ignis__op_new_row(op, 1, m.dtype);
+    ignis__matrix ones = m;
+    ignis__op_fill(op, one, 1);
+    ones.at = ignis__op_read(op, one);
+    ones.row = ones.column = ones.batch = 0;
+    ignis__matrix_copy(op, m, ones, 0, 0);
 }
 
 /*  Plans teams of `lanes` threads, each with `elements` elements in shared memory. A team of up to 32 shares its warp
@@ -35544,7 +35590,7 @@ static ignis_status ignis__inverse_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
 {
     static const char call[] = "ignis_inverse";
-    ignis__array *out = NULL, *ones, *numbers = NULL;
+    ignis__array *out = NULL, *numbers = NULL;
     ignis_tensor result, found;
     ignis__matrix x;
     ignis_rule rule;
@@ -35554,17 +35600,11 @@ IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
     if (!ignis__op_begin(&op, call, 1, &a))
         return ignis__no_tensor();
     if (ignis__linalg_check(&op, 0, "a", true)) {
-        int64_t n = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
         out = ignis__op_new_like(&op, op.in[0]);
         numbers = ignis__linalg_info(&op, &op.in[0]->shape);
-        ones = ignis__op_new_row(&op, 1, op.in[0]->dtype);
-        ignis__op_fill(&op, ones, 1);
         x = ignis__matrix_write(&op, out);
-        if (op.ok) { /* the identity: a view of one element, inside a band of one diagonal */
-            ignis__matrix one = ignis__matrix_of(ones, ignis__op_read(&op, ones), n, n);
-            one.row = one.column = one.batch = 0;
-            ignis__matrix_copy(&op, x, one, 0, 0);
-        }
+        if (op.ok)
+            ignis__matrix_identity(&op, x);
         ignis__matrix_solve(&op, x, op.in[0], x, ignis__op_write(&op, numbers));
     }
     ignis__op_save(&op, out);
@@ -35677,6 +35717,259 @@ IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign)
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, sign);
     return result;
+}
+
+/*  >>linalg.qr - ignis_qr: orthogonal and triangular factors
+
+    Small matrices are factored in shared memory. Of larger ones panels of 32 columns are factored, whose
+    reflections are applied to the rest as I - V T V^T, by products.
+    Uses: matrix, triangular, gradient; kernels/linalg_qr.cu. */
+
+/*  c -= V op(T) V^T c */
+static void ignis__matrix_reflect(ignis__op *op, ignis__matrix c, ignis__matrix v, ignis__matrix t)
+{
+    ignis__matrix inner;
+    int made = op->made_count;
+    if (!op->ok || c.rows * c.columns * c.count == 0)
+        return;
+    inner = ignis__matrix_product(op, ignis__matrix_transpose(v), c);
+    inner = ignis__matrix_product(op, t, inner);
+    ignis__matrix_subtract_product(op, c, v, inner);
+    ignis__op_free_made(op, made);
+}
+
+/*  As ignis__matrix_qr, by panels. a is overwritten. */
+static void ignis__matrix_qr_blocks(ignis__op *op, ignis__matrix q, ignis__matrix r, ignis__matrix a)
+{
+    int64_t m = a.rows, n = a.columns, k = q.columns, panel = IGNIS__LINALG_QR_PANEL, j, width = 0;
+    ignis__array *vectors = ignis__op_new_row(op, a.count * m * k, a.dtype),
+                 *triangles = ignis__op_new_row(op, a.count * k * panel, a.dtype);
+    ignis__address of_v = ignis__op_write(op, vectors), of_t = ignis__op_write(op, triangles);
+    ignis__matrix all_v, all_t, v, t, part;
+    if (!op->ok)
+        return;
+    all_v = ignis__matrix_of(vectors, of_v, m, k);
+    all_t = ignis__matrix_of(triangles, of_t, k, panel);
+    for (j = 0; j < k && op->ok; j += panel) {
+        int rows = (int)(m - j), columns;
+        void *params[] = {&part, &v, &t, &rows, &columns, &a.count};
+        width = k - j < panel ? k - j : panel;
+        columns = (int)width;
+        part = ignis__matrix_block(a, j, j, m - j, width);
+        v = ignis__matrix_block(all_v, j, j, m - j, width);
+        t = ignis__matrix_block(all_t, j, 0, width, width);
+        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_QR_PANEL, a.dtype, NULL, a.count, 1, 1, 256, 1, 0, params);
+        ignis__matrix_reflect(op, ignis__matrix_block(a, j, j + width, m - j, n - j - width), v,
+                              ignis__matrix_transpose(t));
+    }
+    ignis__matrix_copy(op, r, a, 0, INT64_MAX);
+    ignis__matrix_identity(op, q);
+    for (j -= panel; j >= 0 && op->ok; j -= panel, width = panel)
+        ignis__matrix_reflect(op, ignis__matrix_block(q, j, j, m - j, k - j),
+                              ignis__matrix_block(all_v, j, j, m - j, width),
+                              ignis__matrix_block(all_t, j, 0, width, width));
+}
+
+/*  Writes q [m, k] and r [k, n] with a = q r, for k the smaller side of a [m, n], which may be overwritten. */
+IGNIS__PRIVATE void ignis__matrix_qr(ignis__op *op, ignis__matrix q, ignis__matrix r, ignis__matrix a)
+{
+    int64_t m = a.rows, n = a.columns, elements = m * (n | 1) + q.columns;
+    if (!op->ok || m * n * a.count == 0)
+        return;
+    if (elements * (int64_t)ignis__dtypes[a.dtype].size <= IGNIS__LINALG_SHARED) {
+        int rows = (int)m, columns = (int)n;
+        ignis__teams teams = ignis__teams_of(&a, a.count, m * n > 1024 ? 128 : ignis__linalg_lanes(n, 32), elements);
+        void *params[] = {&q, &r, &a, &rows, &columns, &a.count, &teams.lanes};
+        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_QR, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+                         teams.shared, params);
+        return;
+    }
+    ignis__matrix_qr_blocks(op, q, r, a);
+}
+
+/*  Returns x r^-T. */
+static ignis_tensor ignis__qr_divide(ignis_tensor x, ignis_tensor r)
+{
+    ignis_triangular_desc upper = IGNIS__ZERO;
+    upper.upper = true;
+    return ignis__tensor_transposed(ignis_solve_triangular(r, ignis__tensor_transposed(x), &upper));
+}
+
+/*  Returns the symmetric matrix whose lower triangle is that of x. */
+static ignis_tensor ignis__qr_symmetric(ignis_tensor x)
+{
+    return ignis__tensor_formula("a + b", ignis_tril(x, 0), ignis__tensor_transposed(ignis_tril(x, -1)));
+}
+
+/*  With g the gradient of q: (g - q S) r^-T, S the symmetric matrix with the lower triangle of g^T q (Walter and
+    Lehmann 2012). */
+static void ignis__qr_gradient_q(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                 ignis_tensor *gradients)
+{
+    ignis_tensor s = ignis__qr_symmetric(ignis_matmul(ignis__tensor_transposed(gradient), saved[0]));
+    (void)args;
+    gradients[0] = ignis__qr_divide(ignis__tensor_formula("a - b", gradient, ignis_matmul(saved[0], s)), saved[1]);
+}
+
+/*  With g the gradient of r: q S r^-T, S the symmetric matrix with the lower triangle of r g^T. */
+static void ignis__qr_gradient_r(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                 ignis_tensor *gradients)
+{
+    ignis_tensor s = ignis__qr_symmetric(ignis_matmul_t(saved[1], ignis_triu(gradient, 0)));
+    (void)args;
+    gradients[0] = ignis__qr_divide(ignis_matmul(saved[0], s), saved[1]);
+}
+
+static ignis_status ignis__qr_backward_q(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_qr", args, ignis__qr_gradient_q);
+}
+
+static ignis_status ignis__qr_backward_r(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_qr", args, ignis__qr_gradient_r);
+}
+
+IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
+{
+    ignis__array *q = NULL, *upper = NULL, *copy;
+    ignis_tensor result;
+    ignis_shape shape, of_q, of_r;
+    ignis_rule rule;
+    ignis__op op;
+    if (r)
+        *r = ignis__no_tensor();
+    if (!ignis__op_begin(&op, "ignis_qr", 1, &a))
+        return ignis__no_tensor();
+    shape = op.in[0]->shape;
+    if (!r)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "r is null");
+    if (op.ok && ignis__linalg_check(&op, 0, "a", false)) {
+        int64_t m = shape.dim[shape.ndim - 2], n = shape.dim[shape.ndim - 1], k = m < n ? m : n;
+        if (op.records && m < n)
+            ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
+                           "a is %s; a gradient of more columns than rows is not supported",
+                           ignis__shape_write(&shape).text);
+        of_q = ignis__linalg_shape(&shape, m, k);
+        of_r = ignis__linalg_shape(&shape, k, n);
+        q = ignis__op_new(&op, &of_q, op.in[0]->dtype);
+        upper = ignis__op_new(&op, &of_r, op.in[0]->dtype);
+        copy = ignis__op_new_like(&op, op.in[0]);
+        ignis__op_copy(&op, copy, op.in[0]);
+        ignis__matrix_qr(&op, ignis__matrix_write(&op, q), ignis__matrix_write(&op, upper),
+                         ignis__matrix_write(&op, copy));
+    }
+    ignis__op_save(&op, q);
+    ignis__op_save(&op, upper);
+    rule = ignis__op_rule(&op, "qr", ignis__qr_backward_q, NULL, 0);
+    result = ignis__op_result(&op, q, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    rule.backward_fn = ignis__qr_backward_r;
+    if (r)
+        *r = ignis__op_result(&op, upper, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    if (ignis__op_leave(&op) == IGNIS_OK)
+        return result;
+    if (result.id)
+        (void)ignis_tensor_release(result);
+    return ignis__no_tensor();
+}
+
+/*  >>linalg.lstsq - ignis_lstsq: least squares by QR factors
+
+    A matrix of at least as many rows as columns is factored, else its transpose, for the solution of least norm. The
+    gradient is that of the factors, the product and the triangular system.
+    Uses: status, qr; kernels/linalg_qr.cu. */
+
+/*  Returns for each matrix of r the number of the first element of its diagonal that is 0 beside the others, up to
+    rounding. */
+static ignis_tensor ignis__lstsq_rank(const char *call, ignis_tensor r, int64_t sides)
+{
+    ignis__op op;
+    ignis__array *numbers;
+    ignis__matrix matrix;
+    ignis__address to;
+    ignis_tensor result;
+    double tolerance;
+    int n;
+    void *params[] = {&to, &matrix, &n, &tolerance, &matrix.count};
+    if (!ignis__op_begin(&op, call, 1, &r))
+        return ignis__no_tensor();
+    numbers = ignis__linalg_info(&op, &op.in[0]->shape);
+    to = ignis__op_write(&op, numbers);
+    matrix = ignis__matrix_read(&op, op.in[0]);
+    tolerance = (double)sides * (op.in[0]->dtype == IGNIS_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
+    n = (int)matrix.rows;
+    ignis__op_launch_row(&op, IGNIS__BUILTIN_LINALG_RANK, op.in[0]->dtype,
+                         ignis__clamp(ignis__ceil_div(matrix.count, 256), 0, 65535), 256, params);
+    result = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
+    ignis__op_leave(&op);
+    return result;
+}
+
+/*  Returns the solution for right sides of columns; *r is the triangle. */
+static ignis_tensor ignis__lstsq_solve(ignis_tensor a, ignis_tensor b, bool tall, ignis_tensor *r)
+{
+    ignis_triangular_desc desc = IGNIS__ZERO;
+    ignis_tensor q = ignis_qr(tall ? a : ignis__tensor_transposed(a), r);
+    desc.upper = true;
+    desc.transpose = !tall;
+    return tall ? ignis_solve_triangular(*r, ignis_matmul(ignis__tensor_transposed(q), b), &desc)
+                : ignis_matmul(q, ignis_solve_triangular(*r, b, &desc));
+}
+
+/*  Checks the arguments. False, and reported, if they do not fit. */
+static bool ignis__lstsq_check(const char *call, ignis_tensor a, ignis_tensor b, bool *tall, bool *vectors,
+                               int64_t *sides)
+{
+    ignis_tensor inputs[] = {a, b};
+    ignis__op op;
+    bool ok;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return false;
+    if (ignis__linalg_check(&op, 0, "a", false)) {
+        const ignis_shape *shape = &op.in[0]->shape;
+        int64_t m = shape->dim[shape->ndim - 2], n = shape->dim[shape->ndim - 1];
+        ignis__linalg_check_right(&op, 1, "b", m);
+        *tall = m >= n;
+        *sides = m < n ? n : m;
+        *vectors = op.in[1]->shape.ndim < shape->ndim;
+    }
+    ok = op.ok;
+    ignis__op_leave(&op);
+    return ok;
+}
+
+IGNIS_API ignis_tensor ignis_lstsq(ignis_tensor a, ignis_tensor b, ignis_tensor *info)
+{
+    static const char call[] = "ignis_lstsq";
+    ignis_tensor x, r, numbers;
+    ignis__tensor *held = NULL;
+    ignis__array *array = NULL;
+    ignis_scope scope;
+    bool tall = false, vectors = false;
+    int64_t sides = 0;
+    if (info)
+        *info = ignis__no_tensor();
+    if (!ignis__lstsq_check(call, a, b, &tall, &vectors, &sides))
+        return ignis__no_tensor();
+    scope = ignis_scope_begin();
+    if (!scope.id)
+        return ignis__no_tensor();
+    x = ignis__lstsq_solve(a, vectors ? ignis__tensor_columns(b, ignis_tensor_shape(a).ndim) : b, tall, &r);
+    if (x.id && vectors) {
+        ignis_shape shape = ignis_tensor_shape(x);
+        shape.ndim--;
+        x = ignis_reshape(x, shape);
+    }
+    numbers = x.id ? ignis__lstsq_rank(call, r, sides) : ignis__no_tensor();
+    if (numbers.id && (held = ignis__tensor_hold(call, numbers)) != NULL) {
+        array = ignis__tensor_array(call, held); /* outlives the scope */
+        ignis__tensor_drop(call, held);
+    }
+    x = ignis_scope_return(scope, x);
+    numbers = array ? ignis__tensor_over(call, array, false) : ignis__no_tensor();
+    if (array)
+        ignis__array_drop(call, array);
+    return ignis__linalg_end(call, "has not full rank", x, numbers, info);
 }
 
 /* ===============================================================================================================
@@ -40631,6 +40924,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_det(...) IGNIS__AT(ignis_det(__VA_ARGS__))
 #define ignis_logdet(...) IGNIS__AT(ignis_logdet(__VA_ARGS__))
 #define ignis_lu(...) IGNIS__AT(ignis_lu(__VA_ARGS__))
+#define ignis_qr(...) IGNIS__AT(ignis_qr(__VA_ARGS__))
+#define ignis_lstsq(...) IGNIS__AT(ignis_lstsq(__VA_ARGS__))
 #define ignis_adamw(...) IGNIS__AT(ignis_adamw(__VA_ARGS__))
 #define ignis_sgd(...) IGNIS__AT(ignis_sgd(__VA_ARGS__))
 #define ignis_rmsprop(...) IGNIS__AT(ignis_rmsprop(__VA_ARGS__))

@@ -46,6 +46,46 @@ __device__ inline T *team_memory(const Team &team, int elements)
     return (T *)linalg_memory + (long long)team.number * elements;
 }
 
+/*  Return the sum, or the largest, of x over the threads of a team. NaN is the largest. */
+template <typename Op> __device__ inline T team_reduce(const Team &team, T x, const Op &op)
+{
+    __shared__ T of_warps[8];
+    for (int distance = min(team.size, 32) / 2; distance > 0; distance /= 2)
+        x = op(x, __shfl_xor_sync(0xffffffff, x, distance));
+    if (team.size <= 32)
+        return x;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        of_warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = of_warps[0];
+    for (int w = 1; w < team.size / 32; w++)
+        x = op(x, of_warps[w]);
+    return x;
+}
+
+__device__ inline T team_sum(const Team &team, T x)
+{
+    return team_reduce(team, x, [](T a, T b) { return a + b; });
+}
+
+__device__ inline T team_largest(const Team &team, T x)
+{
+    return team_reduce(team, x, [](T a, T b) { return a <= b || b != b ? b : a; });
+}
+
+/*  Returns the power of 2 that brings x, above 0, to 1 up to 2; 1 for what has none: 0, NaN, infinity, and the
+    smallest numbers. */
+__device__ inline T power_of_2(T x)
+{
+    T power;
+    if constexpr (sizeof(T) == 8)
+        power = __longlong_as_double(__double_as_longlong(x) & 0x7ff0000000000000LL);
+    else
+        power = __int_as_float(__float_as_int(x) & 0x7f800000);
+    return power > 0 && power < ignis_infinity<T>() ? power : T(1);
+}
+
 __device__ inline T not_a_number() { return T(__int_as_float(0x7fffffff)); }
 
 #endif /* LINALG_CUH */

@@ -281,6 +281,8 @@ extern "C" {
 #include "linalg/lu.c"
 #include "linalg/solve.c"
 #include "linalg/det.c"
+#include "linalg/qr.c"
+#include "linalg/lstsq.c"
 #include "train/optimizer.c"
 #include "train/parameter.c"
 #include "train/table.c"

@@ -203,6 +203,9 @@ typedef struct ignis__kernel_table {
     X(LINALG_SWAP_ROWS, LINALG_CU, "ignis_linalg_swap_rows", PLAIN)                                     \
     X(LINALG_PERMUTATION, LINALG_CU, "ignis_linalg_permutation", PLAIN)                                 \
     X(LINALG_DET, LINALG_CU, "ignis_linalg_det", PLAIN)                                                 \
+    X(LINALG_QR, LINALG_QR_CU, "ignis_linalg_qr", PLAIN)                                                \
+    X(LINALG_QR_PANEL, LINALG_QR_CU, "ignis_linalg_qr_panel", PLAIN)                                    \
+    X(LINALG_RANK, LINALG_QR_CU, "ignis_linalg_rank", PLAIN)                                            \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
     X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
     X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \

@@ -76,3 +76,26 @@ IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign);
     Ownership: as ignis_tensor_from_host, for both.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_lu(ignis_tensor a, ignis_tensor *permutation);
+
+/*  ignis_qr - a = q r: q has orthonormal columns, *r is upper triangular; by Householder reflections
+    The diagonal of r may be negative.
+    Shapes: a [..., m, n]; with k the smaller of m and n the result is [..., m, k], and *r [..., k, n]. The
+    gradient needs m >= n and full rank (Walter and Lehmann 2012).
+    Returns: the tensor, or no handle, and none in *r.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (r is null; never written to), UNSUPPORTED (a gradient of more
+    columns than rows), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, for both.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r);
+
+/*  ignis_lstsq - the x with the least norm of a x - b; if a has more columns than rows, the least x of those
+    that solve a x = b
+    By QR factors of a, or of its transpose, which must have full rank: an element of the diagonal of r that
+    is max(m, n) rounding errors of the largest one, or less, counts as 0, and is the pivot that failed.
+    Shapes: a [..., m, n]; b [..., m, k], or vectors [..., m]; the result [..., n, k] or [..., n].
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a matrix has not full rank; never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA; without info UNSUPPORTED (this thread captures a graph).
+    Ownership: as ignis_tensor_from_host, also for *info.
+    Threads: any. Streams: queued on the current stream, and waits for it if info is null. */
+IGNIS_API ignis_tensor ignis_lstsq(ignis_tensor a, ignis_tensor b, ignis_tensor *info);

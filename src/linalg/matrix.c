@@ -153,24 +153,42 @@ static ignis__array *ignis__matrix_pack(ignis__op *op, ignis__matrix m)
     return array;
 }
 
+/*  Returns a b in new memory. */
+IGNIS__PRIVATE ignis__matrix ignis__matrix_product(ignis__op *op, ignis__matrix a, ignis__matrix b)
+{
+    ignis__product product = ignis__product_of(a.dtype, a.rows, b.columns, a.columns, 0);
+    ignis__array *result = ignis__op_new_row(op, a.count * a.rows * b.columns, a.dtype);
+    ignis__address at = ignis__op_write(op, result);
+    int made = op->made_count;
+    ignis__array *left = ignis__matrix_pack(op, a), *right = ignis__matrix_pack(op, b);
+    product.batch = a.count;
+    if (op->ok)
+        (void)ignis__matmul_run(op, &product, result, left, right, NULL);
+    ignis__op_free_made(op, made);
+    return op->ok ? ignis__matrix_of(result, at, a.rows, b.columns) : a;
+}
+
 /*  c -= a b. The operands are copied first, as products read contiguous matrices. */
 IGNIS__PRIVATE void ignis__matrix_subtract_product(ignis__op *op, ignis__matrix c, ignis__matrix a, ignis__matrix b)
 {
-    ignis__product product = ignis__product_of(c.dtype, c.rows, c.columns, a.columns, 0);
-    ignis__array *left, *right, *result;
+    ignis__matrix product;
     int made = op->made_count;
     if (!op->ok || c.rows * c.columns * c.count == 0 || a.columns == 0)
         return;
-    product.batch = c.count;
-    left = ignis__matrix_pack(op, a);
-    right = ignis__matrix_pack(op, b);
-    result = ignis__op_new_row(op, c.count * c.rows * c.columns, c.dtype);
-    if (op->ok)
-        (void)ignis__matmul_run(op, &product, result, left, right, NULL);
-    if (op->ok)
-        ignis__matrix_launch_copy(op, c, ignis__matrix_of(result, ignis__op_read(op, result), c.rows, c.columns),
-                                  INT64_MIN, INT64_MAX, 1);
+    product = ignis__matrix_product(op, a, b);
+    ignis__matrix_launch_copy(op, c, product, INT64_MIN, INT64_MAX, 1);
     ignis__op_free_made(op, made);
+}
+
+/*  Writes ones on the diagonal, and zeros elsewhere: a view of one element, inside a band of one diagonal. */
+IGNIS__PRIVATE void ignis__matrix_identity(ignis__op *op, ignis__matrix m)
+{
+    ignis__array *one = ignis__op_new_row(op, 1, m.dtype);
+    ignis__matrix ones = m;
+    ignis__op_fill(op, one, 1);
+    ones.at = ignis__op_read(op, one);
+    ones.row = ones.column = ones.batch = 0;
+    ignis__matrix_copy(op, m, ones, 0, 0);
 }
 
 /*  Plans teams of `lanes` threads, each with `elements` elements in shared memory. A team of up to 32 shares its warp

@@ -11,6 +11,7 @@
 
 #define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
 #define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
+#define IGNIS__LINALG_QR_PANEL 32
 #define IGNIS__LINALG_INPUTS 4 /* saved arrays of an operation, and its inputs */
 #define IGNIS__LINALG_SHARED 49152
 
@@ -56,6 +57,8 @@ IGNIS__PRIVATE ignis__matrix ignis__matrix_block(ignis__matrix m, int64_t i, int
 IGNIS__PRIVATE ignis__matrix ignis__matrix_transpose(ignis__matrix m);
 IGNIS__PRIVATE ignis__matrix ignis__matrix_reverse(ignis__matrix m, bool columns);
 IGNIS__PRIVATE void ignis__matrix_copy(ignis__op *op, ignis__matrix to, ignis__matrix from, int64_t low, int64_t high);
+IGNIS__PRIVATE ignis__matrix ignis__matrix_product(ignis__op *op, ignis__matrix a, ignis__matrix b);
+IGNIS__PRIVATE void ignis__matrix_identity(ignis__op *op, ignis__matrix m);
 IGNIS__PRIVATE void ignis__matrix_subtract_product(ignis__op *op, ignis__matrix c, ignis__matrix a, ignis__matrix b);
 IGNIS__PRIVATE ignis__teams ignis__teams_of(const ignis__matrix *m, int64_t matrices, int lanes, int64_t elements);
 IGNIS__PRIVATE int64_t ignis__matrix_half(int64_t n, int64_t unit);
@@ -86,3 +89,6 @@ IGNIS__PRIVATE void ignis__matrix_swap_rows(ignis__op *op, ignis__matrix b, cons
 IGNIS__PRIVATE ignis__array *ignis__lu_pivots(ignis__op *op, const ignis_shape *shape);
 IGNIS__PRIVATE ignis__lu ignis__lu_begin(ignis__op *op, ignis__array *factors, ignis__array *pivots,
                                          ignis__array *info);
+
+/* qr.c */
+IGNIS__PRIVATE void ignis__matrix_qr(ignis__op *op, ignis__matrix q, ignis__matrix r, ignis__matrix a);

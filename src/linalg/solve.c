@@ -103,7 +103,7 @@ static ignis_status ignis__inverse_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
 {
     static const char call[] = "ignis_inverse";
-    ignis__array *out = NULL, *ones, *numbers = NULL;
+    ignis__array *out = NULL, *numbers = NULL;
     ignis_tensor result, found;
     ignis__matrix x;
     ignis_rule rule;
@@ -113,17 +113,11 @@ IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
     if (!ignis__op_begin(&op, call, 1, &a))
         return ignis__no_tensor();
     if (ignis__linalg_check(&op, 0, "a", true)) {
-        int64_t n = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
         out = ignis__op_new_like(&op, op.in[0]);
         numbers = ignis__linalg_info(&op, &op.in[0]->shape);
-        ones = ignis__op_new_row(&op, 1, op.in[0]->dtype);
-        ignis__op_fill(&op, ones, 1);
         x = ignis__matrix_write(&op, out);
-        if (op.ok) { /* the identity: a view of one element, inside a band of one diagonal */
-            ignis__matrix one = ignis__matrix_of(ones, ignis__op_read(&op, ones), n, n);
-            one.row = one.column = one.batch = 0;
-            ignis__matrix_copy(&op, x, one, 0, 0);
-        }
+        if (op.ok)
+            ignis__matrix_identity(&op, x);
         ignis__matrix_solve(&op, x, op.in[0], x, ignis__op_write(&op, numbers));
     }
     ignis__op_save(&op, out);
