@@ -145,7 +145,7 @@ build/parts/kernels.o: ignis_kernels.h
 
 ignis_kernels.h build/model_kernels.c: build/embedded
 	@:
-build/embedded: build/embed $(wildcard kernels/* kernels/*/*) src/base/version.h
+build/embedded: build/embed $(wildcard kernels/* kernels/*/* src/shared/* src/shared/*/*) src/base/version.h
 	build/embed
 	@touch $@
 
@@ -223,6 +223,11 @@ $(WHOLE:tests/%.c=$(OUT)/%$(EXE)): $(OUT)/%$(EXE): $(OUT)/tests/%.o
 
 -include $(wildcard $(addsuffix .d,$(addprefix $(OUT)/,rooms/* rooms/*/* rooms/*/*/* tests/*)))
 .SECONDARY:
+
+$(OUT)/tests/test_shared.o: build/shared_layout.h
+build/shared_layout.h: tools/shared_layout.awk $(filter src/shared/%,$(PARTS))
+	@mkdir -p build
+	awk -f $^ >$@
 
 # What test_system loads and unloads.
 PLUG := $(OUT)/plug$(if $(EXE),.dll,.so)

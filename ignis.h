@@ -4589,6 +4589,11 @@ static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_
 #define IGNIS__ONE_COPY
 #endif
 
+/*  For the texts of src/shared, which kernels read, too: there it is a pointer, here an address on the device. */
+#define IGNIS__POINTER(type) ignis__address
+/*  Fails to compile if the size of a struct that kernels have, too, is not the one that they check as well. */
+#define IGNIS__ASSERT_SIZE(type, bytes) typedef char type##_size_is_shared[sizeof(type) == (bytes) ? 1 : -1]
+
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /*  Names that parts share are static in the headers, and extern where parts are compiled alone. */
@@ -10509,11 +10514,12 @@ typedef struct ignis__ticket {
 } ignis__ticket;
 
 #ifndef IGNIS_NO_TENSORS
-/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
-    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
+/*  Division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift (Granlund and
+    Montgomery, PLDI 1994). Sizes of 2^31 and more divide in 64 bits. */
 typedef struct ignis__divisor {
     uint32_t size, multiplier, shift;
 } ignis__divisor;
+IGNIS__ASSERT_SIZE(ignis__divisor, 12);
 
 #endif
 
@@ -13525,7 +13531,7 @@ IGNIS__COLD IGNIS__PRIVATE char *ignis__source_join(const ignis__source *source)
 /*  Sources that others include. NVRTC gets them from memory, by their names. */
 IGNIS__PRIVATE bool ignis__source_is_header(const ignis__source *source)
 {
-    return strstr(source->name, ".cuh") != NULL;
+    return strcmp(strrchr(source->name, '.'), ".cu") != 0;
 }
 
 /*  kernel/builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
@@ -17534,6 +17540,21 @@ IGNIS__PRIVATE void ignis__shape_strides(const ignis_shape *shape, int64_t *stri
 }
 
 /*  tensor - tensors, scopes, the tape, backward, checkpoints. Knows no operation. */
+
+/*  dst += src for many arrays in one launch. Each takes ceil(n / 4096) blocks from its first_block on. */
+typedef struct ignis__addend {
+    IGNIS__POINTER(T) dst;
+    IGNIS__POINTER(const T) src;
+    long long n, first_block;
+} ignis__addend;
+IGNIS__ASSERT_SIZE(ignis__addend, 32);
+
+enum { IGNIS__ADDENDS = 100 }; /* in one launch: they fit a kernel's params */
+
+typedef struct ignis__addends {
+    ignis__addend at[IGNIS__ADDENDS];
+} ignis__addends;
+IGNIS__ASSERT_SIZE(ignis__addends, 3200);
 
 /*  State of the tensor rooms for a thread. */
 typedef struct ignis__tensor_thread {
@@ -22365,16 +22386,6 @@ IGNIS__PRIVATE void ignis__gradient_install(const char *call, ignis__tensor *lea
     ignis__mutex_unlock(&leaf->slot.lock);
 }
 
-#define IGNIS__ADDENDS 100 /* in one launch */
-
-/*  A row of the table that ignis_add_each reads; kernels/elementwise.cu has the same. */
-typedef struct ignis__addends {
-    struct {
-        ignis__address dst, src;
-        int64_t n, first_block;
-    } at[IGNIS__ADDENDS];
-} ignis__addends;
-
 /*  Adds the sum of a leaf to its gradient, in one launch with the following leaves of its kind. The
     gradients' memory stays: a graph may have its address. */
 static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
@@ -23552,22 +23563,84 @@ typedef struct ignis__epilogue {
     ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
 } ignis__epilogue;
 
-/*  The patches of a convolution, as in kernels/gemm.cuh. */
-typedef struct ignis__patches {
-    ignis__divisor rows, columns, channels, across;
-    int height, width, first[2], stride[2], step[2], apart, weight, weight_step[2], weight_channels;
-    int64_t weight_row, pixel, out_image, out_row, out_column;
-} ignis__patches;
+/*  Params of the kernels that multiply matrices. Kernels define T, the type of the result, Operand, that of a and b,
+    and Wide, that of sums. Null pointers leave their part out. */
 
-/*  The parameters of the kernels, as in kernels/gemm.cuh. */
-typedef struct ignis__gemm {
-    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums, scale_a, scale_b;
-    int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
+/*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
+    a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
+    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero. */
+typedef struct ignis__patches {
+    ignis__divisor rows, columns;     /* of the grid */
+    ignis__divisor channels, across;  /* of a tap, and taps in a row of a patch */
+    int height, width;                /* of the array */
+    int first[2], stride[2], step[2]; /* of rows, of columns */
+    int apart;                        /* of patches of a: the pixels of out are not contiguous */
+    /* of patches of a with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
+    int weight, weight_step[2];
+    int weight_channels;                      /* [weight_channels, taps, n], as it is stored */
+    long long weight_row;                     /* elements from one of these channels to the next */
+    long long pixel;                          /* elements between the pixels of the array */
+    long long out_image, out_row, out_column; /* of patches of a: elements of out between images, rows and columns */
+} ignis__patches;
+IGNIS__ASSERT_SIZE(ignis__patches, 144);
+
+/*  A product: out = what the epilogue makes of factor * op(a) op(b). */
+typedef struct ignis__gemm_params {
+    IGNIS__POINTER(const Operand) a, b;
+    IGNIS__POINTER(T) out;        /* of a gradient of a gated activation [2, m, n]: of the gate, of the multiplicand */
+    IGNIS__POINTER(const T) bias; /* [n], added to each row */
+    /* Like out: the input of the activation; a forward product writes it, a gradient reads it. Gated: [2, m, n], the
+       gate, which both read, and the multiplicand, which a forward product writes if `keeps`. */
+    IGNIS__POINTER(T) pre;
+    IGNIS__POINTER(const T) residual; /* like out, added after the activation */
+    /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
+    IGNIS__POINTER(void) partial;
+    /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
+    IGNIS__POINTER(Wide) row_sums;
+    IGNIS__POINTER(Wide) column_sums; /* [row tile, n]: the sums of the results of a tile over its columns */
+    IGNIS__POINTER(const float) scale_a, scale_b; /* of operands of 8 bits: [1] or [m], [1] or [n] */
+    long long m, n, k, batch;
+    long long batch_a, batch_b; /* elements between the matrices of a batch */
+    long long row_a, row_b;     /* elements between the rows of a and b, as they are stored */
+    long long split_k;          /* elements of k of a split, a multiple of 32 */
     double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
-        packed_b, packed_out, box_a, box_b;
+    int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
+    int scales_a, scales_b;               /* elements from one scale to the next: 0 if one is for all */
+    int accumulate, keeps;                /* out is added to the result; see pre */
+    /* Rows are full packs of 16 bytes. IGNIS__HALF_PACKED: taps of patches, and weights, are packs of 8 bytes. */
+    int packed_a, packed_b, packed_out;
+    int box_a, box_b;     /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */
+#ifndef IGNIS__NO_PATCHES /* kernels of plain products end here */
     ignis__patches patches;
-    /* for the host only */
+} ignis__gemm_params;
+IGNIS__ASSERT_SIZE(ignis__gemm_params, 368);
+#else
+} ignis__gemm_params;
+IGNIS__ASSERT_SIZE(ignis__gemm_params, 224);
+#endif
+
+enum { IGNIS__HALF_PACKED = 2 };
+
+/*  A copy of an operand whose rows are made of packs, or are half of one or less: `row` elements, then zeros. */
+typedef struct ignis__gemm_copy {
+    IGNIS__POINTER(T) to;
+    IGNIS__POINTER(const T) from;
+    long long row, stride, rows;
+} ignis__gemm_copy;
+IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);
+
+/*  kernels/grouped_mma.cu: tiles of the grid, and the pixels of the array that one reads. */
+typedef struct ignis__conv_tiles {
+    ignis__divisor across, down;  /* tiles in a row of an image, and rows of tiles */
+    ignis__divisor columns, halo; /* columns of a tile, and of the pixels that it reads */
+    int rows, halo_rows, count;
+} ignis__conv_tiles;
+IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);
+
+/*  A product, and what its launch depends on. */
+typedef struct ignis__gemm {
+    ignis__gemm_params params; /* of the kernel; of a plain product up to the patches */
     /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
     int patches_of;
     /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
@@ -23613,11 +23686,13 @@ typedef struct ignis__gemm_pending {
     int64_t blocks; /* 0: there is no product */
 } ignis__gemm_pending;
 
-/*  A copy of an operand, as in kernels/gemm.cu. */
-typedef struct ignis__gemm_copy {
-    ignis__address to, from;
-    int64_t row, stride, rows;
-} ignis__gemm_copy;
+/*  Matrices [count, rows, columns] in memory. */
+typedef struct ignis__gemm_matrix {
+    ignis__address at;
+    int64_t count, rows, columns;
+    int64_t row, batch; /* elements from a row to the next, and from a matrix to the next; batch 0: one for all */
+    int packed;         /* rows are full packs, of 16 bytes, or of 8: IGNIS__HALF_PACKED */
+} ignis__gemm_matrix;
 
 typedef struct ignis__autotune {
     uint64_t key;
@@ -23682,13 +23757,18 @@ typedef struct ignis__strides {
     int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
 } ignis__strides;
 
-/*  The parameter of the kernels: see kernels/shape.cu. */
+/*  Two arrays that are looped over together, each by strides of its own. Index i counts through all dimensions, the
+    last one fastest. It names element sum of i[d] * from[d] of one array, and sum of i[d] * to[d] of the other. If
+    packs are counted, the last dimension is that of packs: its size is that in elements divided by those of a pack,
+    and its strides are of packs. */
 typedef struct ignis__strided {
-    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS];
-    uint32_t multiplier[IGNIS_MAX_DIMS], shift[IGNIS_MAX_DIMS];
-    int64_t count, step;
+    long long size[8], from[8], to[8];
+    uint32_t multiplier[8], shift[8]; /* divide by size, as in ignis__divisor */
+    long long count;                  /* elements or packs in all */
+    long long step;                   /* in the first array, from one element of a pack to the next */
     int rank;
 } ignis__strided;
+IGNIS__ASSERT_SIZE(ignis__strided, 280);
 
 /*  The gradients of a linear layer; NULL: not needed. */
 typedef struct ignis__linear_grads {
@@ -23734,12 +23814,6 @@ typedef struct ignis__conv_operand {
     int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
 } ignis__conv_operand;
 
-/*  Tiles of a grid, as in kernels/grouped_mma.cu. */
-typedef struct ignis__conv_tiles {
-    ignis__divisor across, down, columns, halo;
-    int rows, halo_rows, count;
-} ignis__conv_tiles;
-
 /*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
 typedef struct ignis__grouped {
     ignis__conv_tiles tiles;
@@ -23778,37 +23852,57 @@ typedef struct ignis__norm_plan {
 
 #define IGNIS__NORM_UNALIGNED 2 /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
 
-/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
-typedef struct ignis__images {
-    ignis__divisor packs, width, height;
-    int src_width, src_height, packed, share;
-    int64_t channels, count;
-} ignis__images;
+/*  Params of kernels that compute an image from another one: pooling and upsampling. Of two numbers the first is for
+    rows, the second for columns. */
 
+enum {
+    IGNIS__IMAGE_THREADS = 256, /* of a block */
+    IGNIS__IMAGE_SHARE = 4      /* packs of a thread, or 1: see `share` */
+};
+
+/*  The image that is computed, dst, and the image that it is computed from, src. */
+typedef struct ignis__images {
+    ignis__divisor packs, width, height; /* threads of a pixel; columns and rows of dst */
+    int src_width, src_height;
+    int packed; /* channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes */
+    int share;  /* packs of channels that a thread has of a pixel */
+    long long channels;
+    long long count; /* threads of dst */
+} ignis__images;
+IGNIS__ASSERT_SIZE(ignis__images, 72);
+
+/*  Window o of a dimension begins at element o * stride - padding, and is cut where the image ends. */
 typedef struct ignis__pooling {
     ignis__images images;
     int window[2], padding[2];
     ignis__divisor stride[2];
-    int exclude_padding, index_bytes;
+    int exclude_padding; /* averages are of the elements inside of the image */
+    int index_bytes;     /* 1, 4, or 0 if there are no indices */
 } ignis__pooling;
+IGNIS__ASSERT_SIZE(ignis__pooling, 120);
 
+/*  A dimension of an image that is resampled. */
 typedef struct ignis__scaling {
     int in, out, step, start, is_linear;
     ignis__divisor den, by_step;
 } ignis__scaling;
+IGNIS__ASSERT_SIZE(ignis__scaling, 44);
 
 typedef struct ignis__resampling {
     ignis__images images;
     ignis__scaling dim[2];
 } ignis__resampling;
+IGNIS__ASSERT_SIZE(ignis__resampling, 160);
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
 
-/*  The parameter of the kernels: see kernels/channel_norm.cu. */
+/*  Sizes of the kernels that normalize channels. */
 typedef struct ignis__channel_sizes {
-    int64_t outer, rows, channels, groups, part_length, parts;
-    int packed;
+    long long outer, rows, channels, groups;
+    long long part_length, parts; /* rows of a part of an image; parts */
+    int packed;                   /* channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes */
 } ignis__channel_sizes;
+IGNIS__ASSERT_SIZE(ignis__channel_sizes, 56);
 
 typedef struct ignis__channel_norm {
     const char *call;
@@ -23967,27 +24061,46 @@ typedef struct ignis__fft_step {
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
 
-/*  A row of the table that the kernels read; kernels/optim.cu has the same. */
-typedef struct ignis__optim_row {
-    ignis__address data, grad, first, second, master, missed;
-    int64_t count, chunk, first_block, first_step;
-    double decay, scales[2]; /* the device writes scales */
-} ignis__optim_row;
+/*  The table of parameters of an optimizer, and its state in device memory. */
 
-enum { /* the state in device memory; kernels/optim.cu has the same */
-       IGNIS__OPTIM_BASE_LR,
-       IGNIS__OPTIM_CLIP_NEXT,
-       IGNIS__OPTIM_NORM,
-       IGNIS__OPTIM_STEP,
-       IGNIS__OPTIM_CLIP,
-       IGNIS__OPTIM_LR,
-       IGNIS__OPTIM_SCALE = 8,
-       IGNIS__OPTIM_SKIPPED = 10,
-       IGNIS__OPTIM_STATES = 16
+enum {
+    IGNIS__OPTIM_SHARE = 1024,         /* elements that a block of a step takes at a time */
+    IGNIS__OPTIM_BATCH = 39,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
 
-#define IGNIS__OPTIM_BATCH 39   /* rows that one launch carries to the table */
-#define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
+/*  The places of the state, which are double. */
+enum {
+    IGNIS__OPTIM_BASE_LR,   /* set by the caller; the schedule scales it */
+    IGNIS__OPTIM_CLIP_NEXT, /* factor of the gradients of the next step; 1 unless clipped */
+    IGNIS__OPTIM_NORM,      /* of all gradients, when they were clipped last */
+    IGNIS__OPTIM_STEP,      /* the first one is 1 */
+    IGNIS__OPTIM_CLIP,      /* the next ones are of the running step */
+    IGNIS__OPTIM_LR,
+    IGNIS__OPTIM_SCALE = 8, /* of the loss; 1 without */
+    IGNIS__OPTIM_GOOD,      /* steps since SCALE has changed */
+    IGNIS__OPTIM_SKIPPED,   /* steps in all */
+    IGNIS__OPTIM_SKIP,      /* the running step is skipped */
+    IGNIS__OPTIM_CHECKED,   /* NORM is that of the gradients of the next step */
+    IGNIS__OPTIM_COUNT,
+    IGNIS__OPTIM_STATES = 16 /* the size of the state */
+};
+
+/*  A row of the table: a parameter. Pointers are null if the optimizer does not use them. */
+typedef struct ignis__optim_row {
+    IGNIS__POINTER(T) data, grad;
+    IGNIS__POINTER(Wide) first;    /* the first moment, or the momentum */
+    IGNIS__POINTER(Wide) second;   /* the second moment */
+    IGNIS__POINTER(Wide) master;   /* the parameter in full precision */
+    IGNIS__POINTER(double) missed; /* steps that it had no gradient for, for corrections of bias */
+    long long count, chunk;        /* elements; a block takes `chunk` of them */
+    long long first_block, first_step;
+    double decay; /* weight decay of this parameter */
+    /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
+    double first_scale, second_scale;
+} ignis__optim_row;
+IGNIS__ASSERT_SIZE(ignis__optim_row, 104);
+
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];
 } ignis__optim_batch;
@@ -24923,7 +25036,7 @@ IGNIS__PRIVATE const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
 
 IGNIS__PRIVATE int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
-    return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
+    return ignis__ceil_div(p->params.m, rows) * ignis__ceil_div(p->params.n, columns) * p->params.batch;
 }
 
 /*  Returns whether tensor cores may multiply a dtype: f32 is rounded to tf32, which the user allows or not. */
@@ -24945,11 +25058,13 @@ IGNIS__PRIVATE bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype
 IGNIS__PRIVATE bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
-    bool by_k = !p->transpose_a && p->transpose_b,
-         transposes = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
+    bool by_k = !p->params.transpose_a && p->params.transpose_b,
+         transposes = p->params.k % 4 == 0 && (p->params.transpose_a || p->params.packed_a) &&
+                      (!p->params.transpose_b || p->params.packed_b);
     return ignis__gemm_has_wgmma(op, p->operands) &&
-           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || transposes))) && p->k > 0 &&
-           (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
+           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || transposes))) && p->params.k > 0 &&
+           (!p->patches_of || p->wgmma_k) && p->params.m < most && p->params.n < most && p->params.k < most &&
+           p->params.batch < most;
 }
 
 /*  Returns whether blocks can come in pairs. */
@@ -24959,7 +25074,7 @@ IGNIS__PRIVATE bool ignis__gemm_has_pairs(const ignis__op *op)
 }
 
 /*  Returns whether pairs of blocks with tiles of 64 columns may share a, and whether such tiles are theirs. */
-IGNIS__PRIVATE bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
+IGNIS__PRIVATE bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->params.n > 64; }
 
 IGNIS__PRIVATE bool ignis__gemm_shares_a(int rows, int columns, int blocks)
 {
@@ -24972,11 +25087,11 @@ IGNIS__PRIVATE ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 {
     ignis__gemm p = *product;
     if (p.patches_of)
-        p.k = p.wgmma_k;
+        p.params.k = p.wgmma_k;
     if (ignis__dtypes[p.operands].size != 2) {
-        p.row_a = p.row_b = p.k;
-        p.transpose_a = 0;
-        p.transpose_b = 1;
+        p.params.row_a = p.params.row_b = p.params.k;
+        p.params.transpose_a = 0;
+        p.params.transpose_b = 1;
     }
     return p;
 }
@@ -24994,8 +25109,8 @@ static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 /*  Returns whether pairs of blocks that share b are faster. */
 IGNIS__PRIVATE bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
-    return columns > 64 && !p->patches_of && p->m > 128 &&
-           !(ignis__gemm_rows_fill_sectors(p, p->row_a) && ignis__gemm_rows_fill_sectors(p, p->row_b));
+    return columns > 64 && !p->patches_of && p->params.m > 128 &&
+           !(ignis__gemm_rows_fill_sectors(p, p->params.row_a) && ignis__gemm_rows_fill_sectors(p, p->params.row_b));
 }
 
 /*  Returns whether kernels/gemm_hopper.cu skips loading what does not exist of such tiles. */
@@ -25011,23 +25126,24 @@ IGNIS__PRIVATE bool ignis__gemm_skips(const ignis__gemm *p, int rows, int column
 static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, const ignis__gemm_tile *tile,
                                int64_t splits)
 {
+    const ignis__gemm_params *p = &gemm->params;
     int64_t size = ignis__dtypes[gemm->operands].size, processors = op->work.device->info.multiprocessors,
             room = processors * tile->blocks;
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(gemm, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
     int64_t between = tile->between;
-    int64_t down = shares_b ? 2 * ignis__ceil_div(gemm->m, 2 * tile->rows) : ignis__ceil_div(gemm->m, tile->rows),
-            across = ignis__ceil_div(gemm->n, tile->columns);
-    int64_t blocks = down * across * gemm->batch * splits, rounds = ignis__ceil_div(blocks, room);
+    int64_t down = shares_b ? 2 * ignis__ceil_div(p->m, 2 * tile->rows) : ignis__ceil_div(p->m, tile->rows),
+            across = ignis__ceil_div(p->n, tile->columns);
+    int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
     bool skips = hopper && ignis__gemm_skips(gemm, tile->rows, tile->columns);
     double rows =
-        (skips ? (double)gemm->m / (double)down : (double)ignis__clamp(gemm->m, 0, tile->rows)) / (shares_a ? 2 : 1);
-    double columns = (skips ? (double)gemm->n / (double)across : (double)ignis__clamp(gemm->n, 0, tile->columns)) /
-                     (shares_b ? 2 : 1);
+        (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
+    double columns =
+        (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !gemm->patches_of ? 5900 : whole;
-    double each = rows / (ignis__gemm_rows_fill_sectors(gemm, gemm->row_a) ? whole : parts) +
-                  columns / (ignis__gemm_rows_fill_sectors(gemm, gemm->row_b) ? whole : parts);
+    double each = rows / (ignis__gemm_rows_fill_sectors(gemm, p->row_a) ? whole : parts) +
+                  columns / (ignis__gemm_rows_fill_sectors(gemm, p->row_b) ? whole : parts);
     double scale = tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ||
                            tile->builtin == IGNIS__BUILTIN_GEMM_TINY
                        ? size == 8 ? 2 : 1
@@ -25040,11 +25156,11 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, con
     if (hopper && gemm->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
         !ignis__gemm_is_ahead(tile)) /* all this is stored and nothing is multiplied */
         between += tile->rows * tile->columns / 8;
-    time = step * (double)ignis__ceil_div(ignis__ceil_div(gemm->k, splits), 64) +
-           (double)(between * rounds + tile->before);
+    time =
+        step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
     if (splits > 1)
         time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) +
-                (double)(gemm->m * gemm->n * gemm->batch * (4 * splits + size)) / 3000;
+                (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
     return time;
 }
 
@@ -25055,10 +25171,11 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
     int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks /
                    ignis__gemm_tiles(p, tile->rows, tile->columns),
             splits = 2;
-    double whole = (double)tile->latency * (double)p->k / 64, part = 75 + (double)(p->m * p->n * p->batch) / 750;
+    double whole = (double)tile->latency * (double)p->params.k / 64,
+           part = 75 + (double)(p->params.m * p->params.n * p->params.batch) / 750;
     while (rounds == 1 && splits < room && 2 * (double)(splits * splits) * part < whole)
         splits *= 2;
-    return ignis__clamp(rounds == 1 ? splits : room, 1, ignis__clamp(p->k / 128, 1, room > 1 ? room : 1));
+    return ignis__clamp(rounds == 1 ? splits : room, 1, ignis__clamp(p->params.k / 128, 1, room > 1 ? room : 1));
 }
 
 /*  Larger operands are not copied. */
@@ -25067,43 +25184,44 @@ IGNIS__PRIVATE int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 /*  Returns the rows of a wgmma tile: fewer if a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p)
 {
-    return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128;
+    return p->rows ? p->rows : p->patches_of == 2 && p->params.m <= 64 && p->params.n > 64 ? 64 : 128;
 }
 
 /*  Returns the columns of a wgmma tile: 64 if there are no more, unless operands have 8 bits; else 128, or
     256 if requested. */
 IGNIS__PRIVATE int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
-    return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
-           : ignis__gemm_rows(p) == 64 || columns == 64   ? 128
-                                                          : columns;
+    return p->params.n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
+           : ignis__gemm_rows(p) == 64 || columns == 64          ? 128
+                                                                 : columns;
 }
 
-IGNIS__PRIVATE bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
+IGNIS__PRIVATE bool ignis__gemm_gates(const ignis__gemm *p) { return p->params.activation == IGNIS__ACTIVATION_GATED; }
 
 /*  Returns the columns of the result. */
 IGNIS__PRIVATE int64_t ignis__gemm_out_columns(const ignis__gemm *p)
 {
-    return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n;
+    return p->params.activation == IGNIS__ACTIVATION_PAIRED ? p->params.n / 2 : p->params.n;
 }
 
 /*  Returns whether a product by wgmma is finished in registers, with tiles of `columns` columns:
     kernels/gemm_hopper.cu. */
 IGNIS__PRIVATE bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
-    int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
-    bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
-    if (p->dtype == IGNIS_F32 ? gates || paired || p->column_sums
+    int others = (p->params.gradient != 0) + (p->params.residual != 0) + (p->params.accumulate != 0);
+    bool gates = ignis__gemm_gates(p), paired = p->params.activation == IGNIS__ACTIVATION_PAIRED;
+    if (p->dtype == IGNIS_F32 ? gates || paired || p->params.column_sums
                               : (gates && columns != 192) || (paired && columns != 128))
         return false;
-    return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
-           (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
+    return p->params.packed_out && !p->params.partial && p->params.factor == 1 && others <= 1 &&
+           !(p->params.activation && p->params.row_sums) &&
+           (p->params.gradient ? !p->params.bias : !p->params.column_sums && !(others && p->params.activation));
 }
 
 /*  Returns the matrix read or written besides the result if a product is finished in registers. */
 IGNIS__PRIVATE ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
 {
-    return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
+    return p->params.residual ? p->params.residual : p->params.accumulate ? p->params.out : p->params.pre;
 }
 
 /*  Returns the option of a variant whose operands do not have the result's dtype. */
@@ -25115,8 +25233,8 @@ static const char *ignis__gemm_operands_define(ignis_dtype dtype)
 /*  Writes the options of the variant of kernels/gemm_mma.cu. */
 IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
-    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a,
-             p->transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
+    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->params.transpose_a,
+             p->params.transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
 }
 
 /*  Writes the options of the variant of kernels/gemm_hopper.cu. A variant that does not finish in registers
@@ -25127,11 +25245,12 @@ IGNIS__PRIVATE void ignis__gemm_hopper_define(char *define, size_t size, const i
              "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
              "-DIGNIS_ACTIVATION=%d "
              "-DIGNIS_OTHER=%d%s%s%s",
-             p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
+             p->params.transpose_a, p->params.transpose_b, p->patches_of, columns, direct,
+             direct ? p->params.activation : 0,
              !direct                ? 0
-             : p->gradient          ? 2
+             : p->params.gradient   ? 2
              : ignis__gemm_gates(p) ? 3
-                                    : ignis__gemm_extra_matrix(p) != p->pre,
+                                    : ignis__gemm_extra_matrix(p) != p->params.pre,
              ignis__gemm_rows(p) == 64    ? " -DIGNIS_ROWS=64"
              : ignis__gemm_rows(p) == 192 ? " -DIGNIS_ROWS=192"
                                           : "",
@@ -25149,9 +25268,10 @@ IGNIS__PRIVATE int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 
 IGNIS__PRIVATE bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
-    p.column_sums = epilogue->column_sums != NULL;
-    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) &&
-           !ignis__dtype_is_f8(p.operands) && !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) &&
+    p.params.column_sums = epilogue->column_sums != NULL;
+    return !p.patches_of && !epilogue->row_sums && p.params.k >= ignis__gemm_ahead_k(p.dtype) &&
+           !ignis__dtype_is_f8(p.operands) &&
+           !(p.dtype == IGNIS_F32 && (p.params.gradient || p.params.residual || p.params.accumulate)) &&
            ignis__gemm_finishes_in_registers(&p, 192);
 }
 
@@ -25159,9 +25279,9 @@ IGNIS__PRIVATE bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ig
     summed. */
 IGNIS__PRIVATE bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
-    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient &&
-           !p->residual && !p->accumulate && !epilogue->row_sums && !epilogue->column_sums &&
-           ignis__gemm_finishes_in_registers(p, 192) && !ignis__gemm_gates(p);
+    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->params.m > 128 && p->params.n > 128 &&
+           !p->params.gradient && !p->params.residual && !p->params.accumulate && !epilogue->row_sums &&
+           !epilogue->column_sums && ignis__gemm_finishes_in_registers(p, 192) && !ignis__gemm_gates(p);
 }
 
 /*  Returns whether the device has the variant with these columns and rows. If nothing is compiled, others may
@@ -25173,7 +25293,7 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     char define[IGNIS__DEFINES];
     if (!ignis__compile_never)
         return true;
-    p.column_sums = epilogue->column_sums != NULL;
+    p.params.column_sums = epilogue->column_sums != NULL;
     p.rows = rows;
     p.pairs = pairs;
     ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_finishes_in_registers(&p, columns));
@@ -25207,21 +25327,22 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
 IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
                                                      const ignis__epilogue *epilogue)
 {
+    const ignis__gemm_params *p = &gemm->params;
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
     ignis__gemm by_wgmma = ignis__gemm_by_wgmma(gemm);
-    int64_t bytes_a = (gemm->batch_a ? gemm->batch : 1) * gemm->m * gemm->k * ignis__dtypes[gemm->operands].size;
-    int64_t bytes_b = (gemm->batch_b ? gemm->batch : 1) * gemm->k * gemm->n * ignis__dtypes[gemm->operands].size;
+    int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[gemm->operands].size;
+    int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[gemm->operands].size;
     bool eights = ignis__dtype_is_f8(gemm->operands);
     bool tensor_cores = ignis__gemm_allows_tensor_cores(gemm->operands) &&
                         ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
          wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, gemm);
-    bool packed = gemm->packed_a && gemm->packed_b, may_pack = !gemm->patches_of &&
-                                                               (gemm->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
-                                                               (gemm->packed_b || bytes_b <= ignis__gemm_pack_limit);
-    bool transposes = gemm->operands == IGNIS_F32 && (gemm->transpose_a || !gemm->transpose_b), /* by wgmma */
-        may_transpose = (!gemm->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
-                        (gemm->transpose_b || bytes_b <= ignis__gemm_pack_limit);
+    bool packed = p->packed_a && p->packed_b, may_pack = !gemm->patches_of &&
+                                                         (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
+                                                         (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    bool transposes = gemm->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
+        may_transpose = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
+                        (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
     int64_t wide = ignis__gemm_tiles(gemm, 128, 192), other = ignis__gemm_tiles(gemm, 128, 128);
     bool ahead =
@@ -25233,10 +25354,10 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
     bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(gemm, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a k step; k steps that are on their way */
-    double least = 0, packing = 3000 + (double)((gemm->packed_a ? 0 : bytes_a) + (gemm->packed_b ? 0 : bytes_b)) / 1500;
-    double transposing = (gemm->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) +
-                         (gemm->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
-    double gating = ignis__gemm_gates(gemm) ? (double)(3 * gemm->m * gemm->n * ignis__dtypes[dtype].size) / 3000
+    double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
+    double transposing =
+        (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
+    double gating = ignis__gemm_gates(gemm) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000
                                             : 0; /* not beside another tile */
     int i, trial;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
@@ -25257,7 +25378,7 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
                                         tile.rows != ignis__gemm_rows(gemm)))) ||
             (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* all remaining ones sum k in one order */
             continue;
-        for (trial = 0; trial <= (gemm->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); trial++) {
+        for (trial = 0; trial <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); trial++) {
             int64_t splits = trial ? ignis__gemm_splits(op, of, &tile, trial) : 1;
             double time = trial && splits == 1 ? least : ignis__gemm_time(op, of, &tile, splits);
             bool packs = !packed && (hopper ? !transposes : mma && may_pack && 12 * time > time + packing);
@@ -25290,8 +25411,8 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
         /* k steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers:
            kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
-        stage =
-            128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
+        stage = 128u * (unsigned)(kernel.rows +
+                                  (by_wgmma.params.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
         stages = ignis__gemm_shares_a(kernel.rows, kernel.columns, kernel.blocks) ? 8
                  : kernel.rows == 192                         ? (unsigned)ignis__clamp(202 * 1024 / stage, 1, 6)
                  : kernel.columns > 128 || kernel.blocks == 2 ? 4
@@ -25308,24 +25429,52 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
     Fills the struct of kernels/gemm.cuh, and requests kernels while programs are recorded. Uses: product,
     gemm_select. */
 
-/*  Makes a TMA map of [batch, rows, row] with strides between rows and matrices, in tiles of 128 bytes of
-    some rows. rounds: f32 is rounded to tf32 when loaded. */
+/*  Returns the matrices of an operand without patches. */
+IGNIS__PRIVATE ignis__gemm_matrix ignis__gemm_operand(const ignis__gemm *gemm, bool is_b)
+{
+    const ignis__gemm_params *p = &gemm->params;
+    ignis__gemm_matrix a = {
+        p->a, p->batch, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->row_a, p->batch_a, p->packed_a};
+    ignis__gemm_matrix b = {
+        p->b, p->batch, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->row_b, p->batch_b, p->packed_b};
+    return is_b ? b : a;
+}
+
+/*  Sets an operand to a copy of its matrices. */
+IGNIS__PRIVATE void ignis__gemm_set_operand(ignis__gemm *gemm, bool is_b, const ignis__gemm_matrix *matrix)
+{
+    ignis__gemm_params *p = &gemm->params;
+    *(is_b ? &p->b : &p->a) = matrix->at;
+    *(is_b ? &p->row_b : &p->row_a) = matrix->row;
+    *(is_b ? &p->batch_b : &p->batch_a) = matrix->batch;
+    *(is_b ? &p->packed_b : &p->packed_a) = matrix->packed;
+}
+
+/*  Returns the matrices of the result, or of an array like it; pairs: there are two of them, of a gated product. */
+IGNIS__PRIVATE ignis__gemm_matrix ignis__gemm_result(const ignis__gemm *gemm, ignis__address at, int64_t columns,
+                                                     bool pairs)
+{
+    const ignis__gemm_params *p = &gemm->params;
+    ignis__gemm_matrix matrix = {at, pairs ? 2 : p->batch, p->m, columns, columns, p->m * p->n, p->packed_out};
+    return matrix;
+}
+
+/*  Makes a TMA map of matrices, in tiles of 128 bytes of some rows. rounds: f32 is rounded to tf32 when loaded. */
 IGNIS__PRIVATE void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
-                                        ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
-                                        int64_t stride, int box_rows)
+                                        const ignis__gemm_matrix *matrix, int box_rows)
 {
     int64_t size = ignis__dtypes[dtype].size;
-    int64_t dims[] = {row, rows, stride ? batch : 1},
-            strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
+    int64_t dims[] = {matrix->columns, matrix->rows, matrix->batch ? matrix->count : 1},
+            strides[] = {size * matrix->row, size * (matrix->batch ? matrix->batch : matrix->row * matrix->rows)};
     int box[] = {(int)(128 / size), box_rows, 1};
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, at, 3, dims, strides, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, matrix->at, 3, dims, strides, box, NULL);
 }
 
 /*  Makes a TMA map of the array with patches: `count` pixels of the grid for a tap. */
 IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
                                            const ignis__gemm *p, int count)
 {
-    const ignis__patches *q = &p->patches;
+    const ignis__patches *q = &p->params.patches;
     int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
     int64_t strides[] = {2 * q->pixel, 2 * row, 2 * row * q->height};
     ignis__tensor_pixels pixels;
@@ -25336,22 +25485,24 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
         pixels.step[i] = q->stride[1 - i];
         pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
     }
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->a : p->b, 4, dims,
-                                              strides, &box, &pixels);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->params.a : p->params.b,
+                                         4, dims, strides, &box, &pixels);
 }
 
 /*  Makes a TMA map of the pixels of out that belong to the grid. */
 IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
                                                const ignis__gemm *p)
 {
-    const ignis__patches *q = &p->patches;
-    int64_t dims[] = {p->n, q->columns.size, q->rows.size, p->images};
+    const ignis__patches *q = &p->params.patches;
+    int64_t dims[] = {p->params.n, q->columns.size, q->rows.size, p->images};
     int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_image};
     ignis__tensor_pixels pixels = IGNIS__ZERO;
     int box = 64;
     pixels.step[0] = pixels.step[1] = 1;
     pixels.count = 64;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->out, 4, dims, strides, &box, &pixels);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->params.out, 4, dims, strides, &box, &pixels);
 }
 
 /*  Returns whether all rows of `row` elements from these addresses on are full packs. */
@@ -25386,48 +25537,49 @@ IGNIS__PRIVATE ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__arr
 }
 
 /*  Returns the parameters, except for partial sums. out and its epilogue's arrays have elements. */
-IGNIS__PRIVATE ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
-                                              const ignis__epilogue *epilogue)
+IGNIS__PRIVATE ignis__gemm ignis__gemm_describe(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                                const ignis__epilogue *epilogue)
 {
     ignis__gemm gemm = IGNIS__ZERO;
     gemm.dtype = (ignis_dtype)product->dtype;
     gemm.operands = product->operands ? (ignis_dtype)product->operands : gemm.dtype;
-    gemm.m = product->m;
-    gemm.n = product->n;
-    gemm.k = product->k;
-    gemm.batch = product->batch;
-    gemm.batch_a = product->batch_a;
-    gemm.batch_b = product->batch_b;
-    gemm.transpose_a = product->transpose_a;
-    gemm.transpose_b = product->transpose_b;
-    gemm.row_a = gemm.transpose_a ? gemm.m : gemm.k;
-    gemm.row_b = gemm.transpose_b ? gemm.k : gemm.n;
-    gemm.factor = epilogue->factor != 0 ? epilogue->factor : 1;
-    gemm.splits = 1;
-    gemm.split_k = gemm.k;
-    gemm.activation = epilogue->activation;
-    gemm.gradient = epilogue->gradient;
-    gemm.accumulate = epilogue->accumulate;
-    gemm.keeps = epilogue->keeps;
+    gemm.params.m = product->m;
+    gemm.params.n = product->n;
+    gemm.params.k = product->k;
+    gemm.params.batch = product->batch;
+    gemm.params.batch_a = product->batch_a;
+    gemm.params.batch_b = product->batch_b;
+    gemm.params.transpose_a = product->transpose_a;
+    gemm.params.transpose_b = product->transpose_b;
+    gemm.params.row_a = gemm.params.transpose_a ? gemm.params.m : gemm.params.k;
+    gemm.params.row_b = gemm.params.transpose_b ? gemm.params.k : gemm.params.n;
+    gemm.params.factor = epilogue->factor != 0 ? epilogue->factor : 1;
+    gemm.params.splits = 1;
+    gemm.params.split_k = gemm.params.k;
+    gemm.params.activation = epilogue->activation;
+    gemm.params.gradient = epilogue->gradient;
+    gemm.params.accumulate = epilogue->accumulate;
+    gemm.params.keeps = epilogue->keeps;
     if (epilogue->bias)
-        gemm.bias = ignis__op_read(op, epilogue->bias);
+        gemm.params.bias = ignis__op_read(op, epilogue->bias);
     if (epilogue->scale_a) {
-        gemm.scale_a = ignis__op_read(op, epilogue->scale_a);
-        gemm.scales_a = epilogue->scale_a->numel > 1;
+        gemm.params.scale_a = ignis__op_read(op, epilogue->scale_a);
+        gemm.params.scales_a = epilogue->scale_a->numel > 1;
     }
     if (epilogue->scale_b) {
-        gemm.scale_b = ignis__op_read(op, epilogue->scale_b);
-        gemm.scales_b = epilogue->scale_b->numel > 1;
+        gemm.params.scale_b = ignis__op_read(op, epilogue->scale_b);
+        gemm.params.scales_b = epilogue->scale_b->numel > 1;
     }
     if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&gemm)))
-        gemm.pre = ignis__op_read(op, epilogue->pre);
-    if (epilogue->pre && (epilogue->keeps || !gemm.pre))
-        gemm.pre = ignis__op_write(op, epilogue->pre);
+        gemm.params.pre = ignis__op_read(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->keeps || !gemm.params.pre))
+        gemm.params.pre = ignis__op_write(op, epilogue->pre);
     if (epilogue->residual)
-        gemm.residual = ignis__op_read(op, epilogue->residual);
-    gemm.out = ignis__op_write(op, out);
-    gemm.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, gemm.out | gemm.bias | gemm.pre | gemm.residual,
-                                         ignis__gemm_out_columns(&gemm), 0);
+        gemm.params.residual = ignis__op_read(op, epilogue->residual);
+    gemm.params.out = ignis__op_write(op, out);
+    gemm.params.packed_out = ignis__gemm_packed(
+        (ignis_dtype)product->dtype, gemm.params.out | gemm.params.bias | gemm.params.pre | gemm.params.residual,
+        ignis__gemm_out_columns(&gemm), 0);
     return gemm;
 }
 
@@ -25436,13 +25588,13 @@ IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin buil
                                               ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
-    int64_t sums = ignis__ceil_div(p->m, rows);
+    int64_t sums = ignis__ceil_div(p->params.m, rows);
     if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
+        p->params.column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
     ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL,
                      ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0, params);
     if (epilogue->column_sums)
-        ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, sums);
+        ignis__gemm_add_sums(op, epilogue->column_sums, p->params.column_sums, sums);
 }
 
 /*  While programs are recorded: requests the kernels that devices choose for such products, of these sizes
@@ -25456,10 +25608,11 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
     ignis__gemm gemm = *product;
     char define[IGNIS__DEFINES];
     int i, direct;
-    if (!ignis__requests.path[0] || gemm.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_supports_paired */
+    if (!ignis__requests.path[0] ||
+        gemm.params.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_supports_paired */
         return;
-    gemm.row_sums = epilogue->row_sums != NULL;
-    gemm.column_sums = epilogue->column_sums != NULL;
+    gemm.params.row_sums = epilogue->row_sums != NULL;
+    gemm.params.column_sums = epilogue->column_sums != NULL;
     ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
     define[0] = 0;
     if (gemm.patches_of)
@@ -25477,8 +25630,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
     }
     for (i = 0; rounds && (!gemm.patches_of || (!by_k && gemm.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
         for (gemm.pairs = 0; gemm.pairs <= IGNIS__SHARE_B; gemm.pairs++) {
-            gemm.n = widths[i] > 64 || gemm.pairs || eights ? (product->n > 64 ? product->n : 256)
-                                                            : 64; /* as many columns as such a tile has */
+            gemm.params.n = widths[i] > 64 || gemm.pairs || eights ? (product->params.n > 64 ? product->params.n : 256)
+                                                                   : 64; /* as many columns as such a tile has */
             if (gemm.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&gemm)
                                              : ignis__gemm_columns(&gemm, widths[i]) != widths[i] ||
                                                    (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
@@ -25489,7 +25642,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
                 ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
-    gemm.n = product->n;
+    gemm.params.n = product->params.n;
     gemm.rows = 192; /* with some of the columns that such tiles may have */
     for (i = 0; rounds && ignis__gemm_takes_192_rows(product, epilogue) && i < 3; i++)
         for (gemm.pairs = 0; gemm.pairs <= (ignis__gemm_shares_b(&gemm, widths[i]) ? IGNIS__SHARE_B : 0);
@@ -25507,7 +25660,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
 
 IGNIS__PRIVATE double ignis__gemm_flops(const ignis__gemm *p)
 {
-    return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
+    return 2.0 * (double)p->params.m * (double)p->params.n * (double)p->params.k * (double)p->params.batch;
 }
 
 /*  Launches a tiny product. ends: nothing is launched after this product, so it may wait for another one. */
@@ -25515,7 +25668,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
                                     int64_t blocks, bool ends)
 {
     ignis__gemm_pending *pending = gemm->patches_of ? NULL : op->pending;
-    ignis__gemm both[2] = IGNIS__ZERO;
+    ignis__gemm_params both[2] = IGNIS__ZERO;
     double flops = ignis__gemm_flops(gemm);
     unsigned first_blocks = (unsigned)blocks;
     void *params[] = {both, &first_blocks};
@@ -25525,9 +25678,10 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         pending->blocks = blocks;
         return;
     }
-    both[0] = *gemm;
-    if (pending && pending->blocks) { /* kernels read a plain product's parameters up to the patches */
-        memcpy((char *)both + offsetof(ignis__gemm, patches), &pending->p, offsetof(ignis__gemm, patches));
+    both[0] = gemm->params;
+    if (pending && pending->blocks) { /* kernels read the params of plain products up to the patches */
+        const size_t size = offsetof(ignis__gemm_params, patches);
+        memcpy((char *)both + size, &pending->p.params, size);
         blocks += pending->blocks;
         flops += ignis__gemm_flops(&pending->p);
         op->pending = NULL;
@@ -25562,31 +25716,34 @@ static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 
     column sums the rest is zero-filled. */
 static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 {
-    bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums,
+    bool whole = !ignis__gemm_skips(p, rows, columns), few = p->params.m < 128 && !p->params.column_sums,
          shares_a = p->pairs == IGNIS__SHARE_A;
-    p->box_a = p->transpose_a      ? 64
-               : whole             ? rows
-               : few && p->m <= 64 ? (int)p->m
-               : few && shares_a   ? (int)ignis__ceil_div(p->m, 16) * 8
-               : shares_a          ? 64
-               : rows == 192       ? p->m % 192 == 0 || p->m % 192 > 128 ? 192 : 64
-                                   : ignis__gemm_box(p->m);
-    p->box_b = !p->transpose_b                                              ? 64
-               : whole || rows == 192                                       ? columns
-               : columns == 64 || p->activation == IGNIS__ACTIVATION_PAIRED ? 64
-                                                                            : ignis__gemm_box(p->n);
+    p->params.box_a = p->params.transpose_a      ? 64
+                      : whole                    ? rows
+                      : few && p->params.m <= 64 ? (int)p->params.m
+                      : few && shares_a          ? (int)ignis__ceil_div(p->params.m, 16) * 8
+                      : shares_a                 ? 64
+                      : rows == 192              ? p->params.m % 192 == 0 || p->params.m % 192 > 128 ? 192 : 64
+                                                 : ignis__gemm_box(p->params.m);
+    p->params.box_b = !p->params.transpose_b ? 64
+                      : whole || rows == 192 ? columns
+                      : columns == 64 || p->params.activation == IGNIS__ACTIVATION_PAIRED
+                          ? 64
+                          : ignis__gemm_box(p->params.n);
 }
 
 /*  Launches the product itself. ends: as in ignis__gemm_launch_tiny. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *gemm,
                                bool ends)
 {
-    int64_t blocks = ignis__gemm_tiles(gemm, kernel->rows, kernel->columns) * gemm->splits,
+    ignis__gemm_params *p = &gemm->params;
+    int64_t blocks = ignis__gemm_tiles(gemm, kernel->rows, kernel->columns) * p->splits,
             processors = op->work.device->info.multiprocessors;
     ignis__tensor_map a, b, out, other;
+    ignis__gemm_matrix matrix;
     ignis__address another = ignis__gemm_extra_matrix(gemm);
     bool direct = ignis__gemm_finishes_in_registers(gemm, kernel->columns), gated = ignis__gemm_gates(gemm);
-    void *mapped[] = {&a, &b, &out, &other, gemm}, *plain[] = {gemm};
+    void *mapped[] = {&a, &b, &out, &other, &gemm->params}, *plain[] = {&gemm->params};
     if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
         ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, gemm, blocks, ends);
         return;
@@ -25602,13 +25759,13 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
             gemm->pairs = 0;
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, gemm, kernel->columns, direct);
         }
-        if (direct && !gemm->patches.apart &&
+        if (direct && !p->patches.apart &&
             !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
             ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, gemm, kernel->columns, direct);
         }
         if (gemm->pairs) {
-            blocks = 2 * gemm->splits *
+            blocks = 2 * p->splits *
                      (gemm->pairs == IGNIS__SHARE_A ? ignis__gemm_tiles(gemm, kernel->rows, 2 * kernel->columns)
                                                     : ignis__gemm_tiles(gemm, 2 * kernel->rows, kernel->columns));
             processors &= ~(int64_t)1;
@@ -25617,56 +25774,60 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         ignis__gemm_boxes(gemm, kernel->rows, kernel->columns);
         if (gemm->patches_of == 1)
             ignis__patches_tma_map(op, &a, dtype, gemm, kernel->rows);
-        else
-            ignis__gemm_tma_map(op, &a, gemm->operands, true, gemm->a, gemm->transpose_a ? gemm->m : gemm->k,
-                                gemm->row_a, gemm->transpose_a ? gemm->k : gemm->m, gemm->batch, gemm->batch_a,
-                                gemm->box_a);
-        if (gemm->patches_of == 1) /* weights: a tap is a matrix */
-            ignis__gemm_tma_map(op, &b, dtype, true, gemm->b, gemm->weights, gemm->patches.weight_row,
-                                gemm->transpose_b ? gemm->n : gemm->patches.weight_channels,
-                                gemm->patches.weight_row / gemm->weights, gemm->weights, gemm->box_b);
-        else if (gemm->patches_of == 2)
+        else {
+            matrix = ignis__gemm_operand(gemm, false);
+            ignis__gemm_tma_map(op, &a, gemm->operands, true, &matrix, p->box_a);
+        }
+        if (gemm->patches_of == 2)
             ignis__patches_tma_map(op, &b, dtype, gemm, 64);
-        else
-            ignis__gemm_tma_map(op, &b, gemm->operands, true, gemm->b, gemm->transpose_b ? gemm->k : gemm->n,
-                                gemm->row_b, gemm->transpose_b ? gemm->n : gemm->k, gemm->batch, gemm->batch_b,
-                                gemm->pairs == IGNIS__SHARE_B ? gemm->box_b / 2 : gemm->box_b);
+        else {
+            matrix = ignis__gemm_operand(gemm, true);
+            if (gemm->patches_of == 1) { /* weights: a tap is a matrix */
+                const ignis__patches *q = &p->patches;
+                matrix.count = q->weight_row / gemm->weights;
+                matrix.rows = p->transpose_b ? p->n : q->weight_channels;
+                matrix.columns = matrix.batch = gemm->weights;
+                matrix.row = q->weight_row;
+            }
+            ignis__gemm_tma_map(op, &b, gemm->patches_of ? dtype : gemm->operands, true, &matrix,
+                                gemm->pairs == IGNIS__SHARE_B && !gemm->patches_of ? p->box_b / 2 : p->box_b);
+        }
         other = out = a; /* for maps that are not used */
-        if (direct && gemm->patches.apart)
+        if (direct && p->patches.apart)
             ignis__patches_out_tma_map(op, &out, dtype, gemm);
-        else if (direct)
-            ignis__gemm_tma_map(op, &out, dtype, false, gemm->out, ignis__gemm_out_columns(gemm),
-                                ignis__gemm_out_columns(gemm), gemm->m, gated && gemm->gradient ? 2 : gemm->batch,
-                                gemm->m * gemm->n, 64);
-        if (direct && another)
-            ignis__gemm_tma_map(op, &other, dtype, false, another, gemm->n, gemm->n, gemm->m,
-                                gated && (gemm->gradient || gemm->keeps) ? 2 : gemm->batch, gemm->m * gemm->n, 64);
+        else if (direct) {
+            matrix = ignis__gemm_result(gemm, p->out, ignis__gemm_out_columns(gemm), gated && p->gradient);
+            ignis__gemm_tma_map(op, &out, dtype, false, &matrix, 64);
+        }
+        if (direct && another) {
+            matrix = ignis__gemm_result(gemm, another, p->n, gated && (p->gradient || p->keeps));
+            ignis__gemm_tma_map(op, &other, dtype, false, &matrix, 64);
+        }
     }
     ignis__cost(-1, ignis__gemm_flops(gemm), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1,
                      kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
 }
 
-/*  Plans scratch for an operand, `rows` rows a matrix, in which its rows are full packs of `pack` elements:
-    of 16 bytes or fewer. */
-IGNIS__PRIVATE void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
-                                          int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed,
-                                          int64_t pack)
+/*  Plans scratch for an operand in which its rows are full packs of `pack` elements: of 16 bytes or fewer. The matrix
+    becomes the one in scratch, unless it is packed already. */
+IGNIS__PRIVATE void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy,
+                                          ignis__gemm_matrix *matrix, int64_t pack)
 {
     int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
-    if (*packed)
+    if (matrix->packed)
         return;
-    copy->from = *at;
-    copy->row = *row;
-    copy->stride = ignis__ceil_div(*row, pack) * pack;
-    copy->rows = *batch ? rows * count : rows;
+    copy->from = matrix->at;
+    copy->row = matrix->row;
+    copy->stride = ignis__ceil_div(matrix->row, pack) * pack;
+    copy->rows = matrix->batch ? matrix->rows * matrix->count : matrix->rows;
     copy->to =
         ignis__op_write(op, ignis__op_new_row(op, ignis__ceil_div(copy->rows * copy->stride, whole) * whole, dtype));
-    *at = copy->to;
-    *row = copy->stride;
-    *batch = *batch ? rows * copy->stride : 0;
-    *packed = (int)(whole / pack);
+    matrix->at = copy->to;
+    matrix->row = copy->stride;
+    matrix->batch = matrix->batch ? matrix->rows * copy->stride : 0;
+    matrix->packed = (int)(whole / pack);
 }
 
 /*  Makes one or two copies. */
@@ -25681,69 +25842,72 @@ IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__
 /*  Copies operands whose rows are no full packs to scratch where they are. */
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
-    ignis__gemm_copy a, b;
-    ignis__gemm_plan_copy(op, dtype, &a, &p->a, &p->row_a, p->transpose_a ? p->k : p->m, p->batch, &p->batch_a,
-                          &p->packed_a, ignis__pack_elements(dtype));
-    ignis__gemm_plan_copy(op, dtype, &b, &p->b, &p->row_b, p->transpose_b ? p->n : p->k, p->batch, &p->batch_b,
-                          &p->packed_b, ignis__pack_elements(dtype));
-    ignis__gemm_copies(op, dtype, &a, &b);
+    ignis__gemm_matrix a = ignis__gemm_operand(p, false), b = ignis__gemm_operand(p, true);
+    ignis__gemm_copy copies[2];
+    ignis__gemm_plan_copy(op, dtype, &copies[0], &a, ignis__pack_elements(dtype));
+    ignis__gemm_plan_copy(op, dtype, &copies[1], &b, ignis__pack_elements(dtype));
+    ignis__gemm_copies(op, dtype, &copies[0], &copies[1]);
+    ignis__gemm_set_operand(p, false, &a);
+    ignis__gemm_set_operand(p, true, &b);
 }
 
 /*  Transposes an operand, matrices [k, rows], to scratch as [rows, k]. */
-static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows,
-                                          int64_t count, int64_t *batch)
+static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, bool is_b)
 {
-    int64_t matrices = *batch ? count : 1, one = 1;
-    ignis__address from = *at;
-    void *params[] = {at, &from, &matrices, &k, &one, &rows, &one};
-    *at = ignis__op_write(op, ignis__op_new_row(op, matrices * k * rows, dtype));
-    *batch = *batch ? k * rows : 0;
-    ignis__op_launch_row(op, IGNIS__BUILTIN_TRANSPOSE_TILES, dtype,
-                         ignis__clamp(matrices * ignis__ceil_div(k, 64) * ignis__ceil_div(rows, 64), 1, INT32_MAX), 256,
-                         params);
+    ignis__gemm_matrix x = ignis__gemm_operand(p, is_b);
+    int64_t matrices = x.batch ? x.count : 1, one = 1;
+    ignis__address from = x.at;
+    void *params[] = {&x.at, &from, &matrices, &x.rows, &one, &x.columns, &one};
+    x.at = ignis__op_write(op, ignis__op_new_row(op, matrices * x.rows * x.columns, dtype));
+    x.batch = x.batch ? x.rows * x.columns : 0;
+    ignis__op_launch_row(
+        op, IGNIS__BUILTIN_TRANSPOSE_TILES, dtype,
+        ignis__clamp(matrices * ignis__ceil_div(x.rows, 64) * ignis__ceil_div(x.columns, 64), 1, INT32_MAX), 256,
+        params);
+    ignis__gemm_set_operand(p, is_b, &x);
 }
 
 /*  Chooses a kernel for the parameters, and runs it. False: the caller computes row sums. */
 IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm,
                                         const ignis__epilogue *epilogue)
 {
+    ignis__gemm_params *p = &gemm->params;
     ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, gemm, epilogue);
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
-    int64_t shares = kernel.stays ? ignis__ceil_div(gemm->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
+    int64_t shares = kernel.stays ? ignis__ceil_div(p->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
     ignis__gemm_request(dtype, gemm, epilogue);
     if (kernel.packs)
         ignis__gemm_pack(op, gemm->operands, gemm);
-    if (kernel.transposes && gemm->transpose_a)
-        ignis__gemm_transpose_operand(op, dtype, &gemm->a, gemm->k, gemm->m, gemm->batch, &gemm->batch_a);
-    if (kernel.transposes && !gemm->transpose_b)
-        ignis__gemm_transpose_operand(op, dtype, &gemm->b, gemm->k, gemm->n, gemm->batch, &gemm->batch_b);
+    if (kernel.transposes && p->transpose_a)
+        ignis__gemm_transpose_operand(op, dtype, gemm, false);
+    if (kernel.transposes && !p->transpose_b)
+        ignis__gemm_transpose_operand(op, dtype, gemm, true);
     if (kernel.transposes)
         *gemm = ignis__gemm_by_wgmma(gemm);
-    if (kernel.stays && gemm->patches_of && gemm->k != gemm->wgmma_k) { /* each tap of a patch has full k steps */
-        gemm->patches.channels = ignis__divisor_of((int64_t)gemm->patches.channels.size * gemm->wgmma_k / gemm->k);
-        gemm->k = gemm->split_k = gemm->wgmma_k;
+    if (kernel.stays && gemm->patches_of && p->k != gemm->wgmma_k) { /* each tap of a patch has full k steps */
+        p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * gemm->wgmma_k / p->k);
+        p->k = p->split_k = gemm->wgmma_k;
     }
     if (kernel.splits > 1) {
         int64_t whole = ignis__dtype_is_f8(gemm->operands) ? 128 : 64;
-        gemm->split_k = ignis__ceil_div(ignis__ceil_div(gemm->k, kernel.splits), whole) * whole;
-        gemm->splits = (int)ignis__ceil_div(gemm->k, gemm->split_k);
+        p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), whole) * whole;
+        p->splits = (int)ignis__ceil_div(p->k, p->split_k);
     }
-    if (gemm->splits > 1)
-        gemm->partial = ignis__gemm_scratch(op, gemm->splits * gemm->batch * gemm->m * gemm->n, dtype);
+    if (p->splits > 1)
+        p->partial = ignis__gemm_scratch(op, p->splits * p->batch * p->m * p->n, dtype);
     else if (epilogue->column_sums)
-        gemm->column_sums =
-            ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(gemm->m, kernel.summed_rows), dtype);
+        p->column_sums =
+            ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
     if (row_sums)
-        gemm->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, gemm->splits * shares, dtype);
+        p->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, p->splits * shares, dtype);
     ignis__gemm_launch(op, &kernel, dtype, gemm,
-                       gemm->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
-    if (gemm->splits > 1)
+                       p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
+    if (p->splits > 1)
         ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, gemm, epilogue);
     else if (epilogue->column_sums)
-        ignis__gemm_add_sums(op, epilogue->column_sums, gemm->column_sums,
-                             ignis__ceil_div(gemm->m, kernel.summed_rows));
+        ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
     if (row_sums)
-        ignis__gemm_add_sums(op, epilogue->row_sums, gemm->row_sums, gemm->splits * shares);
+        ignis__gemm_add_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
     return row_sums;
 }
 
@@ -25752,15 +25916,15 @@ IGNIS__PRIVATE bool ignis__gemm_run(ignis__op *op, const ignis__product *product
                                     ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
-    ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
-    if (p.k > 0) {
-        p.a = ignis__op_read(op, a);
-        p.b = ignis__op_read(op, b);
+    ignis__gemm p = ignis__gemm_describe(op, product, out, epilogue);
+    if (p.params.k > 0) {
+        p.params.a = ignis__op_read(op, a);
+        p.params.b = ignis__op_read(op, b);
     }
     if (!op->ok)
         return false;
-    p.packed_a = p.k == 0 || ignis__gemm_packed(p.operands, p.a, p.row_a, p.batch_a);
-    p.packed_b = p.k == 0 || ignis__gemm_packed(p.operands, p.b, p.row_b, p.batch_b);
+    p.params.packed_a = p.params.k == 0 || ignis__gemm_packed(p.operands, p.params.a, p.params.row_a, p.params.batch_a);
+    p.params.packed_b = p.params.k == 0 || ignis__gemm_packed(p.operands, p.params.b, p.params.row_b, p.params.batch_b);
     return ignis__gemm_compute(op, dtype, &p, epilogue);
 }
 
@@ -26045,9 +26209,9 @@ IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *prod
     if (keeps && biased && to == epilogue->pre)
         rest.pre = NULL; /* done */
     if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
-        gemm = ignis__gemm_params(op, product, out, &rest);
-        gemm.partial = ignis__op_read(op, to);
-        gemm.packed_out = gemm.packed_out && gemm.partial % 16 == 0;
+        gemm = ignis__gemm_describe(op, product, out, &rest);
+        gemm.params.partial = ignis__op_read(op, to);
+        gemm.params.packed_out = gemm.params.packed_out && gemm.params.partial % 16 == 0;
         ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &gemm, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
@@ -28147,7 +28311,7 @@ IGNIS__PRIVATE bool ignis__strides_merge(const ignis__strides *strides, ignis__s
 }
 
 /*  Returns whether strides, except that of one dimension (-1: none), are multiples of a pack. */
-IGNIS__PRIVATE bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
+IGNIS__PRIVATE bool ignis__strides_packed(const long long *strides, int rank, int but, int64_t pack)
 {
     int i;
     for (i = 0; i < rank; i++)
@@ -29126,7 +29290,6 @@ IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv,
         op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(conv) &&
         (conv->dtype == IGNIS_F16 || conv->dtype == IGNIS_BF16 || (conv->dtype == IGNIS_F32 && ignis__allow_tf32));
     ignis__gemm_copy copies[2] = IGNIS__ZERO;
-    int64_t none = 0;
     int i;
     for (i = 0; i < 2; i++) {
         int64_t whole = ignis__pack_elements(conv->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
@@ -29136,9 +29299,14 @@ IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv,
             operand[i].packed = (int)(whole / pack);
         else
             operand[i].packed = 0;
-        if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
-            ignis__gemm_plan_copy(op, conv->dtype, &copies[i], &operand[i].at, &operand[i].channels,
-                                  arrays[i]->numel / channels[i], 1, &none, &operand[i].packed, pack);
+        if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0) {
+            ignis__gemm_matrix matrix = {
+                operand[i].at, 1, arrays[i]->numel / channels[i], channels[i], channels[i], 0, operand[i].packed};
+            ignis__gemm_plan_copy(op, conv->dtype, &copies[i], &matrix, pack);
+            operand[i].at = matrix.at;
+            operand[i].channels = matrix.row;
+            operand[i].packed = matrix.packed;
+        }
     }
     if (op->ok && (copies[0].to || copies[1].to))
         ignis__gemm_copies(op, conv->dtype, &copies[0], &copies[1]);
@@ -29149,7 +29317,7 @@ IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *co
                                         const ignis__conv_grid walk[2], int64_t height, int64_t width,
                                         const ignis__conv_operand *pixels, int64_t channels)
 {
-    ignis__patches *q = &gemm->patches;
+    ignis__patches *q = &gemm->params.patches;
     int64_t whole = ignis__ceil_div(channels, 64) * 64;
     int i;
     gemm->patches_of = of;
@@ -29172,18 +29340,18 @@ IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *co
     gemm->wgmma_k = 0;
     if (conv->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
         ignis__conv_fits_tma(&walk[1], width) && (of == 1 || channels == whole))
-        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : gemm->k;
+        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : gemm->params.k;
 }
 
 /*  Sets the weights as the second operand of a product with patches. */
 IGNIS__PRIVATE void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
 {
-    p->b = w->at;
-    p->batch_b = c->outs * ignis__conv_taps(c) * w->channels;
+    p->params.b = w->at;
+    p->params.batch_b = c->outs * ignis__conv_taps(c) * w->channels;
     p->weights = w->channels;
-    p->patches.weight_row = ignis__conv_taps(c) * w->channels;
-    p->patches.weight_channels = (int)c->outs;
-    p->packed_b = w->packed;
+    p->params.patches.weight_row = ignis__conv_taps(c) * w->channels;
+    p->params.patches.weight_channels = (int)c->outs;
+    p->params.packed_b = w->packed;
 }
 
 /*  >>ops.conv.depthwise - convolutions of one channel by one filter each
@@ -29195,14 +29363,15 @@ IGNIS__PRIVATE void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, co
     pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */
 IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
 {
+    ignis__gemm_params *p = &gemm->params;
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
-    const ignis__patches *q = &gemm->patches;
+    const ignis__patches *q = &p->patches;
     int64_t pack = ignis__pack_elements(conv->dtype), slabs, blocks, chunks, units,
             in_row = ignis__ceil_div(q->columns.size, STRIP);
     int64_t processors = op->work.device->info.multiprocessors, taps = q->across.size;
-    bool packed = ignis__gemm_packed(conv->dtype, gemm->a | (sums ? gemm->b : gemm->out | gemm->bias), conv->groups, 0);
+    bool packed = ignis__gemm_packed(conv->dtype, p->a | (sums ? p->b : p->out | p->bias), conv->groups, 0);
     bool by_strips = packed && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 && q->stride[1] <= 2 &&
-                     (sums ? gemm->n : gemm->k) <= 64;
+                     (sums ? p->n : p->k) <= 64;
     ignis__divisor strips = ignis__divisor_of(in_row);
     char define[64];
     int across;
@@ -29216,23 +29385,23 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     if (sums)
         ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, conv->dtype);
     if (!sums) {
-        units = by_strips ? gemm->m / q->columns.size * in_row : ignis__ceil_div(gemm->m, PIXELS);
+        units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
         ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, conv->dtype,
                          by_strips ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
-    units = by_strips ? gemm->k / q->columns.size * in_row : gemm->k;
-    chunks = by_strips ? ignis__ceil_div(gemm->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(gemm->n, TAPS);
+    units = by_strips ? p->k / q->columns.size * in_row : p->k;
+    chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, TAPS);
     blocks = (by_strips ? 2 : 4) * processors; /* a thread adds up several units of them at least */
-    gemm->splits =
+    p->splits =
         (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
-    gemm->split_k = ignis__ceil_div(units, gemm->splits);
-    gemm->partial = ignis__gemm_sums_scratch(op, sums, gemm->splits, conv->dtype);
+    p->split_k = ignis__ceil_div(units, p->splits);
+    p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED,
-                     conv->dtype, by_strips ? define : NULL, slabs * chunks * gemm->splits, 1, 1, 256, 1, 0, params);
-    ignis__gemm_add_sums(op, sums, gemm->partial, gemm->splits);
+                     conv->dtype, by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
+    ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
 /*  >>ops.conv.grouped - convolutions of groups with few channels, by kernels/grouped_mma.cu
@@ -29245,21 +29414,20 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
 IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm, bool weights,
                                         ignis__grouped *plan)
 {
+    const ignis__gemm_params *p = &gemm->params;
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
-    const ignis__patches *q = &gemm->patches;
+    const ignis__patches *q = &p->patches;
     ignis__conv_tiles *tiles = &plan->tiles;
-    int64_t channels = q->channels.size, outs = weights ? gemm->m : gemm->n,
-            taps = (weights ? gemm->n : gemm->k) / channels, rows = q->rows.size, columns = q->columns.size,
-            tap_rows = taps / q->across.size, slab = 1, steps, out_chunks, bytes = 0, halo_columns, row, width,
-            best = 0;
+    int64_t channels = q->channels.size, outs = weights ? p->m : p->n, taps = (weights ? p->n : p->k) / channels,
+            rows = q->rows.size, columns = q->columns.size, tap_rows = taps / q->across.size, slab = 1, steps,
+            out_chunks, bytes = 0, halo_columns, row, width, best = 0;
     bool halves = conv->dtype == IGNIS_F16 || conv->dtype == IGNIS_BF16;
     if (!halves || channels < 8 || outs < 8 || channels > 64 || outs > 64 || !ignis__is_power_of_2(channels) ||
-        !ignis__is_power_of_2(outs) || gemm->packed_a != 1 || gemm->packed_b != 1 ||
-        (weights ? gemm->batch_a != outs || gemm->batch_b != channels
-                 : gemm->batch_a != channels || !gemm->packed_out) ||
-        gemm->accumulate)
+        !ignis__is_power_of_2(outs) || p->packed_a != 1 || p->packed_b != 1 ||
+        (weights ? p->batch_a != outs || p->batch_b != channels : p->batch_a != channels || !p->packed_out) ||
+        p->accumulate)
         return false;
-    while (slab < 8 && (slab * 8 < channels || slab * 8 < gemm->batch * channels))
+    while (slab < 8 && (slab * 8 < channels || slab * 8 < p->batch * channels))
         slab *= 2;
     steps = ignis__ceil_div(taps * channels, 16);
     out_chunks = slab * outs / channels;
@@ -29284,14 +29452,14 @@ IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__ge
     tiles->halo = ignis__divisor_of(halo_columns);
     tiles->rows = (int)best;
     tiles->halo_rows = (int)((best - 1) * q->stride[0] + (tap_rows - 1) * q->step[0] + 1);
-    tiles->count = (int)((weights ? gemm->k : gemm->m) / (rows * columns) * tiles->across.size * tiles->down.size);
+    tiles->count = (int)((weights ? p->k : p->m) / (rows * columns) * tiles->across.size * tiles->down.size);
     bytes = tiles->halo_rows * halo_columns * slab * 16 +
             (weights ? ignis__ceil_div(best * width, 32) * 32 * out_chunks * 16 : 0);
     plan->channels = (int)channels;
     plan->outs = (int)outs;
     plan->taps = (int)taps;
     plan->slab = (int)slab;
-    plan->slabs = (int)ignis__ceil_div(gemm->batch * channels, slab * 8);
+    plan->slabs = (int)ignis__ceil_div(p->batch * channels, slab * 8);
     plan->shared = 128 + 2 * bytes;
     snprintf(plan->define, sizeof plan->define, "-DIGNIS_CHANNELS=%d -DIGNIS_OUTS=%d -DIGNIS_TAPS=%d -DIGNIS_SLAB=%d",
              (int)channels, (int)outs, (int)taps, (int)slab);
@@ -29328,14 +29496,14 @@ IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, igni
         steps = ignis__ceil_div(plan->taps * plan->channels, 16);
         warps = plan->slab * 8 == plan->channels && plan->outs > 8 && steps > 7 ? 4 : 8;
         warps /= ignis__clamp(plan->slab * plan->outs / plan->channels, 1, warps);
-        p->splits = (int)(blocks * warps);
-        p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
+        p->params.splits = (int)(blocks * warps);
+        p->params.partial = ignis__gemm_sums_scratch(op, sums, p->params.splits, c->dtype);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
     ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define,
                      blocks * plan->slabs, 1, 1, 256, 1, (size_t)plan->shared, params);
     if (sums)
-        ignis__gemm_add_sums(op, sums, p->partial, p->splits);
+        ignis__gemm_add_sums(op, sums, p->params.partial, p->params.splits);
 }
 
 /*  >>ops.conv.implicit_gemm - convolutions and their gradients as GEMMs whose operand is patches
@@ -29360,7 +29528,7 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
     ignis__grouped plan;
     if (!op->ok)
         return false;
-    if (p->packed_a != 1 || p->packed_b != 1)
+    if (p->params.packed_a != 1 || p->params.packed_b != 1)
         p->wgmma_k = 0;
     if (ignis__conv_is_depthwise(c)) {
         ignis__depthwise(op, c, p, sums);
@@ -29396,14 +29564,14 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
     product = ignis__conv_product(conv, conv->images * conv->side[0].out * conv->side[1].out, conv->outs,
                                   ignis__conv_taps(conv) * operand[0].channels, operand[0].channels);
     product.transpose_b = 1;
-    gemm = ignis__gemm_params(op, &product, out, &epilogue);
-    gemm.a = operand[0].at;
-    gemm.packed_a = operand[0].packed;
+    gemm = ignis__gemm_describe(op, &product, out, &epilogue);
+    gemm.params.a = operand[0].at;
+    gemm.params.packed_a = operand[0].packed;
     ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].in, conv->side[1].in, &operand[0], operand[0].channels);
     ignis__conv_weights(&gemm, conv, &operand[1]);
-    gemm.patches.out_column = conv->groups * conv->outs;
-    gemm.patches.out_row = gemm.patches.out_column * conv->side[1].out;
-    gemm.patches.out_image = gemm.patches.out_row * conv->side[0].out;
+    gemm.params.patches.out_column = conv->groups * conv->outs;
+    gemm.params.patches.out_row = gemm.params.patches.out_column * conv->side[1].out;
+    gemm.params.patches.out_image = gemm.params.patches.out_row * conv->side[0].out;
     ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
 }
 
@@ -29438,18 +29606,19 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
                 continue;
             product = ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid, conv->channels,
                                           walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
-            gemm = ignis__gemm_params(op, &product, dx, &nothing);
-            gemm.a = operand[0].at;
-            gemm.packed_a = operand[0].packed;
+            gemm = ignis__gemm_describe(op, &product, dx, &nothing);
+            gemm.params.a = operand[0].at;
+            gemm.params.packed_a = operand[0].packed;
             ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].out, conv->side[1].out, &operand[0],
                                 operand[0].channels);
             ignis__conv_weights(&gemm, conv, &operand[1]);
-            gemm.row_b = operand[1].channels;
-            gemm.patches.apart = conv->side[0].stride > 1 || conv->side[1].stride > 1;
-            gemm.patches.out_column = conv->groups * conv->channels * conv->side[1].stride;
-            gemm.patches.out_row = conv->groups * conv->channels * conv->side[1].in * conv->side[0].stride;
-            gemm.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
-            gemm.out += (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
+            gemm.params.row_b = operand[1].channels;
+            gemm.params.patches.apart = conv->side[0].stride > 1 || conv->side[1].stride > 1;
+            gemm.params.patches.out_column = conv->groups * conv->channels * conv->side[1].stride;
+            gemm.params.patches.out_row = conv->groups * conv->channels * conv->side[1].in * conv->side[0].stride;
+            gemm.params.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
+            gemm.params.out +=
+                (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
             ignis__conv_compute(op, conv, &gemm, NULL, &nothing);
             ignis__op_free_made(op, made);
         }
@@ -29507,12 +29676,12 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
         product = ignis__conv_product(conv, conv->outs, taps * operand[1].channels, rows.n, operand[0].channels);
         product.batch_b = operand[1].channels;
         product.transpose_a = 1;
-        gemm = ignis__gemm_params(op, &product, out, &epilogue);
-        gemm.a = operand[0].at;
-        gemm.b = operand[1].at;
-        gemm.row_a = conv->groups * operand[0].channels;
-        gemm.packed_a = operand[0].packed;
-        gemm.packed_b = operand[1].packed;
+        gemm = ignis__gemm_describe(op, &product, out, &epilogue);
+        gemm.params.a = operand[0].at;
+        gemm.params.b = operand[1].at;
+        gemm.params.row_a = conv->groups * operand[0].channels;
+        gemm.params.packed_a = operand[0].packed;
+        gemm.params.packed_b = operand[1].packed;
         ignis__conv_patches(&gemm, conv, 2, walk, conv->side[0].in, width, &operand[1], operand[1].channels);
         gemm.folded = folded;
         summed = ignis__conv_compute(op, conv, &gemm, out, &epilogue);
@@ -30332,7 +30501,7 @@ IGNIS__PRIVATE void ignis__images_set(ignis__images *images, ignis_dtype dtype, 
 {
     int64_t pack = ignis__pack_elements(dtype), packs;
     images->packed = channels % pack == 0 && addresses % 16 == 0;
-    images->share = shares && images->packed && channels % (4 * 8 * pack) == 0 ? 4 : 1;
+    images->share = shares && images->packed && channels % (4 * 8 * pack) == 0 ? IGNIS__IMAGE_SHARE : 1;
     packs = images->packed ? channels / pack / images->share : channels;
     images->packs = ignis__divisor_of(packs);
     images->width = ignis__divisor_of(dst[1]);
@@ -30346,8 +30515,9 @@ IGNIS__PRIVATE void ignis__images_set(ignis__images *images, ignis_dtype dtype, 
 IGNIS__PRIVATE void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                          const ignis__images *images, void **params)
 {
-    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256,
-                         params);
+    ignis__op_launch_row(op, builtin, dtype,
+                         ignis__clamp(ignis__ceil_div(images->count, IGNIS__IMAGE_THREADS), 0, INT32_MAX),
+                         IGNIS__IMAGE_THREADS, params);
 }
 
 /*  >>ops.pool - ignis_max_pool and ignis_avg_pool: windows of images and signals
@@ -36642,7 +36812,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &optimizer->scale.backoff,
                       &optimizer->scale.lowest,
                       &optimizer->scale.interval};
-    while (block[0] < 512 && block[0] < 2 * (unsigned)rows) /* two threads a row; kernels/optim.cu has the same limit */
+    while (block[0] < IGNIS__OPTIM_ADVANCE_THREADS && block[0] < 2 * (unsigned)rows) /* two threads a row */
         block[0] *= 2;
     ignis__cost(0, 0, 0); /* the arrays belong to the kernel after it */
     return function && ignis__work_write(work, optimizer->table, &table) &&

@@ -21711,10 +21711,10 @@ static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *pro
     char define[IGNIS__DEFINES];
     ignis__gemm p;
     paired.activation = IGNIS__ACTIVATION_PAIRED;
-    p = ignis__gemm_params(op, product, out, &paired);
-    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 ||
+    p = ignis__gemm_describe(op, product, out, &paired);
+    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.params.n < 256 ||
         !ignis__gemm_finishes_in_registers(&p, 128) ||
-        !ignis__gemm_packed(dtype, ignis__op_read(op, a) | ignis__op_read(op, b), p.k, 0))
+        !ignis__gemm_packed(dtype, ignis__op_read(op, a) | ignis__op_read(op, b), p.params.k, 0))
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
     if (ignis__requests.path[0])

@@ -19,6 +19,7 @@
     channels are a multiple of a pack, and all arrays of T begin at multiples of 16 bytes. The grid may have
     any number of blocks. */
 #include "ignis.cuh"
+#include "shared/channel_norm.h"
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
@@ -28,25 +29,19 @@ typedef ignis_wide<T> Wide;
 #define IN_FLIGHT 4                /* rows that a thread loads before it uses the first */
 #define WARPS 8                    /* of the blocks of other kernels */
 
-/*  The host has the same struct. */
-struct ignis_channels {
-    long long outer, rows, channels, groups, part_length, parts;
-    int packed;
-};
-
 /*  The work of a block at a time: a part of the rows of an image, and a tile of channels. This thread has the
     channels from channel on, if there are any. */
 struct ignis_item {
     long long image, part, begin, end, channel;
 };
 
-template <int N> __device__ inline long long items(const ignis_channels &s)
+template <int N> __device__ inline long long items(const ignis__channel_sizes &s)
 {
     const long long width = (long long)blockDim.x * N;
     return s.outer * s.parts * ((s.channels + width - 1) / width);
 }
 
-template <int N> __device__ inline ignis_item item_of(const ignis_channels &s, long long i)
+template <int N> __device__ inline ignis_item item_of(const ignis__channel_sizes &s, long long i)
 {
     const long long width = (long long)blockDim.x * N, tiles = (s.channels + width - 1) / width;
     ignis_item item;
@@ -60,7 +55,8 @@ template <int N> __device__ inline ignis_item item_of(const ignis_channels &s, l
 
 /*  Loads the groups' values for each of N channels. */
 template <int N>
-__device__ inline void load_groups(Wide (&values)[N], const Wide *from, const ignis_channels &s, const ignis_item &item)
+__device__ inline void load_groups(Wide (&values)[N], const Wide *from, const ignis__channel_sizes &s,
+                                   const ignis_item &item)
 {
     const uint32_t width = (uint32_t)(s.channels / s.groups); /* channels are fewer than 2^31 */
 #pragma unroll
@@ -92,7 +88,7 @@ template <int N> __device__ inline void add_rows(Wide (&sum)[N], Wide *shared)
     However far that is from the others, the variance includes it, and so loses at most as many roundings as
     there are rows. */
 template <int N>
-__device__ inline void statistics(Wide *means, Wide *squares, const T *x, const ignis_channels &s, Wide *shared)
+__device__ inline void statistics(Wide *means, Wide *squares, const T *x, const ignis__channel_sizes &s, Wide *shared)
 {
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
         const ignis_item item = item_of<N>(s, i);
@@ -137,7 +133,7 @@ __device__ inline void statistics(Wide *means, Wide *squares, const T *x, const 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_channel_statistics(Wide *means, Wide *squares, const T *x, const ignis_channels s)
+    ignis_channel_statistics(Wide *means, Wide *squares, const T *x, const ignis__channel_sizes s)
 {
     __shared__ Wide shared[PACK * THREADS];
     if (s.packed)
@@ -148,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 
 /*  f(where in the arrays of partial sums, channel, rows in that part) for this lane's parts and channels of a
     group. */
-template <typename F> __device__ inline void each_partial(const ignis_channels &s, long long group, F f)
+template <typename F> __device__ inline void each_partial(const ignis__channel_sizes &s, long long group, F f)
 {
     const long long image = group / s.groups;
     const int width = (int)s.channels / (int)s.groups, first = (int)(group - image * s.groups) * width;
@@ -166,7 +162,7 @@ template <typename F> __device__ inline void each_partial(const ignis_channels &
 }
 
 /*  That of the first part's and channel's. */
-__device__ inline Wide first_partial(const Wide *from, const ignis_channels &s, long long group)
+__device__ inline Wide first_partial(const Wide *from, const ignis__channel_sizes &s, long long group)
 {
     const long long image = group / s.groups;
     return from[image * s.parts * s.channels + (group - image * s.groups) * ((int)s.channels / (int)s.groups)];
@@ -177,7 +173,7 @@ __device__ inline Wide first_partial(const Wide *from, const ignis_channels &s, 
 struct scaled {
     Wide scale, mean, variance;
 };
-__device__ inline scaled statistics_again(const T *x, const ignis_channels &s, long long group)
+__device__ inline scaled statistics_again(const T *x, const ignis__channel_sizes &s, long long group)
 {
     const long long image = group / s.groups;
     const int width = (int)s.channels / (int)s.groups;
@@ -203,7 +199,7 @@ __device__ inline scaled statistics_again(const T *x, const ignis_channels &s, l
     ones. Given running averages move by the momentum towards the new ones, the variance to the unbiased one. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     ignis_channel_finish(Wide *mean_out, Wide *rstd_out, const Wide *means, const Wide *squares, Wide *running_mean,
-                         Wide *running_var, double momentum, double eps, const ignis_channels s, const T *x)
+                         Wide *running_var, double momentum, double eps, const ignis__channel_sizes s, const T *x)
 {
     const long long step = (long long)gridDim.x * WARPS;
     for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups;
@@ -244,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 
 template <int N>
 __device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds,
-                             const ignis_channels &s)
+                             const ignis__channel_sizes &s)
 {
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
         const ignis_item item = item_of<N>(s, i);
@@ -280,7 +276,7 @@ __device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wid
 
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
     ignis_channel_apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds,
-                        const ignis_channels s)
+                        const ignis__channel_sizes s)
 {
     if (s.packed)
         apply<PACK>(y, x, w, b, means, rstds, s);
@@ -293,7 +289,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
 /*  Of a part, the sums of dy and of dy * h. */
 template <int N>
 __device__ inline void sums(Wide *grads, Wide *products, const T *dy, const T *x, const Wide *means, const Wide *rstds,
-                            const ignis_channels &s, Wide *shared)
+                            const ignis__channel_sizes &s, Wide *shared)
 {
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
         const ignis_item item = item_of<N>(s, i);
@@ -336,7 +332,7 @@ __device__ inline void sums(Wide *grads, Wide *products, const T *dy, const T *x
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_channel_sums(Wide *grads, Wide *products, const T *dy, const T *x, const Wide *means, const Wide *rstds,
-                       const ignis_channels s)
+                       const ignis__channel_sizes s)
 {
     __shared__ Wide shared[PACK * THREADS];
     if (s.packed)
@@ -348,7 +344,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 /*  dw and db (null: not that one) out of the parts' sums: a lane has a channel, a warp every WARPS-th part of
     all images. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    ignis_channel_weights(T *dw, T *db, const Wide *grads, const Wide *products, const ignis_channels s)
+    ignis_channel_weights(T *dw, T *db, const Wide *grads, const Wide *products, const ignis__channel_sizes s)
 {
     __shared__ Wide shared[2][WARPS][32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -382,7 +378,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 /*  The averages of g and g * h [outer, groups], a warp for each. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     ignis_channel_averages(Wide *average_g, Wide *average_gh, const Wide *grads, const Wide *products, const T *w,
-                           const ignis_channels s)
+                           const ignis__channel_sizes s)
 {
     const long long step = (long long)gridDim.x * WARPS;
     for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups;
@@ -407,7 +403,7 @@ constexpr Wide smallest_rstd = sizeof(Wide) == 8 ? Wide(0x1p-480) : Wide(0x1p-50
 /*  dx of the n channels of an item, where the square of rstd is no number. */
 static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const T *w, const Wide *means,
                                                    const Wide *rstds, const Wide *average_g, const Wide *average_gh,
-                                                   const ignis_channels &s, const ignis_item &item)
+                                                   const ignis__channel_sizes &s, const ignis_item &item)
 {
     for (long long channel = item.channel; channel < item.channel + n; channel++) {
         const long long group = item.image * s.groups + channel / (s.channels / s.groups);
@@ -424,7 +420,7 @@ static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, co
 /*  Computes dx; without averages if mean and rstd were given. */
 template <int N, bool given>
 __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
-                                      const Wide *average_g, const Wide *average_gh, const ignis_channels &s)
+                                      const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes &s)
 {
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
         const ignis_item item = item_of<N>(s, i);
@@ -481,7 +477,7 @@ __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_channel_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
-                           const Wide *average_g, const Wide *average_gh, const ignis_channels s)
+                           const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes s)
 {
     if (s.packed && average_g)
         apply_backward<PACK, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);

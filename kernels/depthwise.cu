@@ -44,7 +44,7 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
 {
     constexpr int TAPS = 32, PIXELS = 4;
     __shared__ Wide weights[TAPS][MOST_ACROSS * N];
-    const Patches &q = p.patches;
+    const ignis__patches &q = p.patches;
     const Slab<N> slab(p, across);
     const long long row = (long long)slab.rest * slab.down * PIXELS + slab.line;
     const T *from[PIXELS];
@@ -53,7 +53,7 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
 #pragma unroll
     for (int i = 0; i < PIXELS; i++) {
         const bool exists = slab.exists && row + i * slab.down < p.m;
-        const Pixel at = q.grid(exists ? (int)(row + i * slab.down) : 0);
+        const Pixel at = grid_pixel(q, exists ? (int)(row + i * slab.down) : 0);
         y[i] = exists ? q.first[0] + at.row * q.stride[0] : -(1 << 30) - (1 << 29); /* never inside */
         x[i] = q.first[1] + at.column * q.stride[1];
         from[i] = p.a + (long long)at.image * q.height * q.width * q.pixel + slab.channel;
@@ -68,13 +68,13 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
             const int channel = i / taps, tap = i % taps;
             weights[tap][channel] =
                 slab.first + channel < p.batch
-                    ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(first + tap))])
+                    ? Wide(p.b[(slab.first + channel) * p.batch_b + weight_tap(q, patch_tap(q, first + tap))])
                     : Wide(0);
         }
         __syncthreads();
 #pragma unroll 1
         for (int i = 0; i < taps; i++) {
-            const Tap tap = q.tap(first + i);
+            const Tap tap = patch_tap(q, first + i);
             const int down = tap.row * q.step[0], right = tap.column * q.step[1];
             Wide w[N];
 #pragma unroll
@@ -112,7 +112,7 @@ template <int N> __device__ inline void weights(const Product &p, int across)
 {
     constexpr int TAPS = 9;
     __shared__ Wide room[256 * N];
-    const Patches &q = p.patches;
+    const ignis__patches &q = p.patches;
     const Slab<N> slab(p, across);
     const int taps = (int)p.n, chunks = (taps + TAPS - 1) / TAPS, first = slab.rest % chunks * TAPS,
               split = slab.rest / chunks;
@@ -122,7 +122,7 @@ template <int N> __device__ inline void weights(const Product &p, int across)
     Wide sum[TAPS][N];
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
-        const Tap tap = q.tap(first + t);
+        const Tap tap = patch_tap(q, first + t);
         down[t] = tap.row * q.step[0];
         right[t] = tap.column * q.step[1];
 #pragma unroll
@@ -133,7 +133,7 @@ template <int N> __device__ inline void weights(const Product &p, int across)
 #pragma unroll 1
         for (long long pixel = split * p.split_k + slab.line; pixel < end; pixel += slab.down) {
             const auto g = ignis_load<N>(p.a + pixel * p.row_a + slab.channel);
-            const Pixel at = q.grid((int)pixel);
+            const Pixel at = grid_pixel(q, (int)pixel);
             const int y = q.first[0] + at.row * q.stride[0], x = q.first[1] + at.column * q.stride[1];
             const T *from = p.b + (long long)at.image * q.height * q.width * q.pixel + slab.channel;
 #pragma unroll
@@ -175,18 +175,19 @@ struct Strip {
     Pixel at;
     int count;
 
-    __device__ Strip(const Patches &q, const ignis_divisor &strips, int index)
+    __device__ Strip(const ignis__patches &q, const ignis__divisor &strips, int index)
     {
         int column;
-        const int line = strips.divide(index, column);
+        const int line = ignis_divide(strips, index, column);
         at.column = column * STRIP;
-        at.image = q.rows.divide(line, at.row);
+        at.image = ignis_divide(q.rows, line, at.row);
         count = min(STRIP, (int)q.columns.size - at.column);
     }
 };
 
 /*  Loads the elements of an image row that a strip reads; zeros outside. */
-__device__ inline void load_row(ignis_pack<T, PACK> (&x)[READ], const Patches &q, const T *image, int y, int first)
+__device__ inline void load_row(ignis_pack<T, PACK> (&x)[READ], const ignis__patches &q, const T *image, int y,
+                                int first)
 {
     const bool inside = (unsigned)y < (unsigned)q.height;
     const T *const row = image + ((long long)y * q.width + first) * q.pixel;
@@ -198,18 +199,18 @@ __device__ inline void load_row(ignis_pack<T, PACK> (&x)[READ], const Patches &q
     }
 }
 
-__device__ inline void convolve_strips(const Product &p, int across, const ignis_divisor &strips)
+__device__ inline void convolve_strips(const Product &p, int across, const ignis__divisor &strips)
 {
     constexpr int TAPS = 64;
     __shared__ __align__(16) Wide weights[TAPS][MOST_ACROSS * PACK];
-    const Patches &q = p.patches;
+    const ignis__patches &q = p.patches;
     const Slab<PACK> slab(p, across);
     const int slabs = ((int)p.batch + slab.width - 1) / slab.width, taps = (int)p.k, rows = taps / COLUMNS;
     const int end = (int)(p.m / q.columns.size) * (int)strips.size, step = (int)gridDim.x / slabs * slab.down;
     for (int i = threadIdx.x; i < taps * slab.width; i += 256) {
         const int channel = i / taps, tap = i % taps;
         weights[tap][channel] = slab.first + channel < p.batch
-                                    ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(tap))])
+                                    ? Wide(p.b[(slab.first + channel) * p.batch_b + weight_tap(q, patch_tap(q, tap))])
                                     : Wide(0);
     }
     __syncthreads();
@@ -261,11 +262,11 @@ __device__ inline void convolve_strips(const Product &p, int across, const ignis
 }
 
 /*  As weights, where split_k counts strips. A block has some rows of taps. */
-__device__ inline void weights_of_strips(const Product &p, int across, const ignis_divisor &strips)
+__device__ inline void weights_of_strips(const Product &p, int across, const ignis__divisor &strips)
 {
     constexpr int ROWS = COLUMNS == 3 ? 3 : 1;
     __shared__ Wide room[256 * PACK];
-    const Patches &q = p.patches;
+    const ignis__patches &q = p.patches;
     const Slab<PACK> slab(p, across);
     const int taps = (int)p.n, rows = taps / COLUMNS, chunks = (rows + ROWS - 1) / ROWS,
               first_row = slab.rest % chunks * ROWS;
@@ -329,12 +330,12 @@ __device__ inline void weights_of_strips(const Product &p, int across, const ign
 
 #if IGNIS_TAPS
 extern "C" __global__ void __launch_bounds__(256, IGNIS_TAPS == 3 ? 2 : 1)
-    ignis_depthwise(const Product p, int across, ignis_divisor strips)
+    ignis_depthwise(const Product p, int across, ignis__divisor strips)
 {
     convolve_strips(p, across, strips);
 }
 extern "C" __global__ void __launch_bounds__(256, 1)
-    ignis_depthwise_weights(const Product p, int across, ignis_divisor strips)
+    ignis_depthwise_weights(const Product p, int across, ignis__divisor strips)
 {
     weights_of_strips(p, across, strips);
 }

@@ -8,6 +8,7 @@
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
+#include "shared/addends.h"
 
 #define THREADS IGNIS_MAP_THREADS
 
@@ -24,19 +25,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_add(T *dst, const T 
         n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, b);
 }
 
-/*  dst += src for many arrays in one launch. Each takes ceil(n / 4096) blocks from its first_block on. The
-    host has the same structs. */
-struct ignis_addend {
-    T *dst;
-    const T *src;
-    long long n, first_block;
-};
-
-struct ignis_addends {
-    ignis_addend at[100]; /* as many as fit a kernel's parameters */
-};
-
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_add_each(ignis_addends addends, int count)
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_add_each(ignis__addends addends, int count)
 {
     typedef ignis_wide<T> Wide;
     int low = 0, high = count; /* the array is the last one that begins at this block or before it */
@@ -47,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_add_each(ignis_adden
         else
             high = middle;
     }
-    const ignis_addend addend = addends.at[low];
+    const ignis__addend addend = addends.at[low];
     ignis_grid_dependency();
     ignis_map_tile(
         blockIdx.x - addend.first_block, addend.n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, addend.dst,

@@ -5,7 +5,7 @@
         scatter     dst[.., id(i), ..] = src[i]      for ids that differ
         add         dst[.., id(i), ..] += src[i]     in a fixed order
 
-    i counts through all elements (ignis_strided): `from` leads to the place in the array that is indexed,
+    i counts through all elements (ignis__strided): `from` leads to the place in the array that is indexed,
     without that dimension, and `to` to the id, which is inside if it is below size, and then dim_stride
     elements further each.
 
@@ -32,7 +32,7 @@ typedef ignis_wide<T> Wide;
 /* >>gather ------------------------------------------------------------------------------------------------------ */
 
 template <int N>
-__device__ inline void gather(T *out, const T *src, const void *ids, int id_bytes, const ignis_strided &s,
+__device__ inline void gather(T *out, const T *src, const void *ids, int id_bytes, const ignis__strided &s,
                               long long size, long long dim_stride, T outside)
 {
     const long long first = (long long)blockIdx.x * (THREADS * IN_FLIGHT) + threadIdx.x;
@@ -66,7 +66,7 @@ __device__ inline void gather(T *out, const T *src, const void *ids, int id_byte
 /*  An id outside gives NaN if requested, else 0. Blocks of THREADS threads, for IN_FLIGHT elements or packs
     of 16 bytes each. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size,
+    ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis__strided s, long long size,
                  long long dim_stride, int nan, int packs)
 {
     T outside = T(0);
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /*  Blocks of THREADS threads, for an element each. Parameters as above. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size,
+    ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis__strided s, long long size,
                   long long dim_stride, int, int)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(32)
 
 /*  Where each element goes, or `none`. Blocks of THREADS threads, for an element each. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis_strided s, long long size,
+    ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis__strided s, long long size,
                        long long dim_stride, uint32_t none)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;

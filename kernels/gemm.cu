@@ -249,18 +249,13 @@ KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned fi
     epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });
 }
 
-/*  A copy of an operand whose rows are made of packs, or are half of one or less: `row` elements, then zeros.
-    The host fills this in: ignis__gemm_copy. */
-struct Copy {
-    T *to;
-    const T *from;
-    long long row, stride, rows;
-};
-
-__device__ inline long long packs_of(const Copy &p) { return (p.rows * p.stride * (long long)sizeof(T) + 15) / 16; }
+__device__ inline long long packs_of(const ignis__gemm_copy &p)
+{
+    return (p.rows * p.stride * (long long)sizeof(T) + 15) / 16;
+}
 
 /*  Makes a pack of it. */
-__device__ inline void copy_pack(const Copy &p, long long at)
+__device__ inline void copy_pack(const ignis__gemm_copy &p, long long at)
 {
     constexpr int N = 16 / sizeof(T);
     const long long across = p.stride / N;
@@ -288,7 +283,7 @@ __device__ inline void copy_pack(const Copy &p, long long at)
 }
 
 /*  Makes one or two copies; a thread makes a pack. */
-KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
+KERNEL(2) ignis_gemm_pack(const ignis__gemm_copy first, const ignis__gemm_copy second)
 {
     ignis_grid_dependency();
     const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = packs_of(first);

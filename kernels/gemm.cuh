@@ -12,6 +12,7 @@
 #define IGNIS_GEMM_CUH
 
 #include "activation.cuh"
+#include "divisor.cuh"
 
 #ifndef IGNIS_OPERANDS
 #define IGNIS_OPERANDS IGNIS_T
@@ -28,7 +29,10 @@ enum { NO_ACTIVATION, RELU, GELU, GATED, PAIRED };
 #define IGNIS_PATCHES 0
 #endif
 enum { NO_PATCHES, PATCHES_A, PATCHES_B };
-enum { HALF_PACKED = 2 };
+#if !IGNIS_PATCHES
+#define IGNIS__NO_PATCHES
+#endif
+#include "shared/gemm.h"
 
 /*  A pixel of a grid: numbered along the columns of a row, the rows of an image, and the images. */
 struct Pixel {
@@ -40,89 +44,47 @@ struct Tap {
     int row, column, channel;
 };
 
-/*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel
-    of a grid, a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
-    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is
-    zero. */
-struct Patches {
-    ignis_divisor rows, columns;    /* of the grid */
-    ignis_divisor channels, across; /* of a tap, and taps in a row of a patch */
-    int height, width;              /* of the array */
-    int first[2], stride[2], step[2];
-    int apart; /* of PATCHES_A: the pixels of out are not contiguous */
-    int weight,
-        weight_step
-            [2]; /* of PATCHES_A with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
-    int weight_channels;  /* [weight_channels, taps, n], as it is stored */
-    long long weight_row; /* elements from one of these channels to the next */
-    long long pixel;      /* elements between the pixels of the array */
-    long long out_image, out_row,
-        out_column; /* of PATCHES_A: elements of out between the images, rows and columns of the grid */
+__device__ inline Pixel grid_pixel(const ignis__patches &q, int index)
+{
+    Pixel pixel;
+    const int line = ignis_divide(q.columns, index, pixel.column);
+    pixel.image = ignis_divide(q.rows, line, pixel.row);
+    return pixel;
+}
 
-    __device__ Pixel grid(int index) const
-    {
-        Pixel pixel;
-        const int line = columns.divide(index, pixel.column);
-        pixel.image = rows.divide(line, pixel.row);
-        return pixel;
-    }
-    __device__ Tap tap(int element) const
-    {
-        Tap tap;
-        const int number = channels.divide(element, tap.channel);
-        tap.row = across.divide(number, tap.column);
-        return tap;
-    }
-    /*  Where an element of the matrix is, from the begin of the array on; below 0: it is zero. */
-    __device__ long long find(int index, int element) const
-    {
-        const Pixel at = grid(index);
-        const Tap of = tap(element);
-        const int y = first[0] + at.row * stride[0] + of.row * step[0],
-                  x = first[1] + at.column * stride[1] + of.column * step[1];
-        if ((unsigned)y >= (unsigned)height || (unsigned)x >= (unsigned)width)
-            return -1;
-        return (((long long)at.image * height + y) * width + x) * pixel + of.channel;
-    }
-    __device__ int weight_of(const Tap &of) const
-    {
-        return weight + of.row * weight_step[0] + of.column * weight_step[1];
-    }
-};
+__device__ inline Tap patch_tap(const ignis__patches &q, int element)
+{
+    Tap tap;
+    const int number = ignis_divide(q.channels, element, tap.channel);
+    tap.row = ignis_divide(q.across, number, tap.column);
+    return tap;
+}
 
-/*  The host fills this in: ignis__gemm in ignis.h. Null pointers leave their part out. */
-struct Product {
-    const Operand *a, *b;
-    T *out;        /* of a gradient of GATED [2, m, n]: of the gate and of the multiplicand */
-    const T *bias; /* [n], added to each row */
-    T *pre; /* like out: the input of the activation; a forward product writes it, a gradient reads it. Of GATED [2, m, n]: the gate, which both read, and the multiplicand, which a forward product writes if `keeps` */
-    const T *residual; /* like out, added after the activation */
-    void *partial;     /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
-    Wide *
-        row_sums; /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
-    Wide *column_sums;              /* [row tile, n]: the sums of the results of a tile over its columns */
-    const float *scale_a, *scale_b; /* of operands of 8 bits: [1] or [m], [1] or [n] */
-    long long m, n, k, batch;
-    long long batch_a, batch_b; /* elements between the matrices of a batch */
-    long long row_a, row_b;     /* elements between the rows of a and b, as they are stored */
-    long long split_k;          /* elements of k that a part has, a multiple of 32 */
-    double factor;
-    int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
-    int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
-    int scales_a, scales_b;               /* elements from one scale to the next: 0 where one is for all */
-    int accumulate, keeps;                /* out is added to the result; see pre */
-    int packed_a, packed_b,
-        packed_out;   /* rows are full packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
-    int box_a, box_b; /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */
-#if IGNIS_PATCHES
-    Patches patches;
-#endif
+/*  Returns the tap of the weights that a tap of a patch is multiplied by. */
+__device__ inline int weight_tap(const ignis__patches &q, const Tap &tap)
+{
+    return q.weight + tap.row * q.weight_step[0] + tap.column * q.weight_step[1];
+}
 
+/*  Returns where an element of the matrix of patches is in the array; below 0 if it is zero. */
+__device__ inline long long patch_offset(const ignis__patches &q, int index, int element)
+{
+    const Pixel at = grid_pixel(q, index);
+    const Tap of = patch_tap(q, element);
+    const int y = q.first[0] + at.row * q.stride[0] + of.row * q.step[0],
+              x = q.first[1] + at.column * q.stride[1] + of.column * q.step[1];
+    if ((unsigned)y >= (unsigned)q.height || (unsigned)x >= (unsigned)q.width)
+        return -1;
+    return (((long long)at.image * q.height + y) * q.width + x) * q.pixel + of.channel;
+}
+
+/*  The params of a product, with its patches if it has some. */
+struct Product : ignis__gemm_params {
     /*  Where a row of out begins, and the bias of its columns. */
     __device__ long long out_at(long long batch, long long row) const
     {
 #if IGNIS_PATCHES == 1
-        const Pixel at = patches.grid((int)row);
+        const Pixel at = grid_pixel(patches, (int)row);
         return at.image * patches.out_image + at.row * patches.out_row + at.column * patches.out_column + batch * n;
 #else
         return (batch * m + row) * n;
@@ -140,13 +102,13 @@ struct Product {
     {
 #if IGNIS_PATCHES
         if (operand == IGNIS_PATCHES) {
-            const long long at = patches.find((int)(by_k ? row : k), (int)(by_k ? k : row));
+            const long long at = patch_offset(patches, (int)(by_k ? row : k), (int)(by_k ? k : row));
             return at < 0 ? nullptr : matrix + at;
         }
         if (operand == PATCHES_B && !by_k) { /* a has patches, and these are weights */
-            const Tap of = patches.tap((int)k);
+            const Tap of = patch_tap(patches, (int)k);
             return of.channel < patches.weight_channels
-                       ? matrix + of.channel * patches.weight_row + patches.weight_of(of) * length + row
+                       ? matrix + of.channel * patches.weight_row + weight_tap(patches, of) * length + row
                        : nullptr;
         }
 #endif

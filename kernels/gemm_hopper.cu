@@ -137,7 +137,7 @@ __device__ inline int boxes_of(int rows, int first, long long all, int box)
 
 #if IGNIS_PATCHES
 /*  Of some pixels of the grid, 64 channels of a tap. */
-__device__ inline void load_pixels(const Patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier,
+__device__ inline void load_pixels(const ignis__patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier,
                                    const Pixel &at, const Tap &of)
 {
     ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1],
@@ -151,7 +151,7 @@ __device__ inline void store_slab(const Product &p, const ignis_tensor_map *map,
 {
 #if IGNIS_PATCHES == 1
     if (p.patches.apart) {
-        const Pixel at = p.patches.grid(row);
+        const Pixel at = grid_pixel(p.patches, row);
         ignis_ptx_pixels_store(map, from, column, at.column, at.row, at.image);
         return;
     }
@@ -649,14 +649,14 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : B_ROWS / box_b;
             const int bytes = SKIPS ? (of_a * box_a + of_b * box_b) * 128 : STAGE_BYTES;
 #if IGNIS_PATCHES == 1
-            const Pixel pixel = p.patches.grid(row);
-            Tap tap = p.patches.tap(place.first_k);
+            const Pixel pixel = grid_pixel(p.patches, row);
+            Tap tap = patch_tap(p.patches, place.first_k);
 #elif IGNIS_PATCHES == 2
             Tap taps[BN / 64];
 #pragma unroll
             for (int i = 0; i < BN / 64; i++)
-                taps[i] =
-                    p.patches.tap(min(column + 64 * i, (int)p.n - 64)); /* columns after the last are not stored */
+                taps[i] = patch_tap(p.patches,
+                                    min(column + 64 * i, (int)p.n - 64)); /* columns after the last are not stored */
 #endif
 #pragma unroll 1
             for (int k = place.first_k; k < end_k; k += BK) {
@@ -666,14 +666,14 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
 #if IGNIS_PATCHES == 1
                 load_pixels(p.patches, to, &a, full(stage), pixel, tap);
                 load<BN / 64, B_BY_K, false>(to + A_BYTES, &b, full(stage), of_b, box_b, column, tap.channel,
-                                             p.patches.weight_of(tap));
+                                             weight_tap(p.patches, tap));
                 if ((tap.channel += BK) == (int)p.patches.channels.size) {
                     tap.channel = 0;
                     if (++tap.column == (int)p.patches.across.size)
                         tap.column = 0, tap.row++;
                 }
 #elif IGNIS_PATCHES == 2
-                const Pixel pixel = p.patches.grid(k);
+                const Pixel pixel = grid_pixel(p.patches, k);
                 load<BM / 64, A_BY_K, false>(to, &a, full(stage), of_a, box_a, row, k, p.batch_a ? place.batch : 0);
 #pragma unroll
                 for (int i = 0; i < BN / 64; i++)

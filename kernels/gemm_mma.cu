@@ -139,7 +139,7 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
             const bool exists = by_k ? row < end_row : k < end_k;
             const int valid = exists ? (int)max(0LL, min((long long)E, left)) : 0,
                       at = stage + to + i * lines * line_bytes;
-            if (IGNIS_PATCHES && packed == HALF_PACKED) { /* a chunk is of two taps */
+            if (IGNIS_PATCHES && packed == IGNIS__HALF_PACKED) { /* a chunk is of two taps */
 #pragma unroll
                 for (int half = 0; half < E; half += E / 2) {
                     const int some = max(0, min(E / 2, valid - half));

@@ -25,13 +25,6 @@ constexpr int C = IGNIS_CHANNELS, O = IGNIS_OUTS, CHUNKS = IGNIS_TAPS * C / 8,
 constexpr int SLAB = IGNIS_SLAB, GROUPS = SLAB * 8 / C, OUT_CHUNKS = GROUPS * O / 8,
               ZEROS = 128; /* bytes before the tiles */
 
-/*  Tiles of the grid, and the pixels of the array that one reads. The host has the same struct. */
-struct Tiles {
-    ignis_divisor across, down;  /* tiles in a row of an image, and rows of tiles */
-    ignis_divisor columns, halo; /* columns of a tile, and of the pixels it reads */
-    int rows, halo_rows, count;
-};
-
 /*  Where chunk c of a pixel is, in bytes; across chunks are side by side. */
 template <int across> __device__ inline int place(int pixel, int c)
 {
@@ -53,26 +46,26 @@ struct Slab {
 };
 
 /*  The first pixel of a tile. */
-__device__ inline Pixel tile_at(const Tiles &tiles, int tile)
+__device__ inline Pixel tile_at(const ignis__conv_tiles &tiles, int tile)
 {
     Pixel at;
-    const int line = tiles.across.divide(tile, at.column);
-    at.image = tiles.down.divide(line, at.row);
+    const int line = ignis_divide(tiles.across, tile, at.column);
+    at.image = ignis_divide(tiles.down, line, at.row);
     at.column *= tiles.columns.size;
     at.row *= tiles.rows;
     return at;
 }
 
 /*  Starts to copy the pixels of the array with patches that a tile reads. */
-__device__ inline void load_pixels(uint32_t to, const T *array, const Patches &q, const Tiles &tiles, const Slab &slab,
-                                   const Pixel &at)
+__device__ inline void load_pixels(uint32_t to, const T *array, const ignis__patches &q, const ignis__conv_tiles &tiles,
+                                   const Slab &slab, const Pixel &at)
 {
     const int y = q.first[0] + at.row * q.stride[0], x = q.first[1] + at.column * q.stride[1];
     const T *const image = array + (long long)at.image * q.height * q.width * q.pixel + slab.index * SLAB * 8;
     for (int i = threadIdx.x; i < tiles.halo_rows * (int)tiles.halo.size * SLAB; i += 256) {
         const int chunk = i % SLAB, pixel = i / SLAB;
         int column;
-        const int row = tiles.halo.divide(pixel, column);
+        const int row = ignis_divide(tiles.halo, pixel, column);
         const bool inside = (unsigned)(y + row) < (unsigned)q.height && (unsigned)(x + column) < (unsigned)q.width &&
                             slab.index * SLAB + chunk < slab.groups * C / 8;
         ignis_ptx_cp_async(to + place<SLAB>(pixel, chunk),
@@ -82,18 +75,18 @@ __device__ inline void load_pixels(uint32_t to, const T *array, const Patches &q
 }
 
 /*  How far in pixels a chunk of a patch is from the patch's first pixel. */
-__device__ inline int offset_of(const Patches &q, const Tiles &tiles, int chunk)
+__device__ inline int offset_of(const ignis__patches &q, const ignis__conv_tiles &tiles, int chunk)
 {
     int column;
-    const int row = q.across.divide(chunk / (C / 8), column);
+    const int row = ignis_divide(q.across, chunk / (C / 8), column);
     return row * q.step[0] * (int)tiles.halo.size + column * q.step[1];
 }
 
 /*  The first pixel of the patch of a tile's pixel. */
-__device__ inline int patch_of(const Patches &q, const Tiles &tiles, int pixel)
+__device__ inline int patch_of(const ignis__patches &q, const ignis__conv_tiles &tiles, int pixel)
 {
     int column;
-    const int row = tiles.columns.divide(pixel, column);
+    const int row = ignis_divide(tiles.columns, pixel, column);
     return row * q.stride[0] * (int)tiles.halo.size + column * q.stride[1];
 }
 
@@ -107,10 +100,10 @@ __device__ inline uint32_t begin_memory()
 
 /*  Computes out = the patches of a times b, and bias: a warp has NW chunks of results of a group, whose
     weights stay in registers; 16 pixels at a time. */
-extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product p, const Tiles tiles)
+extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product p, const ignis__conv_tiles tiles)
 {
     constexpr int N_WARPS = OUT_CHUNKS < 8 ? OUT_CHUNKS : 8, NW = OUT_CHUNKS / N_WARPS;
-    const Patches &q = p.patches;
+    const ignis__patches &q = p.patches;
     const Slab slab(p);
     const uint32_t zeros = begin_memory(), room = zeros + ZEROS;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pixels = tiles.rows * (int)tiles.columns.size;
@@ -133,8 +126,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product
         offset[s] = offset_of(q, tiles, min(2 * s + lane / 16, CHUNKS - 1));
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int k = (2 * s + half) * 8 + lane % 4 * 2, channel = k % C; /* and the one after it */
-            const T *const tap = b + q.weight_of(q.tap(k)) * p.row_b;         /* of weights that are not transposed */
+            const int k = (2 * s + half) * 8 + lane % 4 * 2, channel = k % C;  /* and the one after it */
+            const T *const tap = b + weight_tap(q, patch_tap(q, k)) * p.row_b; /* of weights that are not transposed */
 #pragma unroll
             for (int j = 0; j < NW; j++) {
                 const int n = (first_chunk + j) * 8 % O + lane / 4;
@@ -188,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product
             for (int half = 0; half < 2; half++) {
                 const int pixel = first + lane / 4 + 8 * half;
                 int column;
-                const int row = at.row + tiles.columns.divide(pixel, column);
+                const int row = at.row + ignis_divide(tiles.columns, pixel, column);
                 column += at.column;
                 if (pixel >= pixels || row >= (int)q.rows.size || column >= (int)q.columns.size)
                     continue;
@@ -209,11 +202,11 @@ extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product
     NW chunks of results. K_WARPS warps share the pixels, 32 at a time; each of them makes a split of its own. */
 constexpr int M_WARPS = GROUPS == 1 && OUT_CHUNKS > 1 && STEPS > 7 ? 2 : 1, OWN = (STEPS + M_WARPS - 1) / M_WARPS;
 extern "C" __global__ void __launch_bounds__(256, OWN > 16 ? 1 : 2)
-    ignis_grouped_weights(const Product p, const Tiles tiles)
+    ignis_grouped_weights(const Product p, const ignis__conv_tiles tiles)
 {
     constexpr int N_WARPS = OUT_CHUNKS < 8 / M_WARPS ? OUT_CHUNKS : 8 / M_WARPS, K_WARPS = 8 / M_WARPS / N_WARPS,
                   NW = OUT_CHUNKS / N_WARPS;
-    const Patches &q = p.patches;
+    const ignis__patches &q = p.patches;
     const Slab slab(p);
     const uint32_t zeros = begin_memory(), room = zeros + ZEROS;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pixels = tiles.rows * (int)tiles.columns.size,
@@ -231,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(256, OWN > 16 ? 1 : 2)
             for (int i = threadIdx.x; i < padded * OUT_CHUNKS; i += 256) {
                 const int chunk = i % OUT_CHUNKS, pixel = i / OUT_CHUNKS;
                 int column;
-                const int row = at.row + tiles.columns.divide(pixel, column);
+                const int row = at.row + ignis_divide(tiles.columns, pixel, column);
                 column += at.column;
                 const bool inside = pixel < pixels && row < (int)q.rows.size && column < (int)q.columns.size &&
                                     slab.index * OUT_CHUNKS + chunk < slab.groups * O / 8;

@@ -32,6 +32,11 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #endif
 
+/*  For the texts of src/shared, which the host reads, too. */
+template <typename E> using ignis__pointer = E *;
+#define IGNIS__POINTER(type) ignis__pointer<type>
+#define IGNIS__ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == bytes, "the host's size")
+
 /*  PTX that has no intrinsic without CUDA's headers: one instruction each. */
 
 __device__ inline float ignis_ptx_cvt_f32_f16(uint16_t bits)
@@ -315,19 +320,6 @@ static constexpr bool ignis_is_float =
 template <typename T>
 static constexpr bool ignis_is_integer = /* of the element types; int64_t is one of the last two */
     ignis_is_same<T, uint8_t> || ignis_is_same<T, int> || ignis_is_same<T, long> || ignis_is_same<T, long long>;
-
-/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >>
-    shift, for x below 2^31 (Granlund and Montgomery, PLDI 1994). The host has the same struct. */
-struct ignis_divisor {
-    uint32_t size, multiplier, shift;
-
-    __device__ int divide(int x, int &rest) const
-    {
-        const int quotient = (int)((__umulhi((uint32_t)x, multiplier) + (uint32_t)x) >> shift);
-        rest = x - quotient * (int)size;
-        return quotient;
-    }
-};
 
 /* >>limits ------------------------------------------------------------------------------------------------------ */
 

@@ -2,42 +2,32 @@
 /*  image.cuh - loops over images [n, height, width, channels], for kernels that compute each element of one
     from a few pixels of another
 
-    A thread has a pack of channels of a pixel, or SHARE packs with those of its neighbours between. Compiled
-    with -DIGNIS_T=<1 to 4>, the element type; blocks have IGNIS_IMAGE_THREADS threads, grids any number of
+    A thread has a pack of channels of a pixel, or IGNIS__IMAGE_SHARE packs with those of its neighbours between. Compiled
+    with -DIGNIS_T=<1 to 4>, the element type; blocks have IGNIS__IMAGE_THREADS threads, grids any number of
     blocks. packed: channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes. */
 #ifndef IGNIS_IMAGE_CUH
 #define IGNIS_IMAGE_CUH
 
-#include "ignis.cuh"
+#include "divisor.cuh"
+#include "shared/image.h"
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define PACK (16 / (int)sizeof(T)) /* elements */
-#define IGNIS_IMAGE_THREADS 256
-
-#define SHARE 4 /* packs of a thread where images.share says so; the host knows it, too */
-
-/*  The image that is computed, dst, and the image that it is computed from, src. The host has the same
-    structs. */
-struct ignis_images {
-    ignis_divisor packs, width, height; /* threads of a pixel, and of dst */
-    int src_width, src_height, packed, share;
-    long long channels, count; /* threads of dst */
-};
 
 struct ignis_pixel {
     long long image;
     int y, x, channel;
 };
 
-__device__ inline long long quotient(long long n, const ignis_divisor &d)
+__device__ inline long long quotient(long long n, const ignis__divisor &d)
 {
     return n >> 31 == 0 ? (long long)((__umulhi((uint32_t)n, d.multiplier) + (uint32_t)n) >> d.shift) : n / d.size;
 }
 
 /*  Where the first pack of thread i is in dst. */
-template <int N> __device__ inline ignis_pixel pixel_of(const ignis_images &images, long long i)
+template <int N> __device__ inline ignis_pixel pixel_of(const ignis__images &images, long long i)
 {
     const long long pixel = quotient(i, images.packs), row = quotient(pixel, images.width),
                     image = quotient(row, images.height);
@@ -46,17 +36,17 @@ template <int N> __device__ inline ignis_pixel pixel_of(const ignis_images &imag
 }
 
 /*  Returns the element of src for a pixel of dst: the same image and channel at row 0 and column 0. */
-__device__ inline long long src_of(const ignis_images &images, const ignis_pixel &at)
+__device__ inline long long src_of(const ignis__images &images, const ignis_pixel &at)
 {
     return at.image * images.src_height * images.src_width * images.channels + at.channel;
 }
 
 /*  f(first element of a pack of dst, where that is) for the first pack of each pixel of this thread's: the
     next one is images.packs.size packs on. */
-template <int N, typename F> __device__ inline void each_pixel(const ignis_images &images, F f)
+template <int N, typename F> __device__ inline void each_pixel(const ignis__images &images, F f)
 {
-    for (long long i = (long long)blockIdx.x * IGNIS_IMAGE_THREADS + threadIdx.x; i < images.count;
-         i += (long long)gridDim.x * IGNIS_IMAGE_THREADS) {
+    for (long long i = (long long)blockIdx.x * IGNIS__IMAGE_THREADS + threadIdx.x; i < images.count;
+         i += (long long)gridDim.x * IGNIS__IMAGE_THREADS) {
         const ignis_pixel at = pixel_of<N>(images, i);
         f(images.share == 1 ? i * N : (i * N - at.channel) * images.share + at.channel, at);
     }

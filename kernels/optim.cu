@@ -6,7 +6,7 @@
 
     A table in device memory lists the parameters. Each takes ceil(count / chunk) blocks of a launch, from its
     first_block on; so a launch has as many blocks as all parameters together. A step has more of them, from
-    first_step on, each of which takes SHARE elements: what blocks that run at a time read and write then is
+    first_step on, each of which takes IGNIS__OPTIM_SHARE elements: what blocks that run at a time read and write then is
     close together, where the memory is faster. Values that change from step to step (count of steps, learning
     rate, clipping) is in device memory too, and the device itself moves it on, so that a CUDA graph of a step
     can be replayed.
@@ -27,95 +27,58 @@
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
+#include "shared/optimizer.h"
 
 #define THREADS 256
-#define SHARE 1024 /* of a block of a step; the host knows it, too */
-
-/* The host has the same struct, and the same order of the state. */
-struct ignis_parameter {
-    T *data, *grad;
-    Wide *first;            /* first moment or momentum; null without */
-    Wide *second;           /* second moment; null without */
-    Wide *master;           /* the parameter in full precision; null without */
-    double *missed;         /* steps that it had no gradient for; null without bias corrections */
-    long long count, chunk; /* elements; a block takes `chunk` of them */
-    long long first_block, first_step;
-    double decay;        /* weight decay of this parameter */
-    double first_scale;  /* 1 / (1 - beta1^step), of the parameter's own steps; ignis_optim_advance writes both */
-    double second_scale; /* 1 / sqrt(1 - beta2^step) */
-};
-
-enum ignis_optim_state {
-    BASE_LR,   /* set by the caller; the schedule scales it */
-    CLIP_NEXT, /* factor of the gradients of the next step; 1 unless clipped */
-    NORM,      /* of all gradients, when they were clipped last */
-    STEP,      /* the first one is 1 */
-    CLIP,      /* the next ones are of the running step */
-    LR,
-    SCALE = 8, /* of the loss; 1 without */
-    GOOD,      /* steps since SCALE has changed */
-    SKIPPED,   /* steps in all */
-    SKIP,      /* the step under way is skipped */
-    CHECKED,   /* NORM is that of the gradients of the next step */
-    STATES
-};
 
 /* >>state ------------------------------------------------------------------------------------------------------- */
 
-#define BATCH 39 /* rows that fit a kernel's parameters */
-
-struct ignis_parameters {
-    ignis_parameter at[BATCH];
-};
-
-extern "C" __global__ void ignis_optim_table(ignis_parameter *table, ignis_parameters rows, int count)
+extern "C" __global__ void ignis_optim_table(ignis__optim_row *table, ignis__optim_batch rows, int count)
 {
     ignis_grid_dependency();
     if (threadIdx.x < count)
-        table[threadIdx.x] = rows.at[threadIdx.x];
+        table[threadIdx.x] = rows.rows[threadIdx.x];
 }
 
 enum { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_LINEAR };
-
-#define ADVANCE_THREADS 512 /* the most that its block has */
 
 /*  Two threads for each of the rows; rows without a gradient come last; rows 0: no bias corrections. As the
     step waits for this kernel, a thread computes its beta's logarithm, which is minus infinity for 0, before
     it waits, and reads all of the state at once. The learning rate grows linearly for warmup steps, then
     falls from 1 to floor times the base rate until step total. The scale of the loss grows after interval
     steps, and does not fall below lowest; 0: there is no scale, and no step is skipped. */
-extern "C" __global__ void __launch_bounds__(ADVANCE_THREADS)
-    ignis_optim_advance(double *state, ignis_parameter *table, int rows, double beta1, double beta2, int schedule,
+extern "C" __global__ void __launch_bounds__(IGNIS__OPTIM_ADVANCE_THREADS)
+    ignis_optim_advance(double *state, ignis__optim_row *table, int rows, double beta1, double beta2, int schedule,
                         long long warmup, long long total, double floor, double growth, double backoff, double lowest,
                         long long interval)
 {
     ignis_grid_dependents_launch();
     const double log_beta = log(threadIdx.x % 2 ? beta2 : beta1);
     ignis_grid_dependency_wait(__double_as_longlong(fabs(log_beta)));
-    double now[STATES + 1];
+    double now[IGNIS__OPTIM_COUNT + 1];
 #pragma unroll
-    for (int i = 0; i < STATES; i += 2) {
+    for (int i = 0; i < IGNIS__OPTIM_COUNT; i += 2) {
         const auto pack = ignis_load<2>(state + i);
         now[i] = pack[0];
         now[i + 1] = pack[1];
     }
     __syncthreads();
-    now[SKIP] = interval > 0 && !isfinite(now[NORM]);
-    now[CHECKED] = 0;
-    now[CLIP] = now[CLIP_NEXT] / now[SCALE];
-    now[CLIP_NEXT] = 1;
-    if (now[SKIP] != 0) {
-        now[SCALE] = max(now[SCALE] * backoff, lowest);
-        now[GOOD] = 0;
-        now[SKIPPED] += 1;
+    now[IGNIS__OPTIM_SKIP] = interval > 0 && !isfinite(now[IGNIS__OPTIM_NORM]);
+    now[IGNIS__OPTIM_CHECKED] = 0;
+    now[IGNIS__OPTIM_CLIP] = now[IGNIS__OPTIM_CLIP_NEXT] / now[IGNIS__OPTIM_SCALE];
+    now[IGNIS__OPTIM_CLIP_NEXT] = 1;
+    if (now[IGNIS__OPTIM_SKIP] != 0) {
+        now[IGNIS__OPTIM_SCALE] = max(now[IGNIS__OPTIM_SCALE] * backoff, lowest);
+        now[IGNIS__OPTIM_GOOD] = 0;
+        now[IGNIS__OPTIM_SKIPPED] += 1;
     } else {
-        now[GOOD] += interval > 0;
-        if (interval > 0 && now[GOOD] >= (double)interval) {
-            if (isfinite((float)(now[SCALE] * growth)))
-                now[SCALE] *= growth;
-            now[GOOD] = 0;
+        now[IGNIS__OPTIM_GOOD] += interval > 0;
+        if (interval > 0 && now[IGNIS__OPTIM_GOOD] >= (double)interval) {
+            if (isfinite((float)(now[IGNIS__OPTIM_SCALE] * growth)))
+                now[IGNIS__OPTIM_SCALE] *= growth;
+            now[IGNIS__OPTIM_GOOD] = 0;
         }
-        const double step = now[STEP] + 1;
+        const double step = now[IGNIS__OPTIM_STEP] + 1;
         double factor = 1;
         if (step <= (double)warmup) {
             factor = step / (double)warmup;
@@ -124,10 +87,10 @@ extern "C" __global__ void __launch_bounds__(ADVANCE_THREADS)
             const double left = schedule == SCHEDULE_COSINE ? 0.5 * (1 + cospi(done)) : 1 - done;
             factor = floor + (1 - floor) * left;
         }
-        now[STEP] = step;
-        now[LR] = now[BASE_LR] * factor;
+        now[IGNIS__OPTIM_STEP] = step;
+        now[IGNIS__OPTIM_LR] = now[IGNIS__OPTIM_BASE_LR] * factor;
         for (int i = threadIdx.x; i < 2 * rows; i += blockDim.x) {
-            ignis_parameter &row = table[i / 2];
+            ignis__optim_row &row = table[i / 2];
             if (row.grad) {
                 const double scale = -1 / expm1(max(step - *row.missed, 1.0) * log_beta);
                 *(i % 2 ? &row.second_scale : &row.first_scale) = i % 2 ? sqrt(scale) : scale;
@@ -138,19 +101,19 @@ extern "C" __global__ void __launch_bounds__(ADVANCE_THREADS)
     }
     if (threadIdx.x == 0) {
 #pragma unroll
-        for (int i = CLIP_NEXT; i < STATES; i++)
+        for (int i = IGNIS__OPTIM_CLIP_NEXT; i < IGNIS__OPTIM_COUNT; i++)
             state[i] = now[i];
     }
 }
 
 /*  A block's share of the table. All its threads make one. is_step: of a launch with the blocks of a step. */
 struct chunk {
-    ignis_parameter parameter;
+    ignis__optim_row parameter;
     long long start, end;
 
-    __device__ chunk(const ignis_parameter *table, int count, bool is_step = false)
+    __device__ chunk(const ignis__optim_row *table, int count, bool is_step = false)
     {
-        const auto first = [=](const ignis_parameter &p) { return is_step ? p.first_step : p.first_block; };
+        const auto first = [=](const ignis__optim_row &p) { return is_step ? p.first_step : p.first_block; };
         int low = 0, high = count; /* the parameter is the last one that begins at this block or before it */
         while (high - low > THREADS) {
             const int middle = (low + high) / 2;
@@ -161,7 +124,7 @@ struct chunk {
         }
         low += __syncthreads_count(low + (int)threadIdx.x < high && first(table[low + threadIdx.x]) <= blockIdx.x) - 1;
         parameter = table[low];
-        const long long size = is_step ? SHARE : parameter.chunk;
+        const long long size = is_step ? IGNIS__OPTIM_SHARE : parameter.chunk;
         start = (blockIdx.x - first(parameter)) * size;
         end = min(start + size, parameter.count);
     }
@@ -198,7 +161,7 @@ template <int N, typename E> __device__ inline void store_all(E *to, const Wide 
 /*  The elements from the thread's first on, N at a time. update(parameter, gradient, first, second) changes
     one. */
 template <int N, bool has_second, typename Update>
-__device__ inline void step_share(const ignis_parameter &p, long long at, long long end, Wide clip, bool zero_grad,
+__device__ inline void step_share(const ignis__optim_row &p, long long at, long long end, Wide clip, bool zero_grad,
                                   Update update)
 {
     for (; at + N <= end; at += THREADS * N) {
@@ -246,10 +209,10 @@ template <bool has_second, typename Update>
 __device__ inline void step_chunk(const chunk &c, const double *state, bool zero_grad, Update update)
 {
     constexpr int N = 16 / sizeof(Wide); /* so that neighbours have neighbouring words of all arrays */
-    const ignis_parameter &p = c.parameter;
+    const ignis__optim_row &p = c.parameter;
     const long long end = c.end;
-    const Wide clip = Wide(state[CLIP]);
-    if (state[SKIP] != 0) {
+    const Wide clip = Wide(state[IGNIS__OPTIM_CLIP]);
+    if (state[IGNIS__OPTIM_SKIP] != 0) {
         if (zero_grad)
             zero_chunk(c);
         return;
@@ -263,14 +226,15 @@ __device__ inline void step_chunk(const chunk &c, const double *state, bool zero
 
 /*  AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019) */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_adamw(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps,
+    ignis_adamw(const ignis__optim_row *table, int count, const double *state, double beta1, double beta2, double eps,
                 int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
                wide_eps = Wide(eps);
-    const Wide keep = Wide(1 - state[LR] * c.parameter.decay), step_size = Wide(state[LR] * c.parameter.first_scale);
+    const Wide keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay),
+               step_size = Wide(state[IGNIS__OPTIM_LR] * c.parameter.first_scale);
     const Wide second_scale = Wide(c.parameter.second_scale);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         first = b1 * first + not_b1 * grad;
@@ -282,14 +246,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /*  Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015), with weight decay that is
     part of the gradient. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_adam(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps,
+    ignis_adam(const ignis__optim_row *table, int count, const double *state, double beta1, double beta2, double eps,
                int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
                wide_eps = Wide(eps);
-    const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[LR] * c.parameter.first_scale),
+    const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[IGNIS__OPTIM_LR] * c.parameter.first_scale),
                second_scale = Wide(c.parameter.second_scale);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         grad += decay * value;
@@ -303,12 +267,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     momentum (first may be null if that is 0) of the divided gradient, and eps outside of the root, as in
     PyTorch. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_rmsprop(const ignis_parameter *table, int count, const double *state, double momentum, double alpha,
+    ignis_rmsprop(const ignis__optim_row *table, int count, const double *state, double momentum, double alpha,
                   double eps, int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum),
+    const Wide lr = Wide(state[IGNIS__OPTIM_LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum),
                wide_eps = Wide(eps);
     const Wide b2 = Wide(alpha), not_b2 = Wide(1 - alpha);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
@@ -322,14 +286,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /*  Lion (Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023) */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_lion(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double,
+    ignis_lion(const ignis__optim_row *table, int count, const double *state, double beta1, double beta2, double,
                int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
-               lr = Wide(state[LR]);
-    const Wide keep = Wide(1 - state[LR] * c.parameter.decay);
+               lr = Wide(state[IGNIS__OPTIM_LR]);
+    const Wide keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay);
     step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
         const Wide way = b1 * first + not_b1 * grad;
         value = value * keep - (way > 0 ? lr : way < 0 ? -lr : way * lr); /* NaN stays */
@@ -341,7 +305,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     and where Nesterov's leads in second, which the host then makes orthogonal. The values stay, and so do the
     gradients. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_muon(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int)
+    ignis_muon(const ignis__optim_row *table, int count, const double *state, double momentum, double, double, int)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
@@ -354,12 +318,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /*  Applies the step, which is in second. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_muon_apply(const ignis_parameter *table, int count, const double *state, double, double, double,
+    ignis_muon_apply(const ignis__optim_row *table, int count, const double *state, double, double, double,
                      int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide lr = Wide(state[LR]), keep = Wide(1 - state[LR] * c.parameter.decay);
+    const Wide lr = Wide(state[IGNIS__OPTIM_LR]), keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay);
     step_chunk<true>(c, state, zero_grad != 0,
                      [=](Wide &value, Wide, Wide &, Wide &second) { value = value * keep - lr * second; });
 }
@@ -367,12 +331,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /*  Stochastic gradient descent with momentum (first may be null when that is 0) and weight decay that is part
     of the gradient. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_sgd(const ignis_parameter *table, int count, const double *state, double momentum, double, double,
+    ignis_sgd(const ignis__optim_row *table, int count, const double *state, double momentum, double, double,
               int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum);
+    const Wide lr = Wide(state[IGNIS__OPTIM_LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum);
     step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
         first = wide_momentum * first + (grad + decay * value);
         value -= lr * first;
@@ -405,11 +369,11 @@ __device__ inline Wide largest(const T *grad, long long at, long long end)
 /*  squares[block] = the sum of squares of the block's gradients; where f64 does not hold it, minus its root.
     With a state, only where their norm is not known. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_grad_squares(double *squares, const ignis_parameter *table, int count, const double *state)
+    ignis_grad_squares(double *squares, const ignis__optim_row *table, int count, const double *state)
 {
     ignis_grid_dependency();
     constexpr int N = 16 / sizeof(T);
-    if (state && state[CHECKED] != 0)
+    if (state && state[IGNIS__OPTIM_CHECKED] != 0)
         return;
     const chunk c(table, count);
     const T *grad = c.parameter.grad;
@@ -442,7 +406,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_grid_dependency();
     double sum = 0, scale = 1;
     bool roots = false;
-    if (max_norm == 0 && state[CHECKED] != 0)
+    if (max_norm == 0 && state[IGNIS__OPTIM_CHECKED] != 0)
         return;
     for (long long i = threadIdx.x; i < count; i += THREADS) {
         sum += squares[i];
@@ -461,14 +425,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         sum = ignis_block_sum(sum);
     }
     if (threadIdx.x == 0) {
-        const double norm = sqrt(sum) / scale / state[SCALE];
-        state[NORM] = norm;
-        state[CHECKED] = 1;
-        state[CLIP_NEXT] = max_norm == 0 ? 1 : norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;
+        const double norm = sqrt(sum) / scale / state[IGNIS__OPTIM_SCALE];
+        state[IGNIS__OPTIM_NORM] = norm;
+        state[IGNIS__OPTIM_CHECKED] = 1;
+        state[IGNIS__OPTIM_CLIP_NEXT] = max_norm == 0 ? 1 : norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const ignis_parameter *table, int count)
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const ignis__optim_row *table, int count)
 {
     ignis_grid_dependency();
     zero_chunk(chunk(table, count));

@@ -8,28 +8,19 @@
     element, the largest one is: uint8_t, or int32_t where windows are larger than 256, and nothing is packed. */
 #include "image.cuh"
 
-/*  The host has the same struct. Of two numbers the first is for rows. */
-struct ignis_pooling {
-    ignis_images images;
-    int window[2], padding[2];
-    ignis_divisor stride[2];
-    int exclude_padding; /* averages are of the elements inside of the image */
-    int index_bytes;     /* 1, 4, or 0 for none */
-};
-
 /*  Elements begin to end of the dimension of a window, which begins at first. */
 struct ignis_span {
     int first, begin, end;
 };
 
-__device__ inline ignis_span window_of(const ignis_pooling &p, int dim, int o, int size)
+__device__ inline ignis_span window_of(const ignis__pooling &p, int dim, int o, int size)
 {
     const int first = o * (int)p.stride[dim].size - p.padding[dim];
     return {first, max(first, 0), min(first + p.window[dim], size)};
 }
 
 /*  The windows, of size of them, that an element is in. */
-__device__ inline ignis_span windows_with(const ignis_pooling &p, int dim, int element, int size)
+__device__ inline ignis_span windows_with(const ignis__pooling &p, int dim, int element, int size)
 {
     const int last = element + p.padding[dim], before = last - p.window[dim];
     const int begin = before < 0 ? 0 : (int)quotient(before, p.stride[dim]) + 1;
@@ -39,7 +30,7 @@ __device__ inline ignis_span windows_with(const ignis_pooling &p, int dim, int e
 /*  f(pack, where it is in its window) for the packs of a window, by rows; from: in row 0 and column 0. W > 0:
     the window is W x W, and all of it is loaded before the first is used. */
 template <int N, int W, typename F>
-__device__ inline void each_of_window(const ignis_pooling &p, const ignis_span &rows, const ignis_span &columns,
+__device__ inline void each_of_window(const ignis__pooling &p, const ignis_span &rows, const ignis_span &columns,
                                       const T *from, F f)
 {
     const long long channels = p.images.channels, line = p.images.src_width * channels;
@@ -67,7 +58,7 @@ __device__ inline void each_of_window(const ignis_pooling &p, const ignis_span &
 }
 
 /*  Which W a window is for. */
-__device__ inline int square(const ignis_pooling &p) { return p.window[0] == p.window[1] ? p.window[0] : 0; }
+__device__ inline int square(const ignis__pooling &p) { return p.window[0] == p.window[1] ? p.window[0] : 0; }
 
 /* >>max --------------------------------------------------------------------------------------------------------- */
 
@@ -133,7 +124,7 @@ template <int N> struct Largest {
 
 /*  The first of the largest elements; NaN is larger than all others, and the last one counts. */
 template <int N, int W, typename Index>
-__device__ inline void max_pool(T *y, Index *index, const T *x, const ignis_pooling &p)
+__device__ inline void max_pool(T *y, Index *index, const T *x, const ignis__pooling &p)
 {
     if (!index) {
         each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
@@ -173,8 +164,8 @@ __device__ inline void max_pool(T *y, Index *index, const T *x, const ignis_pool
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
-    ignis_max_pool(T *y, void *index, const T *x, const ignis_pooling p)
+extern "C" __global__ void __launch_bounds__(IGNIS__IMAGE_THREADS)
+    ignis_max_pool(T *y, void *index, const T *x, const ignis__pooling p)
 {
     if (p.images.packed && square(p) == 3)
         max_pool<PACK, 3>(y, (uint8_t *)index, x, p);
@@ -189,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
 }
 
 template <int N, typename Index>
-__device__ inline void max_pool_backward(T *dx, const T *dy, const Index *index, const ignis_pooling &p)
+__device__ inline void max_pool_backward(T *dx, const T *dy, const Index *index, const ignis__pooling &p)
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
         const ignis_span rows = windows_with(p, 0, at.y, p.images.src_height),
@@ -212,8 +203,8 @@ __device__ inline void max_pool_backward(T *dx, const T *dy, const Index *index,
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
-    ignis_max_pool_backward(T *dx, const T *dy, const void *index, const ignis_pooling p)
+extern "C" __global__ void __launch_bounds__(IGNIS__IMAGE_THREADS)
+    ignis_max_pool_backward(T *dx, const T *dy, const void *index, const ignis__pooling p)
 {
     if (p.images.packed)
         max_pool_backward<PACK>(dx, dy, (const uint8_t *)index, p);
@@ -227,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
 
 /*  Returns the divisor of a window's sum. With the padding, that is as far as it reaches: a last window may
     end beyond it. */
-__device__ inline Wide divisor(const ignis_pooling &p, const ignis_span &rows, const ignis_span &columns, int height,
+__device__ inline Wide divisor(const ignis__pooling &p, const ignis_span &rows, const ignis_span &columns, int height,
                                int width)
 {
     if (p.exclude_padding)
@@ -236,7 +227,7 @@ __device__ inline Wide divisor(const ignis_pooling &p, const ignis_span &rows, c
            (Wide)(min(p.window[1], width + p.padding[1] - columns.first));
 }
 
-template <int N, int W, int share> __device__ inline void avg_pool(T *y, const T *x, const ignis_pooling &p)
+template <int N, int W, int share> __device__ inline void avg_pool(T *y, const T *x, const ignis__pooling &p)
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
         const ignis_span rows = window_of(p, 0, at.y, p.images.src_height),
@@ -260,18 +251,18 @@ template <int N, int W, int share> __device__ inline void avg_pool(T *y, const T
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
-    ignis_avg_pool(T *y, const T *x, const ignis_pooling p)
+extern "C" __global__ void __launch_bounds__(IGNIS__IMAGE_THREADS)
+    ignis_avg_pool(T *y, const T *x, const ignis__pooling p)
 {
-    if (p.images.share == SHARE) /* packed, and windows of 2 x 2 */
-        avg_pool<PACK, 2, SHARE>(y, x, p);
+    if (p.images.share == IGNIS__IMAGE_SHARE) /* packed, and windows of 2 x 2 */
+        avg_pool<PACK, 2, IGNIS__IMAGE_SHARE>(y, x, p);
     else if (p.images.packed)
         avg_pool<PACK, 0, 1>(y, x, p);
     else
         avg_pool<1, 0, 1>(y, x, p);
 }
 
-template <int N> __device__ inline void avg_pool_backward(T *dx, const T *dy, const ignis_pooling &p)
+template <int N> __device__ inline void avg_pool_backward(T *dx, const T *dy, const ignis__pooling &p)
 {
     const int height = p.images.height.size, width = p.images.width.size;
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
@@ -294,8 +285,8 @@ template <int N> __device__ inline void avg_pool_backward(T *dx, const T *dy, co
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
-    ignis_avg_pool_backward(T *dx, const T *dy, const ignis_pooling p)
+extern "C" __global__ void __launch_bounds__(IGNIS__IMAGE_THREADS)
+    ignis_avg_pool_backward(T *dx, const T *dy, const ignis__pooling p)
 {
     if (p.images.packed)
         avg_pool_backward<PACK>(dx, dy, p);

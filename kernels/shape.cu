@@ -122,10 +122,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /*  dst[sum of i[d] * to[d]] = src[sum of i[d] * from[d]] for every i below size: permutations, strided
     slices, flips, expansions and the inside of a padding; and, with from and to exchanged, their gradients.
-    See ignis_strided. */
+    See ignis__strided. */
 #define STRIDED_IN_FLIGHT 4 /* packs of a thread */
 
-template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)
+template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis__strided &s)
 {
     const long long first = (long long)blockIdx.x * (THREADS * STRIDED_IN_FLIGHT) + threadIdx.x;
     ignis_pack<T, N> pack[STRIDED_IN_FLIGHT];
@@ -154,7 +154,7 @@ template <int N, bool gathers> __device__ inline void strided(T *dst, const T *s
 /*  Blocks of THREADS threads, each for STRIDED_IN_FLIGHT packs a thread. A pack is PACK elements, stored at
     once; with gathers they are loaded one by one. Without packs it is one element. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_strided_copy(T *dst, const T *src, ignis_strided s, int packs, int gathers)
+    ignis_strided_copy(T *dst, const T *src, ignis__strided s, int packs, int gathers)
 {
     if (!packs)
         strided<1, false>(dst, src, s);
@@ -168,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     the rows, which are src_row apart in src, and src along the columns, which are dst_row apart in dst. One
     tile a block and round; s.count of these pairs of dimensions. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_strided_tiles(T *dst, const T *src, ignis_strided s, long long rows, long long columns, long long src_row,
+    ignis_strided_tiles(T *dst, const T *src, ignis__strided s, long long rows, long long columns, long long src_row,
                         long long dst_row, int packs)
 {
     __shared__ T tile[EDGE][TILE_ROW];

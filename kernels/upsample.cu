@@ -9,24 +9,13 @@
     See image.cuh. */
 #include "image.cuh"
 
-/*  A dimension. The host has the same structs. */
-struct ignis_scaling {
-    int in, out, step, start, is_linear;
-    ignis_divisor den, by_step;
-};
-
-struct ignis_resampling {
-    ignis_images images;
-    ignis_scaling dim[2]; /* rows, columns */
-};
-
 /*  Two neighbours, and the weight of the second. */
 struct ignis_between {
     int low, high;
     Wide weight;
 };
 
-__device__ inline ignis_between between(const ignis_scaling &s, int o)
+__device__ inline ignis_between between(const ignis__scaling &s, int o)
 {
     const long long den = s.den.size,
                     at = max(0LL, min((long long)o * s.step + s.start, (s.in - 1) * den + (s.is_linear ? 0 : den - 1)));
@@ -43,7 +32,7 @@ template <int N> __device__ inline void add_pack(Wide (&sum)[N], const T *from, 
 }
 
 /*  Pixels without weight are not read: they might be infinite. */
-template <int N, int share> __device__ inline void upsample(T *y, const T *x, const ignis_resampling &p)
+template <int N, int share> __device__ inline void upsample(T *y, const T *x, const ignis__resampling &p)
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
         const ignis_between rows = between(p.dim[0], at.y), columns = between(p.dim[1], at.x);
@@ -90,11 +79,11 @@ template <int N, int share> __device__ inline void upsample(T *y, const T *x, co
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS, 4)
-    ignis_upsample(T *y, const T *x, const ignis_resampling p)
+extern "C" __global__ void __launch_bounds__(IGNIS__IMAGE_THREADS, 4)
+    ignis_upsample(T *y, const T *x, const ignis__resampling p)
 {
-    if (p.images.packed && p.images.share == SHARE)
-        upsample<PACK, SHARE>(y, x, p);
+    if (p.images.packed && p.images.share == IGNIS__IMAGE_SHARE)
+        upsample<PACK, IGNIS__IMAGE_SHARE>(y, x, p);
     else if (p.images.packed)
         upsample<PACK, 1>(y, x, p);
     else
@@ -108,7 +97,7 @@ struct ignis_reach {
     long long at;
 };
 
-__device__ inline ignis_reach reach_of(const ignis_scaling &s, int pixel)
+__device__ inline ignis_reach reach_of(const ignis__scaling &s, int pixel)
 {
     const long long den = s.den.size, before = (pixel - s.is_linear) * den - s.start - (s.is_linear ? 0 : 1);
     const long long last = (pixel + 1) * den - 1 - s.start;
@@ -121,14 +110,14 @@ __device__ inline ignis_reach reach_of(const ignis_scaling &s, int pixel)
 
 /*  Returns the weight of a pixel in a position at this distance, as between has it; positions before the
     first pixel, and after the last one, are those pixels. */
-__device__ inline Wide weight_of(const ignis_scaling &s, int pixel, long long at, Wide den)
+__device__ inline Wide weight_of(const ignis__scaling &s, int pixel, long long at, Wide den)
 {
     if (!s.is_linear || (pixel == 0 && at < 0) || (pixel == s.in - 1 && at > 0))
         return Wide(1);
     return at >= 0 ? 1 - (Wide)at / den : (Wide)(s.den.size + at) / den;
 }
 
-template <int N> __device__ inline void upsample_backward(T *dx, const T *dy, const ignis_resampling &p)
+template <int N> __device__ inline void upsample_backward(T *dx, const T *dy, const ignis__resampling &p)
 {
     const Wide row_den = (Wide)p.dim[0].den.size, column_den = (Wide)p.dim[1].den.size;
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &pixel) {
@@ -148,8 +137,8 @@ template <int N> __device__ inline void upsample_backward(T *dx, const T *dy, co
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
-    ignis_upsample_backward(T *dx, const T *dy, const ignis_resampling p)
+extern "C" __global__ void __launch_bounds__(IGNIS__IMAGE_THREADS)
+    ignis_upsample_backward(T *dx, const T *dy, const ignis__resampling p)
 {
     if (p.images.packed)
         upsample_backward<PACK>(dx, dy, p);

@@ -512,11 +512,12 @@ static ignis__gemm_kernel chosen_for(int activation, ignis_dtype dtype, int64_t 
     device.info.multiprocessors = processors;
     op.work.device = &device;
     op.work.call = "test";
-    p.m = m, p.n = p.row_b = n, p.k = p.row_a = k, p.batch = 1, p.factor = 1;
-    p.packed_a = k % 8 == 0, p.packed_b = p.packed_out = n % 8 == 0;
+    p.params.m = m, p.params.n = p.params.row_b = n, p.params.k = p.params.row_a = k, p.params.batch = 1,
+    p.params.factor = 1;
+    p.params.packed_a = k % 8 == 0, p.params.packed_b = p.params.packed_out = n % 8 == 0;
     p.dtype = p.operands = dtype;
     p = ignis__gemm_by_wgmma(&p);
-    p.activation = activation;
+    p.params.activation = activation;
     return ignis__gemm_choose(&op, dtype, &p, &nothing);
 }
 

@@ -5,7 +5,7 @@
 
 out=build/texts
 rm -rf $out
-mkdir -p $out/made $out/cases
+mkdir -p $out/made/shared/models $out/cases
 failed=0
 fail() { echo "FAIL: $*" && failed=1; }
 
@@ -98,11 +98,15 @@ differs 'a line that ended too early' 's/^#define LONG 1 .$/#define LONG 1/'
 
 # ---- the kernels
 build/kernel_texts $out/made || fail 'the texts cannot be written'
-for file in $(find kernels -name '*.cu' -o -name '*.cuh'); do
-    made=$out/made/$(basename "$file")
+files=$(find kernels -name '*.cu' -o -name '*.cuh'; find src/shared -name '*.h')
+for file in $files; do
+    case $file in
+    src/*) made=$out/made/${file#src/} ;;
+    *) made=$out/made/$(basename "$file") ;;
+    esac
     [ "$(wc -l <"$file")" = "$(wc -l <"$made")" ] && same "$file" "$made" || fail "$file: the text in programs has other tokens, or in other lines"
 done
-[ "$(ls $out/made | wc -l)" = "$(find kernels -name '*.cu' -o -name '*.cuh' | wc -l)" ] || fail 'the headers have not as many texts as there are files'
+[ "$(find $out/made -type f | wc -l)" = "$(echo "$files" | wc -l)" ] || fail 'the headers have not as many texts as there are files'
 
-[ $failed = 0 ] && echo "kernel texts: $(cat $out/made/* | wc -c) bytes in programs, $(find kernels -type f -exec cat {} + | wc -c) in the files"
+[ $failed = 0 ] && echo "kernel texts: $(find $out/made -type f -exec cat {} + | wc -c) bytes in programs, $(cat $files | wc -c) in the files"
 exit $failed

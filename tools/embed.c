@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  embed.c - writes the files of kernels/ as arrays of C strings: ignis_kernels.h, and of kernels/models/ a part of ignis_models.h
+/*  embed.c - writes the files of kernels/ as arrays of C strings: ignis_kernels.h, and of kernels/models/ a part of
+    ignis_models.h. The texts of src/shared/ and src/shared/models/, which the host reads, too, come with them.
 
         cc tools/embed.c -o build/embed
         build/embed                 writes ignis_kernels.h and build/model_kernels.c, which tools/amalgamate.c puts into ignis_models.h
@@ -24,6 +25,7 @@
 
 #define SOURCE_DIR "kernels"
 #define MODELS_DIR "kernels/models"
+#define SHARED_DIR "src/shared" /* #include "shared/name.h"; those of models are in a folder below */
 #define OUTPUT "ignis_kernels.h"
 #define MODELS_OUTPUT "build/model_kernels.c"
 #define COMMON "ignis.cuh" /* comes first in its folder, the others follow in alphabetical order */
@@ -32,7 +34,7 @@
 #define MAX_PIECE 4000
 
 typedef struct source {
-    char name[64];   /* "elementwise.cu" */
+    char name[64];   /* "elementwise.cu"; as it is included */
     char symbol[64]; /* "elementwise_cu" */
     text content;    /* as it is embedded */
     int lines;
@@ -173,7 +175,7 @@ static text strip_text(const char *path, const text *from)
 static int is_source(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot && dot != name && (strcmp(dot, ".cu") == 0 || strcmp(dot, ".cuh") == 0);
+    return dot && dot != name && (strcmp(dot, ".cu") == 0 || strcmp(dot, ".cuh") == 0 || strcmp(dot, ".h") == 0);
 }
 
 static int compare_sources(const void *a, const void *b)
@@ -210,14 +212,16 @@ static text read_stripped(const char *path)
     return stripped;
 }
 
-static void read_source(source *s, const char *folder, const char *name)
+/* prefix: of the name by which kernels include it. */
+static void read_source(source *s, const char *folder, const char *prefix, const char *name)
 {
     char path[1024];
-    if (strlen(name) >= sizeof(s->name))
+    if (snprintf(s->name, sizeof(s->name), "%s%s", prefix, name) >= (int)sizeof(s->name))
         die("%s/%s: the name is too long", folder, name);
-    strcpy(s->name, name);
-    for (size_t i = 0; i <= strlen(name); i++)
-        s->symbol[i] = (char)(name[i] && !isalnum((unsigned char)name[i]) ? '_' : tolower((unsigned char)name[i]));
+    for (size_t i = 0; i <= strlen(s->name); i++) {
+        const char c = s->name[i];
+        s->symbol[i] = (char)(c && !isalnum((unsigned char)c) ? '_' : tolower((unsigned char)c));
+    }
 
     snprintf(path, sizeof(path), "%s/%s", folder, name);
     s->content = read_stripped(path);
@@ -243,9 +247,9 @@ static void mark_basic(source *sources, int count, const char *name)
     }
 }
 
-static int read_sources(source *sources, const char *folder)
+/* Reads the sources of a folder behind the first `count`. Returns how many there are then. */
+static int read_folder(source *sources, int count, const char *folder, const char *prefix)
 {
-    int count = 0;
     DIR *dir = opendir(folder);
     if (!dir)
         die("there is no folder %s here; run from the root of the repository", folder);
@@ -254,12 +258,17 @@ static int read_sources(source *sources, const char *folder)
             continue;
         if (count == MAX_SOURCES)
             die("more than %d sources", MAX_SOURCES);
-        read_source(&sources[count++], folder, entry->d_name);
+        read_source(&sources[count++], folder, prefix, entry->d_name);
     }
     closedir(dir);
+    return count;
+}
+
+/* Reads the sources of a folder and the shared texts that they include. */
+static int read_sources(source *sources, const char *folder, const char *shared, const char *prefix)
+{
+    int count = read_folder(sources, read_folder(sources, 0, folder, ""), shared, prefix);
     qsort(sources, (size_t)count, sizeof(source), compare_sources);
-    if (count == 0)
-        die("%s has no sources", folder);
     mark_basic(sources, count, COMMON); /* for kernels of users */
     mark_basic(sources, count, "elementwise.cu");
     mark_basic(sources, count, "collective.cu");
@@ -339,8 +348,8 @@ static void generate(text *out, const source *sources, int count)
           "includes this file\n\n",
           version[0], version[1], version[2]);
     print(out, "    SPDX-License-Identifier: MIT\n    The licence is at the end of ignis.h.\n\n");
-    print(out, "    Generated from the folder %s by tools/embed.c. Change the sources, then: make %s\n\n", SOURCE_DIR,
-          OUTPUT);
+    print(out, "    Generated from %s and %s by tools/embed.c. Change the sources, then: make headers\n\n", SOURCE_DIR,
+          SHARED_DIR);
     for (int i = 0; i < count; i++)
         print(out, "        %-24s %5d lines %7lu bytes\n", sources[i].name, sources[i].lines,
               (unsigned long)sources[i].content.size);
@@ -442,10 +451,10 @@ int main(int argc, char **argv)
         return 0;
     }
 
-    generate(&kernels, sources, read_sources(sources, SOURCE_DIR));
+    generate(&kernels, sources, read_sources(sources, SOURCE_DIR, SHARED_DIR, "shared/"));
     if (strcmp(sources[0].name, COMMON) != 0)
         die("%s/%s is missing", SOURCE_DIR, COMMON);
-    generate_models(&models, of_models, read_sources(of_models, MODELS_DIR));
+    generate_models(&models, of_models, read_sources(of_models, MODELS_DIR, SHARED_DIR "/models", "shared/models/"));
     if (checking) {
         check(OUTPUT, SOURCE_DIR, &kernels);
         check(MODELS_OUTPUT, MODELS_DIR, &models);

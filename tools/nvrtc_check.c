@@ -832,7 +832,7 @@ static compiled run_compiler(const job *j, const char *text)
         options[option_count++] = define;
     for (int i = 0; i < IGNIS__SOURCE_MODELS_END; i++) {
         const char *extension = strrchr(source_at(i)->name, '.');
-        if (strcmp(extension, ".cuh") != 0)
+        if (strcmp(extension, ".cu") == 0)
             continue;
         headers[header_count] = texts[i];
         header_names[header_count++] = source_at(i)->name;
@@ -1028,7 +1028,7 @@ int main(int argc, char **argv)
     }
 
     for (int i = 0; i < IGNIS__SOURCE_MODELS_END; i++) {
-        int listed = strstr(source_at(i)->name, ".cuh") != NULL;
+        int listed = strcmp(strrchr(source_at(i)->name, '.'), ".cu") != 0;
         for (int p = 0; p < COUNT(programs); p++)
             listed |= programs[p].source == i;
         if (!listed) {

@@ -139,12 +139,7 @@ typedef struct ignis__ticket {
 } ignis__ticket;
 
 #ifndef IGNIS_NO_TENSORS
-/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
-    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
-typedef struct ignis__divisor {
-    uint32_t size, multiplier, shift;
-} ignis__divisor;
-
+#include "../shared/divisor.h"
 #endif
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */

@@ -114,6 +114,11 @@
 #define IGNIS__ONE_COPY
 #endif
 
+/*  For the texts of src/shared, which kernels read, too: there it is a pointer, here an address on the device. */
+#define IGNIS__POINTER(type) ignis__address
+/*  Fails to compile if the size of a struct that kernels have, too, is not the one that they check as well. */
+#define IGNIS__ASSERT_SIZE(type, bytes) typedef char type##_size_is_shared[sizeof(type) == (bytes) ? 1 : -1]
+
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /*  Names that parts share are static in the headers, and extern where parts are compiled alone. */

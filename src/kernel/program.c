@@ -36,5 +36,5 @@ IGNIS__COLD IGNIS__PRIVATE char *ignis__source_join(const ignis__source *source)
 /*  Sources that others include. NVRTC gets them from memory, by their names. */
 IGNIS__PRIVATE bool ignis__source_is_header(const ignis__source *source)
 {
-    return strstr(source->name, ".cuh") != NULL;
+    return strcmp(strrchr(source->name, '.'), ".cu") != 0;
 }

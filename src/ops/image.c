@@ -51,7 +51,7 @@ IGNIS__PRIVATE void ignis__images_set(ignis__images *images, ignis_dtype dtype, 
 {
     int64_t pack = ignis__pack_elements(dtype), packs;
     images->packed = channels % pack == 0 && addresses % 16 == 0;
-    images->share = shares && images->packed && channels % (4 * 8 * pack) == 0 ? 4 : 1;
+    images->share = shares && images->packed && channels % (4 * 8 * pack) == 0 ? IGNIS__IMAGE_SHARE : 1;
     packs = images->packed ? channels / pack / images->share : channels;
     images->packs = ignis__divisor_of(packs);
     images->width = ignis__divisor_of(dst[1]);
@@ -65,6 +65,7 @@ IGNIS__PRIVATE void ignis__images_set(ignis__images *images, ignis_dtype dtype, 
 IGNIS__PRIVATE void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                          const ignis__images *images, void **params)
 {
-    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256,
-                         params);
+    ignis__op_launch_row(op, builtin, dtype,
+                         ignis__clamp(ignis__ceil_div(images->count, IGNIS__IMAGE_THREADS), 0, INT32_MAX),
+                         IGNIS__IMAGE_THREADS, params);
 }

@@ -71,22 +71,11 @@ typedef struct ignis__epilogue {
     ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
 } ignis__epilogue;
 
-/*  The patches of a convolution, as in kernels/gemm.cuh. */
-typedef struct ignis__patches {
-    ignis__divisor rows, columns, channels, across;
-    int height, width, first[2], stride[2], step[2], apart, weight, weight_step[2], weight_channels;
-    int64_t weight_row, pixel, out_image, out_row, out_column;
-} ignis__patches;
+#include "../shared/gemm.h"
 
-/*  The parameters of the kernels, as in kernels/gemm.cuh. */
+/*  A product, and what its launch depends on. */
 typedef struct ignis__gemm {
-    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums, scale_a, scale_b;
-    int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
-    double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
-        packed_b, packed_out, box_a, box_b;
-    ignis__patches patches;
-    /* for the host only */
+    ignis__gemm_params params; /* of the kernel; of a plain product up to the patches */
     /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
     int patches_of;
     /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
@@ -132,11 +121,13 @@ typedef struct ignis__gemm_pending {
     int64_t blocks; /* 0: there is no product */
 } ignis__gemm_pending;
 
-/*  A copy of an operand, as in kernels/gemm.cu. */
-typedef struct ignis__gemm_copy {
-    ignis__address to, from;
-    int64_t row, stride, rows;
-} ignis__gemm_copy;
+/*  Matrices [count, rows, columns] in memory. */
+typedef struct ignis__gemm_matrix {
+    ignis__address at;
+    int64_t count, rows, columns;
+    int64_t row, batch; /* elements from a row to the next, and from a matrix to the next; batch 0: one for all */
+    int packed;         /* rows are full packs, of 16 bytes, or of 8: IGNIS__HALF_PACKED */
+} ignis__gemm_matrix;
 
 typedef struct ignis__autotune {
     uint64_t key;
@@ -201,13 +192,7 @@ typedef struct ignis__strides {
     int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
 } ignis__strides;
 
-/*  The parameter of the kernels: see kernels/shape.cu. */
-typedef struct ignis__strided {
-    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS];
-    uint32_t multiplier[IGNIS_MAX_DIMS], shift[IGNIS_MAX_DIMS];
-    int64_t count, step;
-    int rank;
-} ignis__strided;
+#include "../shared/strided.h"
 
 /*  The gradients of a linear layer; NULL: not needed. */
 typedef struct ignis__linear_grads {
@@ -253,12 +238,6 @@ typedef struct ignis__conv_operand {
     int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
 } ignis__conv_operand;
 
-/*  Tiles of a grid, as in kernels/grouped_mma.cu. */
-typedef struct ignis__conv_tiles {
-    ignis__divisor across, down, columns, halo;
-    int rows, halo_rows, count;
-} ignis__conv_tiles;
-
 /*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
 typedef struct ignis__grouped {
     ignis__conv_tiles tiles;
@@ -297,37 +276,11 @@ typedef struct ignis__norm_plan {
 
 #define IGNIS__NORM_UNALIGNED 2 /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
 
-/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
-typedef struct ignis__images {
-    ignis__divisor packs, width, height;
-    int src_width, src_height, packed, share;
-    int64_t channels, count;
-} ignis__images;
-
-typedef struct ignis__pooling {
-    ignis__images images;
-    int window[2], padding[2];
-    ignis__divisor stride[2];
-    int exclude_padding, index_bytes;
-} ignis__pooling;
-
-typedef struct ignis__scaling {
-    int in, out, step, start, is_linear;
-    ignis__divisor den, by_step;
-} ignis__scaling;
-
-typedef struct ignis__resampling {
-    ignis__images images;
-    ignis__scaling dim[2];
-} ignis__resampling;
+#include "../shared/image.h"
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
 
-/*  The parameter of the kernels: see kernels/channel_norm.cu. */
-typedef struct ignis__channel_sizes {
-    int64_t outer, rows, channels, groups, part_length, parts;
-    int packed;
-} ignis__channel_sizes;
+#include "../shared/channel_norm.h"
 
 typedef struct ignis__channel_norm {
     const char *call;
@@ -578,9 +531,12 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
                                                      const ignis__epilogue *epilogue);
 
 /* gemm_params.c */
+IGNIS__PRIVATE ignis__gemm_matrix ignis__gemm_operand(const ignis__gemm *gemm, bool is_b);
+IGNIS__PRIVATE void ignis__gemm_set_operand(ignis__gemm *gemm, bool is_b, const ignis__gemm_matrix *matrix);
+IGNIS__PRIVATE ignis__gemm_matrix ignis__gemm_result(const ignis__gemm *gemm, ignis__address at, int64_t columns,
+                                                     bool pairs);
 IGNIS__PRIVATE void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
-                                        ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
-                                        int64_t stride, int box_rows);
+                                        const ignis__gemm_matrix *matrix, int box_rows);
 IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
                                            const ignis__gemm *p, int count);
 IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
@@ -590,8 +546,8 @@ IGNIS__PRIVATE void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis
 IGNIS__PRIVATE ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype);
 IGNIS__PRIVATE ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count,
                                                        ignis_dtype dtype);
-IGNIS__PRIVATE ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
-                                              const ignis__epilogue *epilogue);
+IGNIS__PRIVATE ignis__gemm ignis__gemm_describe(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                                const ignis__epilogue *epilogue);
 IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
                                               ignis__gemm *p, const ignis__epilogue *epilogue);
 IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
@@ -601,9 +557,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
 IGNIS__PRIVATE double ignis__gemm_flops(const ignis__gemm *p);
 IGNIS__PRIVATE void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending);
 IGNIS__PRIVATE void ignis__gemm_join_end(ignis__op *op);
-IGNIS__PRIVATE void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
-                                          int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed,
-                                          int64_t pack);
+IGNIS__PRIVATE void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy,
+                                          ignis__gemm_matrix *matrix, int64_t pack);
 IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b);
 IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm,
                                         const ignis__epilogue *epilogue);
@@ -675,7 +630,7 @@ IGNIS__PRIVATE void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ign
 
 /* strided_copy.c */
 IGNIS__PRIVATE bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *strided, bool sorted);
-IGNIS__PRIVATE bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack);
+IGNIS__PRIVATE bool ignis__strides_packed(const long long *strides, int rank, int but, int64_t pack);
 IGNIS__PRIVATE void ignis__strided_finish(ignis__strided *k);
 IGNIS__PRIVATE void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from,
                                       const ignis__strides *strides);

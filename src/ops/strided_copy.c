@@ -39,7 +39,7 @@ IGNIS__PRIVATE bool ignis__strides_merge(const ignis__strides *strides, ignis__s
 }
 
 /*  Returns whether strides, except that of one dimension (-1: none), are multiples of a pack. */
-IGNIS__PRIVATE bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
+IGNIS__PRIVATE bool ignis__strides_packed(const long long *strides, int rank, int but, int64_t pack)
 {
     int i;
     for (i = 0; i < rank; i++)

@@ -154,16 +154,6 @@ IGNIS__PRIVATE void ignis__gradient_install(const char *call, ignis__tensor *lea
     ignis__mutex_unlock(&leaf->slot.lock);
 }
 
-#define IGNIS__ADDENDS 100 /* in one launch */
-
-/*  A row of the table that ignis_add_each reads; kernels/elementwise.cu has the same. */
-typedef struct ignis__addends {
-    struct {
-        ignis__address dst, src;
-        int64_t n, first_block;
-    } at[IGNIS__ADDENDS];
-} ignis__addends;
-
 /*  Adds the sum of a leaf to its gradient, in one launch with the following leaves of its kind. The
     gradients' memory stays: a graph may have its address. */
 static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)

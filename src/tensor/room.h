@@ -5,6 +5,7 @@
 #include "../device/room.h"
 #include "../array/room.h"
 #include "../kernel/room.h"
+#include "../shared/addends.h"
 
 /*  State of the tensor rooms for a thread. */
 typedef struct ignis__tensor_thread {

@@ -9,30 +9,7 @@
 #include "../tensor/room.h"
 #include "../ops/room.h"
 
-/*  A row of the table that the kernels read; kernels/optim.cu has the same. */
-typedef struct ignis__optim_row {
-    ignis__address data, grad, first, second, master, missed;
-    int64_t count, chunk, first_block, first_step;
-    double decay, scales[2]; /* the device writes scales */
-} ignis__optim_row;
-
-enum { /* the state in device memory; kernels/optim.cu has the same */
-       IGNIS__OPTIM_BASE_LR,
-       IGNIS__OPTIM_CLIP_NEXT,
-       IGNIS__OPTIM_NORM,
-       IGNIS__OPTIM_STEP,
-       IGNIS__OPTIM_CLIP,
-       IGNIS__OPTIM_LR,
-       IGNIS__OPTIM_SCALE = 8,
-       IGNIS__OPTIM_SKIPPED = 10,
-       IGNIS__OPTIM_STATES = 16
-};
-
-#define IGNIS__OPTIM_BATCH 39   /* rows that one launch carries to the table */
-#define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
-typedef struct ignis__optim_batch {
-    ignis__optim_row rows[IGNIS__OPTIM_BATCH];
-} ignis__optim_batch;
+#include "../shared/optimizer.h"
 
 typedef struct ignis__parameter {
     ignis__tensor *tensor; /* held */

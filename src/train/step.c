@@ -25,7 +25,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &optimizer->scale.backoff,
                       &optimizer->scale.lowest,
                       &optimizer->scale.interval};
-    while (block[0] < 512 && block[0] < 2 * (unsigned)rows) /* two threads a row; kernels/optim.cu has the same limit */
+    while (block[0] < IGNIS__OPTIM_ADVANCE_THREADS && block[0] < 2 * (unsigned)rows) /* two threads a row */
         block[0] *= 2;
     ignis__cost(0, 0, 0); /* the arrays belong to the kernel after it */
     return function && ignis__work_write(work, optimizer->table, &table) &&

@@ -9,14 +9,15 @@
     pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */
 IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
 {
+    ignis__gemm_params *p = &gemm->params;
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
-    const ignis__patches *q = &gemm->patches;
+    const ignis__patches *q = &p->patches;
     int64_t pack = ignis__pack_elements(conv->dtype), slabs, blocks, chunks, units,
             in_row = ignis__ceil_div(q->columns.size, STRIP);
     int64_t processors = op->work.device->info.multiprocessors, taps = q->across.size;
-    bool packed = ignis__gemm_packed(conv->dtype, gemm->a | (sums ? gemm->b : gemm->out | gemm->bias), conv->groups, 0);
+    bool packed = ignis__gemm_packed(conv->dtype, p->a | (sums ? p->b : p->out | p->bias), conv->groups, 0);
     bool by_strips = packed && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 && q->stride[1] <= 2 &&
-                     (sums ? gemm->n : gemm->k) <= 64;
+                     (sums ? p->n : p->k) <= 64;
     ignis__divisor strips = ignis__divisor_of(in_row);
     char define[64];
     int across;
@@ -30,21 +31,21 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     if (sums)
         ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, conv->dtype);
     if (!sums) {
-        units = by_strips ? gemm->m / q->columns.size * in_row : ignis__ceil_div(gemm->m, PIXELS);
+        units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
         ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, conv->dtype,
                          by_strips ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
-    units = by_strips ? gemm->k / q->columns.size * in_row : gemm->k;
-    chunks = by_strips ? ignis__ceil_div(gemm->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(gemm->n, TAPS);
+    units = by_strips ? p->k / q->columns.size * in_row : p->k;
+    chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, TAPS);
     blocks = (by_strips ? 2 : 4) * processors; /* a thread adds up several units of them at least */
-    gemm->splits =
+    p->splits =
         (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
-    gemm->split_k = ignis__ceil_div(units, gemm->splits);
-    gemm->partial = ignis__gemm_sums_scratch(op, sums, gemm->splits, conv->dtype);
+    p->split_k = ignis__ceil_div(units, p->splits);
+    p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED,
-                     conv->dtype, by_strips ? define : NULL, slabs * chunks * gemm->splits, 1, 1, 256, 1, 0, params);
-    ignis__gemm_add_sums(op, sums, gemm->partial, gemm->splits);
+                     conv->dtype, by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
+    ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }

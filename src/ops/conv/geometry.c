@@ -108,7 +108,6 @@ IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv,
         op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(conv) &&
         (conv->dtype == IGNIS_F16 || conv->dtype == IGNIS_BF16 || (conv->dtype == IGNIS_F32 && ignis__allow_tf32));
     ignis__gemm_copy copies[2] = IGNIS__ZERO;
-    int64_t none = 0;
     int i;
     for (i = 0; i < 2; i++) {
         int64_t whole = ignis__pack_elements(conv->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
@@ -118,9 +117,14 @@ IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv,
             operand[i].packed = (int)(whole / pack);
         else
             operand[i].packed = 0;
-        if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
-            ignis__gemm_plan_copy(op, conv->dtype, &copies[i], &operand[i].at, &operand[i].channels,
-                                  arrays[i]->numel / channels[i], 1, &none, &operand[i].packed, pack);
+        if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0) {
+            ignis__gemm_matrix matrix = {
+                operand[i].at, 1, arrays[i]->numel / channels[i], channels[i], channels[i], 0, operand[i].packed};
+            ignis__gemm_plan_copy(op, conv->dtype, &copies[i], &matrix, pack);
+            operand[i].at = matrix.at;
+            operand[i].channels = matrix.row;
+            operand[i].packed = matrix.packed;
+        }
     }
     if (op->ok && (copies[0].to || copies[1].to))
         ignis__gemm_copies(op, conv->dtype, &copies[0], &copies[1]);
@@ -131,7 +135,7 @@ IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *co
                                         const ignis__conv_grid walk[2], int64_t height, int64_t width,
                                         const ignis__conv_operand *pixels, int64_t channels)
 {
-    ignis__patches *q = &gemm->patches;
+    ignis__patches *q = &gemm->params.patches;
     int64_t whole = ignis__ceil_div(channels, 64) * 64;
     int i;
     gemm->patches_of = of;
@@ -154,16 +158,16 @@ IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *co
     gemm->wgmma_k = 0;
     if (conv->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
         ignis__conv_fits_tma(&walk[1], width) && (of == 1 || channels == whole))
-        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : gemm->k;
+        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : gemm->params.k;
 }
 
 /*  Sets the weights as the second operand of a product with patches. */
 IGNIS__PRIVATE void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
 {
-    p->b = w->at;
-    p->batch_b = c->outs * ignis__conv_taps(c) * w->channels;
+    p->params.b = w->at;
+    p->params.batch_b = c->outs * ignis__conv_taps(c) * w->channels;
     p->weights = w->channels;
-    p->patches.weight_row = ignis__conv_taps(c) * w->channels;
-    p->patches.weight_channels = (int)c->outs;
-    p->packed_b = w->packed;
+    p->params.patches.weight_row = ignis__conv_taps(c) * w->channels;
+    p->params.patches.weight_channels = (int)c->outs;
+    p->params.packed_b = w->packed;
 }

@@ -10,21 +10,20 @@
 IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm, bool weights,
                                         ignis__grouped *plan)
 {
+    const ignis__gemm_params *p = &gemm->params;
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
-    const ignis__patches *q = &gemm->patches;
+    const ignis__patches *q = &p->patches;
     ignis__conv_tiles *tiles = &plan->tiles;
-    int64_t channels = q->channels.size, outs = weights ? gemm->m : gemm->n,
-            taps = (weights ? gemm->n : gemm->k) / channels, rows = q->rows.size, columns = q->columns.size,
-            tap_rows = taps / q->across.size, slab = 1, steps, out_chunks, bytes = 0, halo_columns, row, width,
-            best = 0;
+    int64_t channels = q->channels.size, outs = weights ? p->m : p->n, taps = (weights ? p->n : p->k) / channels,
+            rows = q->rows.size, columns = q->columns.size, tap_rows = taps / q->across.size, slab = 1, steps,
+            out_chunks, bytes = 0, halo_columns, row, width, best = 0;
     bool halves = conv->dtype == IGNIS_F16 || conv->dtype == IGNIS_BF16;
     if (!halves || channels < 8 || outs < 8 || channels > 64 || outs > 64 || !ignis__is_power_of_2(channels) ||
-        !ignis__is_power_of_2(outs) || gemm->packed_a != 1 || gemm->packed_b != 1 ||
-        (weights ? gemm->batch_a != outs || gemm->batch_b != channels
-                 : gemm->batch_a != channels || !gemm->packed_out) ||
-        gemm->accumulate)
+        !ignis__is_power_of_2(outs) || p->packed_a != 1 || p->packed_b != 1 ||
+        (weights ? p->batch_a != outs || p->batch_b != channels : p->batch_a != channels || !p->packed_out) ||
+        p->accumulate)
         return false;
-    while (slab < 8 && (slab * 8 < channels || slab * 8 < gemm->batch * channels))
+    while (slab < 8 && (slab * 8 < channels || slab * 8 < p->batch * channels))
         slab *= 2;
     steps = ignis__ceil_div(taps * channels, 16);
     out_chunks = slab * outs / channels;
@@ -49,14 +48,14 @@ IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__ge
     tiles->halo = ignis__divisor_of(halo_columns);
     tiles->rows = (int)best;
     tiles->halo_rows = (int)((best - 1) * q->stride[0] + (tap_rows - 1) * q->step[0] + 1);
-    tiles->count = (int)((weights ? gemm->k : gemm->m) / (rows * columns) * tiles->across.size * tiles->down.size);
+    tiles->count = (int)((weights ? p->k : p->m) / (rows * columns) * tiles->across.size * tiles->down.size);
     bytes = tiles->halo_rows * halo_columns * slab * 16 +
             (weights ? ignis__ceil_div(best * width, 32) * 32 * out_chunks * 16 : 0);
     plan->channels = (int)channels;
     plan->outs = (int)outs;
     plan->taps = (int)taps;
     plan->slab = (int)slab;
-    plan->slabs = (int)ignis__ceil_div(gemm->batch * channels, slab * 8);
+    plan->slabs = (int)ignis__ceil_div(p->batch * channels, slab * 8);
     plan->shared = 128 + 2 * bytes;
     snprintf(plan->define, sizeof plan->define, "-DIGNIS_CHANNELS=%d -DIGNIS_OUTS=%d -DIGNIS_TAPS=%d -DIGNIS_SLAB=%d",
              (int)channels, (int)outs, (int)taps, (int)slab);
@@ -93,12 +92,12 @@ IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, igni
         steps = ignis__ceil_div(plan->taps * plan->channels, 16);
         warps = plan->slab * 8 == plan->channels && plan->outs > 8 && steps > 7 ? 4 : 8;
         warps /= ignis__clamp(plan->slab * plan->outs / plan->channels, 1, warps);
-        p->splits = (int)(blocks * warps);
-        p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
+        p->params.splits = (int)(blocks * warps);
+        p->params.partial = ignis__gemm_sums_scratch(op, sums, p->params.splits, c->dtype);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
     ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define,
                      blocks * plan->slabs, 1, 1, 256, 1, (size_t)plan->shared, params);
     if (sums)
-        ignis__gemm_add_sums(op, sums, p->partial, p->splits);
+        ignis__gemm_add_sums(op, sums, p->params.partial, p->params.splits);
 }

@@ -22,7 +22,7 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
     ignis__grouped plan;
     if (!op->ok)
         return false;
-    if (p->packed_a != 1 || p->packed_b != 1)
+    if (p->params.packed_a != 1 || p->params.packed_b != 1)
         p->wgmma_k = 0;
     if (ignis__conv_is_depthwise(c)) {
         ignis__depthwise(op, c, p, sums);
@@ -58,14 +58,14 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
     product = ignis__conv_product(conv, conv->images * conv->side[0].out * conv->side[1].out, conv->outs,
                                   ignis__conv_taps(conv) * operand[0].channels, operand[0].channels);
     product.transpose_b = 1;
-    gemm = ignis__gemm_params(op, &product, out, &epilogue);
-    gemm.a = operand[0].at;
-    gemm.packed_a = operand[0].packed;
+    gemm = ignis__gemm_describe(op, &product, out, &epilogue);
+    gemm.params.a = operand[0].at;
+    gemm.params.packed_a = operand[0].packed;
     ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].in, conv->side[1].in, &operand[0], operand[0].channels);
     ignis__conv_weights(&gemm, conv, &operand[1]);
-    gemm.patches.out_column = conv->groups * conv->outs;
-    gemm.patches.out_row = gemm.patches.out_column * conv->side[1].out;
-    gemm.patches.out_image = gemm.patches.out_row * conv->side[0].out;
+    gemm.params.patches.out_column = conv->groups * conv->outs;
+    gemm.params.patches.out_row = gemm.params.patches.out_column * conv->side[1].out;
+    gemm.params.patches.out_image = gemm.params.patches.out_row * conv->side[0].out;
     ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
 }
 
@@ -100,18 +100,19 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
                 continue;
             product = ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid, conv->channels,
                                           walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
-            gemm = ignis__gemm_params(op, &product, dx, &nothing);
-            gemm.a = operand[0].at;
-            gemm.packed_a = operand[0].packed;
+            gemm = ignis__gemm_describe(op, &product, dx, &nothing);
+            gemm.params.a = operand[0].at;
+            gemm.params.packed_a = operand[0].packed;
             ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].out, conv->side[1].out, &operand[0],
                                 operand[0].channels);
             ignis__conv_weights(&gemm, conv, &operand[1]);
-            gemm.row_b = operand[1].channels;
-            gemm.patches.apart = conv->side[0].stride > 1 || conv->side[1].stride > 1;
-            gemm.patches.out_column = conv->groups * conv->channels * conv->side[1].stride;
-            gemm.patches.out_row = conv->groups * conv->channels * conv->side[1].in * conv->side[0].stride;
-            gemm.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
-            gemm.out += (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
+            gemm.params.row_b = operand[1].channels;
+            gemm.params.patches.apart = conv->side[0].stride > 1 || conv->side[1].stride > 1;
+            gemm.params.patches.out_column = conv->groups * conv->channels * conv->side[1].stride;
+            gemm.params.patches.out_row = conv->groups * conv->channels * conv->side[1].in * conv->side[0].stride;
+            gemm.params.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
+            gemm.params.out +=
+                (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
             ignis__conv_compute(op, conv, &gemm, NULL, &nothing);
             ignis__op_free_made(op, made);
         }
@@ -169,12 +170,12 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
         product = ignis__conv_product(conv, conv->outs, taps * operand[1].channels, rows.n, operand[0].channels);
         product.batch_b = operand[1].channels;
         product.transpose_a = 1;
-        gemm = ignis__gemm_params(op, &product, out, &epilogue);
-        gemm.a = operand[0].at;
-        gemm.b = operand[1].at;
-        gemm.row_a = conv->groups * operand[0].channels;
-        gemm.packed_a = operand[0].packed;
-        gemm.packed_b = operand[1].packed;
+        gemm = ignis__gemm_describe(op, &product, out, &epilogue);
+        gemm.params.a = operand[0].at;
+        gemm.params.b = operand[1].at;
+        gemm.params.row_a = conv->groups * operand[0].channels;
+        gemm.params.packed_a = operand[0].packed;
+        gemm.params.packed_b = operand[1].packed;
         ignis__conv_patches(&gemm, conv, 2, walk, conv->side[0].in, width, &operand[1], operand[1].channels);
         gemm.folded = folded;
         summed = ignis__conv_compute(op, conv, &gemm, out, &epilogue);

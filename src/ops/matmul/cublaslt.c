@@ -281,9 +281,9 @@ IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *prod
     if (keeps && biased && to == epilogue->pre)
         rest.pre = NULL; /* done */
     if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
-        gemm = ignis__gemm_params(op, product, out, &rest);
-        gemm.partial = ignis__op_read(op, to);
-        gemm.packed_out = gemm.packed_out && gemm.partial % 16 == 0;
+        gemm = ignis__gemm_describe(op, product, out, &rest);
+        gemm.params.partial = ignis__op_read(op, to);
+        gemm.params.packed_out = gemm.params.packed_out && gemm.params.partial % 16 == 0;
         ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &gemm, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);

@@ -5,24 +5,52 @@
 
 #include "../room.h"
 
-/*  Makes a TMA map of [batch, rows, row] with strides between rows and matrices, in tiles of 128 bytes of
-    some rows. rounds: f32 is rounded to tf32 when loaded. */
+/*  Returns the matrices of an operand without patches. */
+IGNIS__PRIVATE ignis__gemm_matrix ignis__gemm_operand(const ignis__gemm *gemm, bool is_b)
+{
+    const ignis__gemm_params *p = &gemm->params;
+    ignis__gemm_matrix a = {
+        p->a, p->batch, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->row_a, p->batch_a, p->packed_a};
+    ignis__gemm_matrix b = {
+        p->b, p->batch, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->row_b, p->batch_b, p->packed_b};
+    return is_b ? b : a;
+}
+
+/*  Sets an operand to a copy of its matrices. */
+IGNIS__PRIVATE void ignis__gemm_set_operand(ignis__gemm *gemm, bool is_b, const ignis__gemm_matrix *matrix)
+{
+    ignis__gemm_params *p = &gemm->params;
+    *(is_b ? &p->b : &p->a) = matrix->at;
+    *(is_b ? &p->row_b : &p->row_a) = matrix->row;
+    *(is_b ? &p->batch_b : &p->batch_a) = matrix->batch;
+    *(is_b ? &p->packed_b : &p->packed_a) = matrix->packed;
+}
+
+/*  Returns the matrices of the result, or of an array like it; pairs: there are two of them, of a gated product. */
+IGNIS__PRIVATE ignis__gemm_matrix ignis__gemm_result(const ignis__gemm *gemm, ignis__address at, int64_t columns,
+                                                     bool pairs)
+{
+    const ignis__gemm_params *p = &gemm->params;
+    ignis__gemm_matrix matrix = {at, pairs ? 2 : p->batch, p->m, columns, columns, p->m * p->n, p->packed_out};
+    return matrix;
+}
+
+/*  Makes a TMA map of matrices, in tiles of 128 bytes of some rows. rounds: f32 is rounded to tf32 when loaded. */
 IGNIS__PRIVATE void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
-                                        ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
-                                        int64_t stride, int box_rows)
+                                        const ignis__gemm_matrix *matrix, int box_rows)
 {
     int64_t size = ignis__dtypes[dtype].size;
-    int64_t dims[] = {row, rows, stride ? batch : 1},
-            strides[] = {size * row_stride, size * (stride ? stride : row_stride * rows)};
+    int64_t dims[] = {matrix->columns, matrix->rows, matrix->batch ? matrix->count : 1},
+            strides[] = {size * matrix->row, size * (matrix->batch ? matrix->batch : matrix->row * matrix->rows)};
     int box[] = {(int)(128 / size), box_rows, 1};
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, at, 3, dims, strides, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, matrix->at, 3, dims, strides, box, NULL);
 }
 
 /*  Makes a TMA map of the array with patches: `count` pixels of the grid for a tap. */
 IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
                                            const ignis__gemm *p, int count)
 {
-    const ignis__patches *q = &p->patches;
+    const ignis__patches *q = &p->params.patches;
     int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
     int64_t strides[] = {2 * q->pixel, 2 * row, 2 * row * q->height};
     ignis__tensor_pixels pixels;
@@ -33,22 +61,24 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
         pixels.step[i] = q->stride[1 - i];
         pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
     }
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->a : p->b, 4, dims,
-                                              strides, &box, &pixels);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->params.a : p->params.b,
+                                         4, dims, strides, &box, &pixels);
 }
 
 /*  Makes a TMA map of the pixels of out that belong to the grid. */
 IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
                                                const ignis__gemm *p)
 {
-    const ignis__patches *q = &p->patches;
-    int64_t dims[] = {p->n, q->columns.size, q->rows.size, p->images};
+    const ignis__patches *q = &p->params.patches;
+    int64_t dims[] = {p->params.n, q->columns.size, q->rows.size, p->images};
     int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_image};
     ignis__tensor_pixels pixels = IGNIS__ZERO;
     int box = 64;
     pixels.step[0] = pixels.step[1] = 1;
     pixels.count = 64;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->out, 4, dims, strides, &box, &pixels);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->params.out, 4, dims, strides, &box, &pixels);
 }
 
 /*  Returns whether all rows of `row` elements from these addresses on are full packs. */
@@ -83,48 +113,49 @@ IGNIS__PRIVATE ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__arr
 }
 
 /*  Returns the parameters, except for partial sums. out and its epilogue's arrays have elements. */
-IGNIS__PRIVATE ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
-                                              const ignis__epilogue *epilogue)
+IGNIS__PRIVATE ignis__gemm ignis__gemm_describe(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                                const ignis__epilogue *epilogue)
 {
     ignis__gemm gemm = IGNIS__ZERO;
     gemm.dtype = (ignis_dtype)product->dtype;
     gemm.operands = product->operands ? (ignis_dtype)product->operands : gemm.dtype;
-    gemm.m = product->m;
-    gemm.n = product->n;
-    gemm.k = product->k;
-    gemm.batch = product->batch;
-    gemm.batch_a = product->batch_a;
-    gemm.batch_b = product->batch_b;
-    gemm.transpose_a = product->transpose_a;
-    gemm.transpose_b = product->transpose_b;
-    gemm.row_a = gemm.transpose_a ? gemm.m : gemm.k;
-    gemm.row_b = gemm.transpose_b ? gemm.k : gemm.n;
-    gemm.factor = epilogue->factor != 0 ? epilogue->factor : 1;
-    gemm.splits = 1;
-    gemm.split_k = gemm.k;
-    gemm.activation = epilogue->activation;
-    gemm.gradient = epilogue->gradient;
-    gemm.accumulate = epilogue->accumulate;
-    gemm.keeps = epilogue->keeps;
+    gemm.params.m = product->m;
+    gemm.params.n = product->n;
+    gemm.params.k = product->k;
+    gemm.params.batch = product->batch;
+    gemm.params.batch_a = product->batch_a;
+    gemm.params.batch_b = product->batch_b;
+    gemm.params.transpose_a = product->transpose_a;
+    gemm.params.transpose_b = product->transpose_b;
+    gemm.params.row_a = gemm.params.transpose_a ? gemm.params.m : gemm.params.k;
+    gemm.params.row_b = gemm.params.transpose_b ? gemm.params.k : gemm.params.n;
+    gemm.params.factor = epilogue->factor != 0 ? epilogue->factor : 1;
+    gemm.params.splits = 1;
+    gemm.params.split_k = gemm.params.k;
+    gemm.params.activation = epilogue->activation;
+    gemm.params.gradient = epilogue->gradient;
+    gemm.params.accumulate = epilogue->accumulate;
+    gemm.params.keeps = epilogue->keeps;
     if (epilogue->bias)
-        gemm.bias = ignis__op_read(op, epilogue->bias);
+        gemm.params.bias = ignis__op_read(op, epilogue->bias);
     if (epilogue->scale_a) {
-        gemm.scale_a = ignis__op_read(op, epilogue->scale_a);
-        gemm.scales_a = epilogue->scale_a->numel > 1;
+        gemm.params.scale_a = ignis__op_read(op, epilogue->scale_a);
+        gemm.params.scales_a = epilogue->scale_a->numel > 1;
     }
     if (epilogue->scale_b) {
-        gemm.scale_b = ignis__op_read(op, epilogue->scale_b);
-        gemm.scales_b = epilogue->scale_b->numel > 1;
+        gemm.params.scale_b = ignis__op_read(op, epilogue->scale_b);
+        gemm.params.scales_b = epilogue->scale_b->numel > 1;
     }
     if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&gemm)))
-        gemm.pre = ignis__op_read(op, epilogue->pre);
-    if (epilogue->pre && (epilogue->keeps || !gemm.pre))
-        gemm.pre = ignis__op_write(op, epilogue->pre);
+        gemm.params.pre = ignis__op_read(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->keeps || !gemm.params.pre))
+        gemm.params.pre = ignis__op_write(op, epilogue->pre);
     if (epilogue->residual)
-        gemm.residual = ignis__op_read(op, epilogue->residual);
-    gemm.out = ignis__op_write(op, out);
-    gemm.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, gemm.out | gemm.bias | gemm.pre | gemm.residual,
-                                         ignis__gemm_out_columns(&gemm), 0);
+        gemm.params.residual = ignis__op_read(op, epilogue->residual);
+    gemm.params.out = ignis__op_write(op, out);
+    gemm.params.packed_out = ignis__gemm_packed(
+        (ignis_dtype)product->dtype, gemm.params.out | gemm.params.bias | gemm.params.pre | gemm.params.residual,
+        ignis__gemm_out_columns(&gemm), 0);
     return gemm;
 }
 
@@ -133,13 +164,13 @@ IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin buil
                                               ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
-    int64_t sums = ignis__ceil_div(p->m, rows);
+    int64_t sums = ignis__ceil_div(p->params.m, rows);
     if (epilogue->column_sums)
-        p->column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
+        p->params.column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
     ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL,
                      ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0, params);
     if (epilogue->column_sums)
-        ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, sums);
+        ignis__gemm_add_sums(op, epilogue->column_sums, p->params.column_sums, sums);
 }
 
 /*  While programs are recorded: requests the kernels that devices choose for such products, of these sizes
@@ -153,10 +184,11 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
     ignis__gemm gemm = *product;
     char define[IGNIS__DEFINES];
     int i, direct;
-    if (!ignis__requests.path[0] || gemm.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_supports_paired */
+    if (!ignis__requests.path[0] ||
+        gemm.params.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_supports_paired */
         return;
-    gemm.row_sums = epilogue->row_sums != NULL;
-    gemm.column_sums = epilogue->column_sums != NULL;
+    gemm.params.row_sums = epilogue->row_sums != NULL;
+    gemm.params.column_sums = epilogue->column_sums != NULL;
     ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
     define[0] = 0;
     if (gemm.patches_of)
@@ -174,8 +206,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
     }
     for (i = 0; rounds && (!gemm.patches_of || (!by_k && gemm.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
         for (gemm.pairs = 0; gemm.pairs <= IGNIS__SHARE_B; gemm.pairs++) {
-            gemm.n = widths[i] > 64 || gemm.pairs || eights ? (product->n > 64 ? product->n : 256)
-                                                            : 64; /* as many columns as such a tile has */
+            gemm.params.n = widths[i] > 64 || gemm.pairs || eights ? (product->params.n > 64 ? product->params.n : 256)
+                                                                   : 64; /* as many columns as such a tile has */
             if (gemm.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&gemm)
                                              : ignis__gemm_columns(&gemm, widths[i]) != widths[i] ||
                                                    (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
@@ -186,7 +218,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
                 ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
-    gemm.n = product->n;
+    gemm.params.n = product->params.n;
     gemm.rows = 192; /* with some of the columns that such tiles may have */
     for (i = 0; rounds && ignis__gemm_takes_192_rows(product, epilogue) && i < 3; i++)
         for (gemm.pairs = 0; gemm.pairs <= (ignis__gemm_shares_b(&gemm, widths[i]) ? IGNIS__SHARE_B : 0);

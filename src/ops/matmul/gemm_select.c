@@ -8,7 +8,7 @@
 
 IGNIS__PRIVATE int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
-    return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
+    return ignis__ceil_div(p->params.m, rows) * ignis__ceil_div(p->params.n, columns) * p->params.batch;
 }
 
 /*  Returns whether tensor cores may multiply a dtype: f32 is rounded to tf32, which the user allows or not. */
@@ -30,11 +30,13 @@ IGNIS__PRIVATE bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype
 IGNIS__PRIVATE bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
-    bool by_k = !p->transpose_a && p->transpose_b,
-         transposes = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
+    bool by_k = !p->params.transpose_a && p->params.transpose_b,
+         transposes = p->params.k % 4 == 0 && (p->params.transpose_a || p->params.packed_a) &&
+                      (!p->params.transpose_b || p->params.packed_b);
     return ignis__gemm_has_wgmma(op, p->operands) &&
-           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || transposes))) && p->k > 0 &&
-           (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
+           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || transposes))) && p->params.k > 0 &&
+           (!p->patches_of || p->wgmma_k) && p->params.m < most && p->params.n < most && p->params.k < most &&
+           p->params.batch < most;
 }
 
 /*  Returns whether blocks can come in pairs. */
@@ -44,7 +46,7 @@ IGNIS__PRIVATE bool ignis__gemm_has_pairs(const ignis__op *op)
 }
 
 /*  Returns whether pairs of blocks with tiles of 64 columns may share a, and whether such tiles are theirs. */
-IGNIS__PRIVATE bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
+IGNIS__PRIVATE bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->params.n > 64; }
 
 IGNIS__PRIVATE bool ignis__gemm_shares_a(int rows, int columns, int blocks)
 {
@@ -57,11 +59,11 @@ IGNIS__PRIVATE ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 {
     ignis__gemm p = *product;
     if (p.patches_of)
-        p.k = p.wgmma_k;
+        p.params.k = p.wgmma_k;
     if (ignis__dtypes[p.operands].size != 2) {
-        p.row_a = p.row_b = p.k;
-        p.transpose_a = 0;
-        p.transpose_b = 1;
+        p.params.row_a = p.params.row_b = p.params.k;
+        p.params.transpose_a = 0;
+        p.params.transpose_b = 1;
     }
     return p;
 }
@@ -79,8 +81,8 @@ static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 /*  Returns whether pairs of blocks that share b are faster. */
 IGNIS__PRIVATE bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
-    return columns > 64 && !p->patches_of && p->m > 128 &&
-           !(ignis__gemm_rows_fill_sectors(p, p->row_a) && ignis__gemm_rows_fill_sectors(p, p->row_b));
+    return columns > 64 && !p->patches_of && p->params.m > 128 &&
+           !(ignis__gemm_rows_fill_sectors(p, p->params.row_a) && ignis__gemm_rows_fill_sectors(p, p->params.row_b));
 }
 
 /*  Returns whether kernels/gemm_hopper.cu skips loading what does not exist of such tiles. */
@@ -96,23 +98,24 @@ IGNIS__PRIVATE bool ignis__gemm_skips(const ignis__gemm *p, int rows, int column
 static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, const ignis__gemm_tile *tile,
                                int64_t splits)
 {
+    const ignis__gemm_params *p = &gemm->params;
     int64_t size = ignis__dtypes[gemm->operands].size, processors = op->work.device->info.multiprocessors,
             room = processors * tile->blocks;
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(gemm, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
     int64_t between = tile->between;
-    int64_t down = shares_b ? 2 * ignis__ceil_div(gemm->m, 2 * tile->rows) : ignis__ceil_div(gemm->m, tile->rows),
-            across = ignis__ceil_div(gemm->n, tile->columns);
-    int64_t blocks = down * across * gemm->batch * splits, rounds = ignis__ceil_div(blocks, room);
+    int64_t down = shares_b ? 2 * ignis__ceil_div(p->m, 2 * tile->rows) : ignis__ceil_div(p->m, tile->rows),
+            across = ignis__ceil_div(p->n, tile->columns);
+    int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
     bool skips = hopper && ignis__gemm_skips(gemm, tile->rows, tile->columns);
     double rows =
-        (skips ? (double)gemm->m / (double)down : (double)ignis__clamp(gemm->m, 0, tile->rows)) / (shares_a ? 2 : 1);
-    double columns = (skips ? (double)gemm->n / (double)across : (double)ignis__clamp(gemm->n, 0, tile->columns)) /
-                     (shares_b ? 2 : 1);
+        (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
+    double columns =
+        (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !gemm->patches_of ? 5900 : whole;
-    double each = rows / (ignis__gemm_rows_fill_sectors(gemm, gemm->row_a) ? whole : parts) +
-                  columns / (ignis__gemm_rows_fill_sectors(gemm, gemm->row_b) ? whole : parts);
+    double each = rows / (ignis__gemm_rows_fill_sectors(gemm, p->row_a) ? whole : parts) +
+                  columns / (ignis__gemm_rows_fill_sectors(gemm, p->row_b) ? whole : parts);
     double scale = tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ||
                            tile->builtin == IGNIS__BUILTIN_GEMM_TINY
                        ? size == 8 ? 2 : 1
@@ -125,11 +128,11 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, con
     if (hopper && gemm->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
         !ignis__gemm_is_ahead(tile)) /* all this is stored and nothing is multiplied */
         between += tile->rows * tile->columns / 8;
-    time = step * (double)ignis__ceil_div(ignis__ceil_div(gemm->k, splits), 64) +
-           (double)(between * rounds + tile->before);
+    time =
+        step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
     if (splits > 1)
         time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) +
-                (double)(gemm->m * gemm->n * gemm->batch * (4 * splits + size)) / 3000;
+                (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
     return time;
 }
 
@@ -140,10 +143,11 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
     int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks /
                    ignis__gemm_tiles(p, tile->rows, tile->columns),
             splits = 2;
-    double whole = (double)tile->latency * (double)p->k / 64, part = 75 + (double)(p->m * p->n * p->batch) / 750;
+    double whole = (double)tile->latency * (double)p->params.k / 64,
+           part = 75 + (double)(p->params.m * p->params.n * p->params.batch) / 750;
     while (rounds == 1 && splits < room && 2 * (double)(splits * splits) * part < whole)
         splits *= 2;
-    return ignis__clamp(rounds == 1 ? splits : room, 1, ignis__clamp(p->k / 128, 1, room > 1 ? room : 1));
+    return ignis__clamp(rounds == 1 ? splits : room, 1, ignis__clamp(p->params.k / 128, 1, room > 1 ? room : 1));
 }
 
 /*  Larger operands are not copied. */
@@ -152,43 +156,44 @@ IGNIS__PRIVATE int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 /*  Returns the rows of a wgmma tile: fewer if a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p)
 {
-    return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128;
+    return p->rows ? p->rows : p->patches_of == 2 && p->params.m <= 64 && p->params.n > 64 ? 64 : 128;
 }
 
 /*  Returns the columns of a wgmma tile: 64 if there are no more, unless operands have 8 bits; else 128, or
     256 if requested. */
 IGNIS__PRIVATE int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
-    return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
-           : ignis__gemm_rows(p) == 64 || columns == 64   ? 128
-                                                          : columns;
+    return p->params.n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
+           : ignis__gemm_rows(p) == 64 || columns == 64          ? 128
+                                                                 : columns;
 }
 
-IGNIS__PRIVATE bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
+IGNIS__PRIVATE bool ignis__gemm_gates(const ignis__gemm *p) { return p->params.activation == IGNIS__ACTIVATION_GATED; }
 
 /*  Returns the columns of the result. */
 IGNIS__PRIVATE int64_t ignis__gemm_out_columns(const ignis__gemm *p)
 {
-    return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n;
+    return p->params.activation == IGNIS__ACTIVATION_PAIRED ? p->params.n / 2 : p->params.n;
 }
 
 /*  Returns whether a product by wgmma is finished in registers, with tiles of `columns` columns:
     kernels/gemm_hopper.cu. */
 IGNIS__PRIVATE bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
-    int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
-    bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
-    if (p->dtype == IGNIS_F32 ? gates || paired || p->column_sums
+    int others = (p->params.gradient != 0) + (p->params.residual != 0) + (p->params.accumulate != 0);
+    bool gates = ignis__gemm_gates(p), paired = p->params.activation == IGNIS__ACTIVATION_PAIRED;
+    if (p->dtype == IGNIS_F32 ? gates || paired || p->params.column_sums
                               : (gates && columns != 192) || (paired && columns != 128))
         return false;
-    return p->packed_out && !p->partial && p->factor == 1 && others <= 1 && !(p->activation && p->row_sums) &&
-           (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
+    return p->params.packed_out && !p->params.partial && p->params.factor == 1 && others <= 1 &&
+           !(p->params.activation && p->params.row_sums) &&
+           (p->params.gradient ? !p->params.bias : !p->params.column_sums && !(others && p->params.activation));
 }
 
 /*  Returns the matrix read or written besides the result if a product is finished in registers. */
 IGNIS__PRIVATE ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
 {
-    return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
+    return p->params.residual ? p->params.residual : p->params.accumulate ? p->params.out : p->params.pre;
 }
 
 /*  Returns the option of a variant whose operands do not have the result's dtype. */
@@ -200,8 +205,8 @@ static const char *ignis__gemm_operands_define(ignis_dtype dtype)
 /*  Writes the options of the variant of kernels/gemm_mma.cu. */
 IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
-    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a,
-             p->transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
+    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->params.transpose_a,
+             p->params.transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
 }
 
 /*  Writes the options of the variant of kernels/gemm_hopper.cu. A variant that does not finish in registers
@@ -212,11 +217,12 @@ IGNIS__PRIVATE void ignis__gemm_hopper_define(char *define, size_t size, const i
              "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
              "-DIGNIS_ACTIVATION=%d "
              "-DIGNIS_OTHER=%d%s%s%s",
-             p->transpose_a, p->transpose_b, p->patches_of, columns, direct, direct ? p->activation : 0,
+             p->params.transpose_a, p->params.transpose_b, p->patches_of, columns, direct,
+             direct ? p->params.activation : 0,
              !direct                ? 0
-             : p->gradient          ? 2
+             : p->params.gradient   ? 2
              : ignis__gemm_gates(p) ? 3
-                                    : ignis__gemm_extra_matrix(p) != p->pre,
+                                    : ignis__gemm_extra_matrix(p) != p->params.pre,
              ignis__gemm_rows(p) == 64    ? " -DIGNIS_ROWS=64"
              : ignis__gemm_rows(p) == 192 ? " -DIGNIS_ROWS=192"
                                           : "",
@@ -234,9 +240,10 @@ IGNIS__PRIVATE int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 
 IGNIS__PRIVATE bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
-    p.column_sums = epilogue->column_sums != NULL;
-    return !p.patches_of && !epilogue->row_sums && p.k >= ignis__gemm_ahead_k(p.dtype) &&
-           !ignis__dtype_is_f8(p.operands) && !(p.dtype == IGNIS_F32 && (p.gradient || p.residual || p.accumulate)) &&
+    p.params.column_sums = epilogue->column_sums != NULL;
+    return !p.patches_of && !epilogue->row_sums && p.params.k >= ignis__gemm_ahead_k(p.dtype) &&
+           !ignis__dtype_is_f8(p.operands) &&
+           !(p.dtype == IGNIS_F32 && (p.params.gradient || p.params.residual || p.params.accumulate)) &&
            ignis__gemm_finishes_in_registers(&p, 192);
 }
 
@@ -244,9 +251,9 @@ IGNIS__PRIVATE bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ig
     summed. */
 IGNIS__PRIVATE bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
-    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient &&
-           !p->residual && !p->accumulate && !epilogue->row_sums && !epilogue->column_sums &&
-           ignis__gemm_finishes_in_registers(p, 192) && !ignis__gemm_gates(p);
+    return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->params.m > 128 && p->params.n > 128 &&
+           !p->params.gradient && !p->params.residual && !p->params.accumulate && !epilogue->row_sums &&
+           !epilogue->column_sums && ignis__gemm_finishes_in_registers(p, 192) && !ignis__gemm_gates(p);
 }
 
 /*  Returns whether the device has the variant with these columns and rows. If nothing is compiled, others may
@@ -258,7 +265,7 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     char define[IGNIS__DEFINES];
     if (!ignis__compile_never)
         return true;
-    p.column_sums = epilogue->column_sums != NULL;
+    p.params.column_sums = epilogue->column_sums != NULL;
     p.rows = rows;
     p.pairs = pairs;
     ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_finishes_in_registers(&p, columns));
@@ -292,21 +299,22 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
 IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
                                                      const ignis__epilogue *epilogue)
 {
+    const ignis__gemm_params *p = &gemm->params;
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
     ignis__gemm by_wgmma = ignis__gemm_by_wgmma(gemm);
-    int64_t bytes_a = (gemm->batch_a ? gemm->batch : 1) * gemm->m * gemm->k * ignis__dtypes[gemm->operands].size;
-    int64_t bytes_b = (gemm->batch_b ? gemm->batch : 1) * gemm->k * gemm->n * ignis__dtypes[gemm->operands].size;
+    int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[gemm->operands].size;
+    int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[gemm->operands].size;
     bool eights = ignis__dtype_is_f8(gemm->operands);
     bool tensor_cores = ignis__gemm_allows_tensor_cores(gemm->operands) &&
                         ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
          wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, gemm);
-    bool packed = gemm->packed_a && gemm->packed_b, may_pack = !gemm->patches_of &&
-                                                               (gemm->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
-                                                               (gemm->packed_b || bytes_b <= ignis__gemm_pack_limit);
-    bool transposes = gemm->operands == IGNIS_F32 && (gemm->transpose_a || !gemm->transpose_b), /* by wgmma */
-        may_transpose = (!gemm->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
-                        (gemm->transpose_b || bytes_b <= ignis__gemm_pack_limit);
+    bool packed = p->packed_a && p->packed_b, may_pack = !gemm->patches_of &&
+                                                         (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
+                                                         (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    bool transposes = gemm->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
+        may_transpose = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
+                        (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
     int64_t wide = ignis__gemm_tiles(gemm, 128, 192), other = ignis__gemm_tiles(gemm, 128, 128);
     bool ahead =
@@ -318,10 +326,10 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
     bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(gemm, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a k step; k steps that are on their way */
-    double least = 0, packing = 3000 + (double)((gemm->packed_a ? 0 : bytes_a) + (gemm->packed_b ? 0 : bytes_b)) / 1500;
-    double transposing = (gemm->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) +
-                         (gemm->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
-    double gating = ignis__gemm_gates(gemm) ? (double)(3 * gemm->m * gemm->n * ignis__dtypes[dtype].size) / 3000
+    double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
+    double transposing =
+        (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
+    double gating = ignis__gemm_gates(gemm) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000
                                             : 0; /* not beside another tile */
     int i, trial;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
@@ -342,7 +350,7 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
                                         tile.rows != ignis__gemm_rows(gemm)))) ||
             (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* all remaining ones sum k in one order */
             continue;
-        for (trial = 0; trial <= (gemm->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); trial++) {
+        for (trial = 0; trial <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); trial++) {
             int64_t splits = trial ? ignis__gemm_splits(op, of, &tile, trial) : 1;
             double time = trial && splits == 1 ? least : ignis__gemm_time(op, of, &tile, splits);
             bool packs = !packed && (hopper ? !transposes : mma && may_pack && 12 * time > time + packing);
@@ -375,8 +383,8 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
         /* k steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers:
            kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
-        stage =
-            128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
+        stage = 128u * (unsigned)(kernel.rows +
+                                  (by_wgmma.params.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
         stages = ignis__gemm_shares_a(kernel.rows, kernel.columns, kernel.blocks) ? 8
                  : kernel.rows == 192                         ? (unsigned)ignis__clamp(202 * 1024 / stage, 1, 6)
                  : kernel.columns > 128 || kernel.blocks == 2 ? 4

@@ -1,0 +1,75 @@
+#pragma once
+/*  Params of the kernels that multiply matrices. Kernels define T, the type of the result, Operand, that of a and b,
+    and Wide, that of sums. Null pointers leave their part out. */
+
+/*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
+    a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
+    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero. */
+typedef struct ignis__patches {
+    ignis__divisor rows, columns;     /* of the grid */
+    ignis__divisor channels, across;  /* of a tap, and taps in a row of a patch */
+    int height, width;                /* of the array */
+    int first[2], stride[2], step[2]; /* of rows, of columns */
+    int apart;                        /* of patches of a: the pixels of out are not contiguous */
+    /* of patches of a with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
+    int weight, weight_step[2];
+    int weight_channels;                      /* [weight_channels, taps, n], as it is stored */
+    long long weight_row;                     /* elements from one of these channels to the next */
+    long long pixel;                          /* elements between the pixels of the array */
+    long long out_image, out_row, out_column; /* of patches of a: elements of out between images, rows and columns */
+} ignis__patches;
+IGNIS__ASSERT_SIZE(ignis__patches, 144);
+
+/*  A product: out = what the epilogue makes of factor * op(a) op(b). */
+typedef struct ignis__gemm_params {
+    IGNIS__POINTER(const Operand) a, b;
+    IGNIS__POINTER(T) out;        /* of a gradient of a gated activation [2, m, n]: of the gate, of the multiplicand */
+    IGNIS__POINTER(const T) bias; /* [n], added to each row */
+    /* Like out: the input of the activation; a forward product writes it, a gradient reads it. Gated: [2, m, n], the
+       gate, which both read, and the multiplicand, which a forward product writes if `keeps`. */
+    IGNIS__POINTER(T) pre;
+    IGNIS__POINTER(const T) residual; /* like out, added after the activation */
+    /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
+    IGNIS__POINTER(void) partial;
+    /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
+    IGNIS__POINTER(Wide) row_sums;
+    IGNIS__POINTER(Wide) column_sums; /* [row tile, n]: the sums of the results of a tile over its columns */
+    IGNIS__POINTER(const float) scale_a, scale_b; /* of operands of 8 bits: [1] or [m], [1] or [n] */
+    long long m, n, k, batch;
+    long long batch_a, batch_b; /* elements between the matrices of a batch */
+    long long row_a, row_b;     /* elements between the rows of a and b, as they are stored */
+    long long split_k;          /* elements of k of a split, a multiple of 32 */
+    double factor;
+    int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
+    int scales_a, scales_b;               /* elements from one scale to the next: 0 if one is for all */
+    int accumulate, keeps;                /* out is added to the result; see pre */
+    /* Rows are full packs of 16 bytes. IGNIS__HALF_PACKED: taps of patches, and weights, are packs of 8 bytes. */
+    int packed_a, packed_b, packed_out;
+    int box_a, box_b;     /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */
+#ifndef IGNIS__NO_PATCHES /* kernels of plain products end here */
+    ignis__patches patches;
+} ignis__gemm_params;
+IGNIS__ASSERT_SIZE(ignis__gemm_params, 368);
+#else
+} ignis__gemm_params;
+IGNIS__ASSERT_SIZE(ignis__gemm_params, 224);
+#endif
+
+enum { IGNIS__HALF_PACKED = 2 };
+
+/*  A copy of an operand whose rows are made of packs, or are half of one or less: `row` elements, then zeros. */
+typedef struct ignis__gemm_copy {
+    IGNIS__POINTER(T) to;
+    IGNIS__POINTER(const T) from;
+    long long row, stride, rows;
+} ignis__gemm_copy;
+IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);
+
+/*  kernels/grouped_mma.cu: tiles of the grid, and the pixels of the array that one reads. */
+typedef struct ignis__conv_tiles {
+    ignis__divisor across, down;  /* tiles in a row of an image, and rows of tiles */
+    ignis__divisor columns, halo; /* columns of a tile, and of the pixels that it reads */
+    int rows, halo_rows, count;
+} ignis__conv_tiles;
+IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);
