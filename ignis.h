@@ -535,9 +535,10 @@
         By DLPack, array libraries share memory without a copy: a struct with an address, a shape and a function that
         returns the memory. ignis_array_to_dlpack makes one over an array's memory, ignis_array_from_dlpack makes an
         array over another library's. In Python the struct travels in a capsule named "dltensor_versioned" (major 1)
-        or "dltensor" (major 0), for torch.from_dlpack and its siblings; tests/dlpack_torch.py does it with ctypes
-        alone. A shared array has a view: the memory lives until it is returned, even if the array is freed before.
-        Both sides may write. Writes of the other side count for ignis_backward only after ignis_array_mark_written.
+        or "dltensor" (major 0), for torch.from_dlpack and its siblings; tests/interop/dlpack_torch.py does it with
+        ctypes alone. A shared array has a view: the memory lives until it is returned, even if the array is freed
+        before. Both sides may write. Writes of the other side count for ignis_backward only after
+        ignis_array_mark_written.
 
     ON GRAPHICS (>>graphics)
 
@@ -565,9 +566,9 @@
 
         An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and
         ignis_gl_unmap, perhaps at another address each time. The thread of these calls has OpenGL's context current.
-        tests/gpu_vulkan.c, tests/gpu_opengl.c and examples/vulkan_buffer.c are whole programs. Handles of Windows
-        follow the documentation of CUDA: those of Vulkan are tested under Wine against the simulator, those of
-        Direct3D 12 for their arguments alone, and none has run on Windows itself.
+        tests/interop/gpu_vulkan.c, tests/interop/gpu_opengl.c and examples/vulkan_buffer.c are whole programs. Handles
+        of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine against the simulator, those
+        of Direct3D 12 for their arguments alone, and none has run on Windows itself.
 
     ON PROFILES (>>profile)
 
@@ -4783,8 +4784,8 @@ struct ignis__diagnostics_type {
 };
 
 /*  X(return type, name, (argument types), first CUDA version that has it, required). The prototypes are written for
-    Ignis: enumerations are int, handles void *, device addresses ignis__address. tests/prototypes.cpp compares them
-    with the toolkit's headers. */
+    Ignis: enumerations are int, handles void *, device addresses ignis__address. tests/base/prototypes.cpp compares
+    them with the toolkit's headers. */
 typedef unsigned long long ignis__address;
 
 typedef struct ignis__ipc_handle { /* CUipcMemHandle and CUipcEventHandle */

@@ -8579,7 +8579,7 @@ typedef struct ignis__job_outgoing {
 } ignis__job_outgoing;
 
 
-/*  Values of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
+/*  Values of NCCL's enumerations; tests/base/prototypes.cpp compares them with nccl.h. */
 enum {
     IGNIS__NCCL_SUCCESS = 0,
     IGNIS__NCCL_IN_PROGRESS = 7,

@@ -78,8 +78,8 @@ part() {
     examples) make run && make check-resume ;;
     frame) build frame_loop && IGNIS_FRAMES=${IGNIS_FRAMES:-600} $out/frame_loop ;;
     graphics) make -j"$(nproc)" check-graphics && { grep -h 'median' $out/gpu_*.log || true; } ;;
-    models) $python tests/transformers_compare.py ;;
-    torch) $python tests/torch_compare.py ;;
+    models) $python tests/models/generate/transformers_compare.py ;;
+    torch) $python tests/ops/torch_compare.py ;;
     bench) make -j"$(nproc)" bench ;;
     peers) for peer in torch cupy matmul; do $python bench/peer_$peer.py || exit 1; done ;;
     generate)
@@ -103,7 +103,7 @@ part() {
         rm -rf "$copy" && mkdir -p "$copy" && cp -r ignis*.h tests "$copy" &&
             sed -i 's/IGNIS_WARP_ARRIVALS = 1;/IGNIS_WARP_ARRIVALS = 32;/' "$copy/ignis_kernels.h" || exit 1
         for test in ops_attention generate; do
-            cc -O1 -w -I"$copy" "$copy/tests/test_$test.c" -o "$copy/test_$test" -lm -ldl -lpthread || exit 1
+            cc -O1 -w -I"$copy" -iquote "$copy/tests" "$(find "$copy/tests" -name "test_$test.c")" -o "$copy/test_$test" -lm -ldl -lpthread || exit 1
         done
         # Of ignis_sdpa_backward it would report a word that threads poll on purpose.
         for run in 'ops_attention wgmma' 'generate products_of_quantised' 'generate steps_of_one_row' 'generate keys_of_many_rows'; do
@@ -114,8 +114,8 @@ part() {
         done
         exit $found ;;
     comm)
-        make -j"$(nproc)" check-gpus && make -j"$(nproc)" test TESTS="$(ls tests/test_comm_*.c tests/test_nccl.c tests/test_peer.c \
-            tests/test_parallel.c tests/test_generate_parallel.c | sed "s|tests/\(.*\)\.c|$out/\1|" | tr '\n' ' ')" ;;
+        make -j"$(nproc)" check-gpus && make -j"$(nproc)" test TESTS="$(find tests -name 'test_comm_*.c' -o -name test_nccl.c \
+            -o -name test_peer.c -o -name 'test_*parallel.c' | sed "s|.*/\(.*\)\.c|$out/\1|" | tr '\n' ' ')" ;;
     collective)
         build bench_collective || exit 1
         for n in 2 4 8; do

@@ -27,6 +27,7 @@
 #include "collective/vmm/room.h"
 #include "file/room.h"
 #include "interop/room.h"
+#include "linalg/room.h"
 #include "models/chat/room.h"
 #include "models/generate/room.h"
 #include "models/grammar/room.h"

@@ -6,7 +6,7 @@
 #include "ignis_collective.h"
 
 #undef REQUIRE
-#include "../bench/models.h"
+#include "bench/models.h"
 #undef REQUIRE
 
 static ignis_desc dry_desc(void)

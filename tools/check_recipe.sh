@@ -68,7 +68,7 @@ grep -q " id=\"$name\"" $copy/build/manual.html || { echo "$name is not in the m
 # The mistake. The test has the implementation in itself this time, which is one compilation instead of several.
 sed -i '/_softsign_backward(/,/^}/s/divisor \* divisor/divisor/' $copy/kernels/activation.cu
 make -s -C $copy headers || exit 1
-${CC:-cc} -O0 -w -I$copy $copy/tests/test_softsign.c -o $copy/build/mistaken -lm -ldl -lpthread || exit 1
+${CC:-cc} -O0 -w -I$copy -iquote $copy/tests $copy/tests/ops/test_softsign.c -o $copy/build/mistaken -lm -ldl -lpthread || exit 1
 if IGNIS_CACHE_DIR=$PWD/$copy/build/default/cache $copy/build/mistaken >$copy/build/mistake.log 2>&1 || ! grep -q ' [1-9] failed' $copy/build/mistake.log; then
     cat $copy/build/mistake.log
     echo 'a mistake in the gradient is not noticed'

@@ -185,8 +185,8 @@ struct ignis__diagnostics_type {
 };
 
 /*  X(return type, name, (argument types), first CUDA version that has it, required). The prototypes are written for
-    Ignis: enumerations are int, handles void *, device addresses ignis__address. tests/prototypes.cpp compares them
-    with the toolkit's headers. */
+    Ignis: enumerations are int, handles void *, device addresses ignis__address. tests/base/prototypes.cpp compares
+    them with the toolkit's headers. */
 typedef unsigned long long ignis__address;
 
 typedef struct ignis__ipc_handle { /* CUipcMemHandle and CUipcEventHandle */

@@ -67,7 +67,7 @@ tests=
 mkdir -p build/windows/include/sys
 touch build/windows/include/sys/resource.h build/windows/include/sys/wait.h
 for test in $*; do
-    program test_$test tests/test_$test.c -Itests/windows/msvc -Ibuild/windows/include -include tests/windows/posix.h
+    program test_$test "$(find tests -name "test_$test.c")" -iquote tests -Itests/windows/msvc -Ibuild/windows/include -include tests/windows/posix.h
     tests="$tests $out/test_$test.exe"
 done
 # The engine: two static libraries and a program of both.

@@ -11,7 +11,7 @@
 #include "../transport/room.h"
 #include "../job/room.h"
 
-/*  Values of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
+/*  Values of NCCL's enumerations; tests/base/prototypes.cpp compares them with nccl.h. */
 enum {
     IGNIS__NCCL_SUCCESS = 0,
     IGNIS__NCCL_IN_PROGRESS = 7,

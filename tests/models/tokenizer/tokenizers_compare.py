@@ -1,0 +1,393 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Holds Ignis' tokenizers against the Python package tokenizers.
+
+    tests/models/tokenizer/tokenizers_compare.py PROGRAM [TEXTS [SEED]]        PROGRAM is text_ids.c, compiled
+
+Trains a vocabulary of each kind on the text at hand, and compares the ids of random texts (10,000 for each kind), with the nastiest of
+Unicode among them, and the texts of their ids and of random ids, at once and as a stream.
+The last line: N passed, N failed, N skipped
+"""
+import glob
+import json
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+try:
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+except ImportError as error:
+    print(f"skipped: the Python package tokenizers is not installed ({error})")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+try:
+    import gguf
+    import sentencepiece
+except ImportError:
+    gguf = None
+
+program = sys.argv[1]
+count = int(sys.argv[2]) if len(sys.argv) > 2 else 10000
+rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+passed = failed = 0
+
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = LLAMA3.replace("{1,3}", "")
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+APART = "e\u0301t\u00e9"
+BYTES = pre_tokenizers.ByteLevel.alphabet()
+MIXED = ("Die Straße führt nach Köln. Ça va, naïve façade? Ελληνικά και русский текст, 中文字符和漢字カタカナ한국어 텍스트 "
+         "हिन्दी पाठ العربية עברית ภาษาไทย 😀😃👩‍👩‍👧 don't we'll I'VE they'RE x = 3.14159; 123456789 2²³½ Ⅷ\n\n\t  \r\n")
+
+
+def corpus():
+    lines = []
+    for name in sorted(glob.glob(os.path.join(root, "*.md")) + glob.glob(os.path.join(root, "examples", "*.c"))):
+        with open(name, encoding="utf-8") as file:
+            lines += file.read().splitlines(True)
+    return lines + [MIXED] * 20
+
+
+def learn(tokenizer, **how):
+    tokenizer.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=how.pop("size", 3000), show_progress=False, **how))
+
+
+def bytes_kind(split, normalizer=None, **model):
+    tokenizer = Tokenizer(models.BPE(**model))
+    tokenizer.pre_tokenizer = split
+    tokenizer.decoder = decoders.ByteLevel()
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    learn(tokenizer, initial_alphabet=BYTES)
+    return tokenizer
+
+
+def gpt2():
+    tokenizer = bytes_kind(pre_tokenizers.ByteLevel(add_prefix_space=False))
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    tokenizer.add_special_tokens([AddedToken("<|endoftext|>", special=True, normalized=False)])
+    return tokenizer
+
+
+def prefix():
+    tokenizer = bytes_kind(pre_tokenizers.ByteLevel(add_prefix_space=True))
+    tokenizer.add_special_tokens([AddedToken("<mask>", special=True, lstrip=True, normalized=False), AddedToken("<s>", special=True)])
+    tokenizer.add_tokens([AddedToken("word", single_word=True), AddedToken("right", rstrip=True), AddedToken(" both ", lstrip=True, rstrip=True)])
+    return tokenizer
+
+
+def split(pattern, **how):
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), how.pop("behavior", "isolated"), **how),
+                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def llama3():
+    tokenizer = bytes_kind(split(LLAMA3), ignore_merges=True)
+    tokenizer.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>"] + ["<|reserved_special_token_%d|>" % i for i in range(250)])
+    begin = tokenizer.token_to_id("<|begin_of_text|>")
+    template = processors.TemplateProcessing(single="<|begin_of_text|> $A", pair="<|begin_of_text|> $A <|begin_of_text|>:1 $B:1",
+                                             special_tokens=[("<|begin_of_text|>", begin)])
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    return tokenizer
+
+
+def qwen2():
+    tokenizer = bytes_kind(split(QWEN2), normalizers.NFC())
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")])
+    tokenizer.add_tokens([AddedToken(t, normalized=False) for t in ("<tool_call>", "</tool_call>", "<think>", "</think>")])
+    return tokenizer
+
+
+def qwen2_apart():
+    tokenizer = qwen2()
+    tokenizer.add_tokens([AddedToken(APART, normalized=True)])
+    return tokenizer
+
+
+def removed():
+    return bytes_kind(split(GPT2, behavior="removed", invert=True))
+
+
+def smollm():
+    tokenizer = bytes_kind(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")])
+    return tokenizer
+
+
+def digits():
+    return bytes_kind(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.ByteLevel(add_prefix_space=True)]))
+
+
+def holes():
+    """Some bytes have no token."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    learn(tokenizer, size=800, special_tokens=["<unk>"], limit_alphabet=60)
+    return tokenizer
+
+
+def unsplit():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    learn(tokenizer, size=1500, initial_alphabet=BYTES)
+    return tokenizer
+
+
+def pieces(size=2000, **model):
+    """A vocabulary of characters, as SentencePiece makes it: control tokens, bytes, pieces."""
+    learner = Tokenizer(models.BPE())
+    learner.normalizer = normalizers.Replace(" ", "\u2581")
+    learner.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
+    learn(learner, size=size, limit_alphabet=150)
+    state = json.loads(learner.to_str())["model"]
+    vocabulary = {t: i for i, t in enumerate(["<unk>", "<s>", "</s>"] + ["<0x%02X>" % i for i in range(256)])}
+    for token in sorted(state["vocab"], key=state["vocab"].get):
+        vocabulary.setdefault(token, len(vocabulary))
+    merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in state["merges"]]
+    if model.pop("runs", False):  # tokens of several spaces, and one with a space inside
+        for k in (2, 4):
+            vocabulary["\u2581" * k] = len(vocabulary)
+            merges.append(("\u2581" * (k // 2), "\u2581" * (k // 2)))
+    if model.pop("inside", False):
+        vocabulary["e\u2581"] = len(vocabulary)
+        merges.insert(20, ("e", "\u2581"))
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", **{"fuse_unk": True, "byte_fallback": True, **model}))
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=model.get("fuse_unk", False)) for t in ("<unk>", "<s>", "</s>")])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return tokenizer
+
+
+def llama2(**how):
+    tokenizer = pieces(**how)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    return tokenizer
+
+
+def metaspace(scheme, split, decoder=False, **how):
+    tokenizer = pieces(**how)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)
+    if decoder:
+        tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme, split=split)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1), ("</s>", 2)])
+    return tokenizer
+
+
+def raw():
+    tokenizer = pieces(byte_fallback=False, fuse_unk=False)
+    tokenizer.add_tokens([AddedToken("the", single_word=True, normalized=True)])
+    return tokenizer
+
+
+KINDS = {
+    "gpt2": gpt2, "prefix": prefix, "llama3": llama3, "qwen2": qwen2, "qwen2 with more": qwen2_apart, "removed": removed, "smollm": smollm, "digits": digits, "holes": holes,
+    "unsplit": unsplit, "llama2": llama2, "llama2 with runs": lambda: llama2(runs=True), "llama2 with spaces inside": lambda: llama2(inside=True),
+    "llama2 without bytes": lambda: llama2(byte_fallback=False), "metaspace first": lambda: metaspace("first", False),
+    "metaspace always": lambda: metaspace("always", True, decoder=True, runs=True), "metaspace never": lambda: metaspace("never", False, decoder=True),
+    "raw": raw,
+}
+
+PRE = {"gpt2": "gpt-2", "llama3": "llama-bpe", "smollm": "smollm", "qwen2": "qwen2"}  # those that a GGUF file can say
+
+NASTY = [chr(c) for c in (0, 1, 9, 10, 11, 12, 13, 28, 31, 32, 127, 0x80, 0x85, 0xA0, 0xAD, 0x130, 0x131, 0x17F, 0x212A, 0x300, 0x301, 0x323, 0x345,
+                          0x41E, 0x5D0, 0x627, 0x64B, 0x651, 0x915, 0x93C, 0x94D, 0xE01, 0xE33, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x1680, 0x180E,
+                          0x1E9B, 0x2000, 0x200B, 0x200D, 0x2028, 0x2029, 0x202F, 0x2060, 0x2126, 0x2160, 0x24B6, 0x2581, 0x3000, 0x3099, 0x304B,
+                          0x4E00, 0xF900, 0xFB1D, 0xFB2C, 0xFE0F, 0xFEFF, 0xFFFD, 0xFFFF, 0x11DE0, 0x1D15E, 0x1D7CE, 0x16EF4, 0x1F600, 0x2F800, 0x10FFFF)]
+WORDS = ["the", "word", "right", " both ", "don't", "I'LL", "we've", "'s", "'S", "'\u017f", "'", "it's", "123", "4567", "0", "e\u0301te\u0301", "été",
+         "\r\n", "\n\n", "  ", "   \n ", " ", " ", " ", "\t", "_", "...", "!?", "<s>", "</s>", "<unk>", "<0x41>", "<mask>", "  <mask>  ", "<|endoftext|>",
+         "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|reserved_special_token_1", "<|reserved_special_token_12|>", "<think>", "\u2581", "tensor",
+         "Ignis", "array", "aaaa" * 9, "Straße", "漢字", "한국어", "हिन्दी", "👩‍👩‍👧", "int main(void)", "x=3.14;"]
+
+
+def random_text(lines):
+    parts = []
+    for _ in range(rng.choice([0, 1, 1, 2, 3, 5, 8, 20])):
+        how = rng.random()
+        if how < 0.3:
+            parts.append(rng.choice(WORDS))
+        elif how < 0.5:
+            parts.append(rng.choice(NASTY))
+        elif how < 0.7:
+            line = rng.choice(lines)
+            begin = rng.randrange(len(line) + 1)
+            parts.append(line[begin:begin + rng.randrange(80)])
+        elif how < 0.8:
+            parts.append(rng.choice(MIXED) * rng.choice([1, 1, 2, 3, 50]))
+        elif how < 0.9:
+            base = rng.choice([0, 0x80, 0x300, 0x400, 0x1E00, 0x2000, 0xAC00, 0x1F300, 0x10000, 0x1D100])
+            parts.append("".join(chr(base + rng.randrange(256)) for _ in range(rng.randrange(6))))
+        else:
+            code = rng.randrange(0x110000)
+            parts.append(chr(code) if not 0xD800 <= code < 0xE000 else " ")
+    return "".join(parts)
+
+
+def check(ok, what):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    if not ok and failed < 40:
+        print("failed:", what)
+
+
+class Other:
+    """The program, asked one thing after the other."""
+
+    def __init__(self, path):
+        self.process = subprocess.Popen([program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, kind, flags, data, size, width):
+        self.process.stdin.write(kind + struct.pack("<ii", flags, size) + data)
+        self.process.stdin.flush()
+        head = self.process.stdout.read(4)
+        if len(head) < 4:
+            sys.exit(f"failed: the program has ended, with {self.process.wait()}\n0 passed, 1 failed, 0 skipped")
+        got = struct.unpack("<i", head)[0]
+        return self.process.stdout.read(max(got, 0) * width)
+
+    def encode(self, data, flags=0):
+        return [i[0] for i in struct.iter_unpack("<i", self.ask(b"e", flags, data, len(data), 4))]
+
+    def decode(self, ids, control, kind=b"d"):
+        return self.ask(kind, int(control), struct.pack("<%di" % len(ids), *ids), len(ids), 1)
+
+    def close(self):
+        self.process.stdin.close()
+        return self.process.wait()
+
+
+def same_text(got, wanted, fallback):
+    """How many U+FFFD stand for broken bytes differs; and of <0xXX> in a row that are not UTF-8 together, tokenizers drops the whole ones, too."""
+    if fallback and "\ufffd" in wanted:
+        return True
+    return re.sub("\ufffd+", "\ufffd", got) == re.sub("\ufffd+", "\ufffd", wanted)
+
+
+def compare(name, path, tokenizer, lines):
+    other = Other(path)
+    fallback = "ByteFallback" in str(tokenizer.decoder)
+    apart = tokenizer.token_to_id(APART)  # tokenizers decodes its normalized form, as if that were byte-level
+    ids_below = tokenizer.get_vocab_size()
+    for i in range(count):
+        text = random_text(lines)
+        data = text.encode()
+        if i % 10 == 9:  # not UTF-8
+            data = bytearray(data)
+            for _ in range(rng.randrange(4)):
+                data.insert(rng.randrange(len(data) + 1), rng.choice([0x80, 0xC0, 0xC3, 0xE2, 0xED, 0xF0, 0xF4, 0xFF]))
+            data = bytes(data)
+            text = data.decode(errors="replace")
+        flags = rng.randrange(4)
+        tokenizer.encode_special_tokens = bool(flags & 2)
+        wanted = tokenizer.encode(text, add_special_tokens=not flags & 1).ids
+        got = other.encode(data, flags)
+        check(got == wanted, f"{name}: ids of {data!r} with {flags}: {got}, not {wanted}")
+        ids = wanted if i % 2 else [rng.randrange(ids_below) for _ in range(rng.randrange(12))]
+        ids = [i for i in ids if i != apart]
+        control = rng.random() < 0.5
+        out = tokenizer.decode(ids, skip_special_tokens=not control)
+        got = other.decode(ids, control)
+        check(same_text(got.decode(errors="replace"), out, fallback), f"{name}: text of {ids}: {got!r}, not {out!r}")
+        stream = other.decode(ids, control, b"s")
+        check(stream.decode() == got.decode(errors="replace"), f"{name}: stream of {ids}: {stream!r}, not {got!r}")
+    check(other.close() == 0, f"{name}: the program ends with an error")
+
+
+TYPES = {"normal": 1, "unknown": 2, "control": 3, "user": 4, "unused": 5, "byte": 6}
+
+
+def write_gguf(path, model, pre, tokens, types, scores=None, merges=None, **facts):
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model(model)
+    if pre:
+        writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    if scores:
+        writer.add_token_scores(scores)
+    if merges:
+        writer.add_token_merges(merges)
+    for name, value in facts.items():
+        getattr(writer, "add_" + name)(value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def gguf_of(tokenizer, path, pre):
+    """What a converter writes for a byte-level tokenizer."""
+    state = json.loads(tokenizer.to_str())
+    added = {t["id"]: t for t in state["added_tokens"]}
+    tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
+    types = [TYPES["control" if added[i]["special"] else "user"] if i in added else TYPES["normal"] for i in range(len(tokens))]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in state["model"]["merges"]]
+    begin = tokenizer.token_to_id("<|begin_of_text|>")
+    write_gguf(path, "gpt2", pre, tokens, types, merges=merges, **({"bos_token_id": begin} if begin else {}))
+
+
+def compare_sentencepiece(folder, lines):
+    """A vocabulary with scores, as in the GGUF files of Llama 2, against the package that makes them."""
+    path = os.path.join(folder, "pieces.gguf")
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter([line.rstrip("\n") for line in lines]), model_prefix=os.path.join(folder, "pieces"),
+                                             vocab_size=1500, model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                                             remove_extra_whitespaces=False, character_coverage=0.99, minloglevel=2)
+    model = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "pieces.model"))
+    size = model.get_piece_size()
+    types = [TYPES["unknown" if model.is_unknown(i) else "control" if model.is_control(i) else "byte" if model.is_byte(i) else "normal"]
+             for i in range(size)]
+    write_gguf(path, "llama", None, [model.id_to_piece(i) for i in range(size)], types, [model.get_score(i) for i in range(size)],
+               bos_token_id=1, eos_token_id=2)
+    other = Other(path)
+    space = model.piece_to_id("<0x20>")
+    for i in range(count):
+        text = random_text(lines).replace("\0", "")
+        wanted = model.encode(text)
+        got = other.encode(text.encode(), 2 | 1)
+        check(got == wanted, f"sentencepiece: ids of {text!r}: {got}, not {wanted}")
+        ids = wanted if i % 2 else [rng.randrange(3, size) for _ in range(rng.randrange(12))]
+        ids = [i for i in ids if i != space]  # at the front tokenizers takes it for a space, sentencepiece does not
+        out, got = model.decode(ids), other.decode(ids, False)
+        check(same_text(got.decode(errors="replace"), out, True), f"sentencepiece: text of {ids}: {got!r}, not {out!r}")
+        check(other.decode(ids, False, b"s").decode() == got.decode(errors="replace"), f"sentencepiece: stream of {ids}")
+    check(other.encode(b"")[:2] == [1], "sentencepiece: bos")
+    check(other.close() == 0, "sentencepiece: the program ends with an error")
+    print(f"sentencepiece: {size} tokens, {count} texts; {failed} failed so far", flush=True)
+
+
+def main():
+    skipped = 0
+    lines = corpus()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tokenizer.json")
+        chosen = os.environ.get("KINDS", "")
+        for name, make in KINDS.items():
+            if chosen not in name:
+                continue
+            tokenizer = make()
+            tokenizer.save(path)
+            tokenizer = Tokenizer.from_file(path)
+            compare(name, path, tokenizer, lines)
+            print(f"{name}: {tokenizer.get_vocab_size()} tokens, {count} texts; {failed} failed so far", flush=True)
+            if gguf and name in PRE:
+                path_gguf = os.path.join(folder, "tokenizer.gguf")
+                gguf_of(tokenizer, path_gguf, PRE[name])
+                compare(name + ", GGUF", path_gguf, tokenizer, lines)
+        if not gguf:
+            print("skipped: the Python packages gguf and sentencepiece are not installed, so no GGUF file is compared")
+            skipped = 1
+        elif chosen in "sentencepiece":
+            compare_sentencepiece(folder, lines)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
