@@ -251,6 +251,8 @@ static void mark_basic(source *sources, int count, const char *name)
 static int read_folder(source *sources, int count, const char *folder, const char *prefix)
 {
     DIR *dir = opendir(folder);
+    if (!dir && count > 0)
+        return count; /* no shared texts */
     if (!dir)
         die("there is no folder %s here; run from the root of the repository", folder);
     for (struct dirent *entry; (entry = readdir(dir));) {
