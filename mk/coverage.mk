@@ -2,14 +2,14 @@
 # make coverage: the tests on the simulator in a lane of their own, compiled for gcov. Prints lines and branches of each room of src/, and writes
 # build/coverage.html with the text of each part. TESTS='build/coverage/test_array' counts some tests alone.
 #
-# Counts of child processes are included, also of those that end by _exit: tests/coverage_exit.c writes them. Not counted: what a process that a
-# signal ends has done since its start or its last fork; parts for Windows; programs other than the tests.
+# Counts of child processes are included, also of those that end by _exit: tests/coverage.c writes them. Not counted: what a process that a
+# signal ends has done since it last wrote its counts; parts for Windows; programs other than the tests.
 
 COVERAGE := build/coverage
 COVERAGE_CFLAGS := -O0 --coverage -fprofile-update=prefer-atomic
-COVERAGE_LDLIBS = $(LDLIBS) -Wl,--wrap=_exit $(COVERAGE)/exit.o
+COVERAGE_LDLIBS = $(LDLIBS) -Wl,--wrap=_exit $(COVERAGE)/coverage.o
 
-coverage: simulator $(COVERAGE)/exit.o build/amalgamate build/coverage_page
+coverage: simulator $(COVERAGE)/coverage.o build/amalgamate build/coverage_page
 	@find $(COVERAGE) -name '*.gcda' -delete
 	@$(MAKE) -j$(JOBS) test CC=gcc CXX=g++ IGNIS_SIM=1 LANE=coverage STRICT= LANE_CFLAGS='$(COVERAGE_CFLAGS)' LDLIBS='$(COVERAGE_LDLIBS)' \
 	    IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache; code=$$?; $(MAKE) --no-print-directory -s coverage-page && exit $$code
@@ -21,7 +21,7 @@ coverage-page: build/amalgamate build/coverage_page
 	@for object in $$(find $(COVERAGE) -name '*.gcno'); do gcov -t -b -c $$object; done >$(COVERAGE)/counts.txt 2>$(COVERAGE)/gcov.log
 	@build/coverage_page $(COVERAGE)/counts.txt $(COVERAGE)/lines build/coverage.html
 
-$(COVERAGE)/exit.o: tests/coverage_exit.c
+$(COVERAGE)/coverage.o: tests/coverage.c
 	@mkdir -p $(COVERAGE)
 	gcc -O1 -c $< -o $@
 

@@ -157,6 +157,16 @@ static inline int process_descriptors(void)
 
 #endif
 
+/*  For `make coverage`: a process that is killed later does not write what it has counted. */
+static inline void process_counts_write(void)
+{
+#ifndef _WIN32
+    extern void test_counts_write(void) __attribute__((weak)); /* of coverage.c */
+    if (test_counts_write)
+        test_counts_write();
+#endif
+}
+
 /*  Fails the test when each run of a piece of work leaves descriptors open. The driver keeps some of its own when it does a thing for the
     first time, and MinGW's threads an event for each of their locks that two threads once wanted, so one run that leaves nothing is
     enough. */

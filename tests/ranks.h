@@ -206,6 +206,7 @@ static void obey(const command *todo, ignis_comm *slots, outcome *result, own_or
             if (slots[i].id)
                 CHECK_OK(ignis_comm_destroy(slots[i]));
         memset(slots, 0, sizeof *slots * SLOTS);
+        process_counts_write();
         break;
     case QUERY:
     case WAIT:
