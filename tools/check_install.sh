@@ -23,7 +23,7 @@ grep -qF "version: '$version'" meson.build || fail "meson.build is not of versio
 grep -qF "ignis/$version" docs/packages.md || fail "docs/packages.md is not of version $version"
 if has git && [ -e .git ]; then
     # The parts of src/ become one text with the head of their root, which names it.
-    for source in $(git ls-files -- '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.sh' '*.py' '*.cmake' '*.in' '*.build' '*Makefile' CMakeLists.txt .ci/run ':!src') src/ignis*.h; do
+    for source in $(git ls-files -- '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.sh' '*.py' '*.cmake' '*.in' '*.build' '*Makefile' 'mk/*' CMakeLists.txt .ci/run ':!src') src/ignis*.h; do
         [ ! -e "$source" ] || head -n 4 "$source" | grep -q 'SPDX-License-Identifier: MIT$' || fail "$source has no line SPDX-License-Identifier: MIT"
     done
 fi

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+# Examples, programs to use, benchmarks.
+
+EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) \
+    $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
+
+# What needs the headers of a graphics API is built where they are.
+VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local/include))
+OPENGL_HEADER := $(and $(wildcard /usr/include/EGL/eglext.h),$(wildcard /usr/include/GL/glext.h))
+EXAMPLES := $(if $(VULKAN_HEADER),$(EXAMPLES),$(filter-out %/vulkan_buffer,$(EXAMPLES)))
+$(OUT)/vulkan_buffer: LDLIBS += -lvulkan
+# A server has to be named to the one of servers.
+BENCHES := $(filter-out %/bench_serve,$(patsubst bench/%.c,$(OUT)/%,$(wildcard bench/*.c)))
+
+# Programs to use. Each is one file, which includes its parts.
+APPS := $(patsubst apps/%/,$(OUT)/%,$(wildcard apps/*/))
+
+# Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.
+$(OUT)/%: examples/%.c $(HEADERS) examples/picture.h
+	@mkdir -p $(OUT)
+	$(CC) -O0 -g -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+
+$(APPS): $(OUT)/%: $(wildcard apps/*/*.c) $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O0 -g -I. $(LANE_CFLAGS) apps/$*/$*.c -o $@ $(LDLIBS)
+
+$(OUT)/%: examples/%.cpp $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CXX) -std=c++11 -O0 -g -Wall -Wextra -Werror -I. $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+
+$(OUT)/%: examples/%.cu $(HEADERS)
+	@mkdir -p $(OUT)
+	$(NVCC) -I. $< -o $@
+
+$(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O2 -I. $< -o $@ $(LDLIBS)
+
+# What `make run` runs, in this order, each by its command below or alone. The example that mixes in cudart code needs
+# nvcc, and a GPU that cudart sees too, the one for Vulkan its headers and a GPU; the ranks of examples/allreduce.c
+# need a GPU each.
+VULKAN := $(if $(VULKAN_HEADER),$(if $(filter GPU,$(DEVICE)),vulkan_buffer))
+NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
+RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
+RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop \
+    share_array ring $(CUDART) $(VULKAN) allreduce generate lora
+
+fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
+heat = $(OUT)/heat $(OUT)/heat.png
+cg = $(OUT)/cg $(OUT)/cg.png
+train_gpt = $(OUT)/train_gpt $(if $(SIMULATOR),--steps 100) --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors \
+    --export $(OUT)/gpt
+generate = $(OUT)/generate $(OUT)/gpt 'static '
+lora = $(OUT)/lora $(OUT)/gpt README.md $(OUT)/adapter $(if $(SIMULATOR),20)
+save_load = $(OUT)/save_load $(OUT)/sine.safetensors
+share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!
+ring = $(OUT)/ring_producer & $(OUT)/ring_consumer 20 || $(OUT)/ring_consumer && wait $$!
+allreduce = examples/launch.sh $(RANKS) $(OUT)/allreduce
+
+define run_example
+	@echo '== on the $(DEVICE): $(or $($1),$(OUT)/$1)'
+	@$(or $($1),$(OUT)/$1)
+
+endef
+
+# The programs are compiled side by side.
+run: $(SIMULATOR)
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(EXAMPLES) $(addprefix $(OUT)/,$(CUDART))
+	$(foreach example,$(RUN),$(call run_example,$(example)))
+
+bench: $(SIMULATOR) $(BENCHES)
+	@for bench in $(BENCHES); do echo "== $$bench, on the $(DEVICE)"; $$bench || exit 1; done
+
+.PHONY: run bench

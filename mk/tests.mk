@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+# Tests: the objects of the rooms, the programs, make test, make soak.
+
+# Tests are in folders as src/ is; their programs are not.
+TEST_SOURCES := $(shell find tests -name 'test_*.c')
+FUZZ_SOURCES := $(shell find tests -name 'fuzz_*.c')
+TESTS := $(patsubst %.c,$(OUT)/%,$(notdir $(TEST_SOURCES))) $(OUT)/test_engine
+# Those that take a minute come first, so that none of them runs alone at the end.
+SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv cross_entropy formula formula_table \
+    gemm generate generate_kernels generate_parallel lora losses model ops_attention ops_rows sdpa_masks training)
+TESTS := $(filter $(SLOW),$(TESTS)) $(filter-out $(SLOW),$(TESTS))
+
+# Tests link the rooms of src/: one object for each folder, with its parts in the order of the headers. The names that
+# parts share are global there, and tests/rooms.h declares them to a test. A test whose macros change the
+# implementation has a header in itself, as programs have. A lane of its own needs LANE and LANE_CFLAGS; TEST_CFLAGS
+# are those of tests alone.
+OTHER_SYSTEM := $(if $(EXE),%/posix.c %_posix.c %/fifo.c %/shared_ring.c,%/windows.c %_windows.c %/named_pipe.c)
+ORDERED := $(filter-out $(OTHER_SYSTEM),$(shell sed -n 's/^.include "\(.*\.c\)"$$/\1/p' $(GENERATED:%=src/%)))
+ROOMS := $(sort $(patsubst %/,%,$(patsubst ./,setup,$(dir $(ORDERED)))))
+ROOM_OBJECTS := $(ROOMS:%=$(OUT)/rooms/%.o) $(OUT)/rooms/kernels.o $(OUT)/rooms/hook.o
+# $(call parts_of,ROOM): the parts of a folder, without those of the folders in it
+parts_of = $(filter $1.c,$(ORDERED)) $(foreach part,$(ORDERED),$(if $(filter $1/,$(dir $(part))),$(part)))
+TEST_CC = $(CC) -std=c99 -O0 -g -fPIC $(STRICT) $(LANE_CFLAGS) -MMD -MP
+ROOM_CFLAGS := -DIGNIS__PARTS -DIGNIS__PRIVATE= -Isrc -I.
+
+rooms: $(ROOM_OBJECTS)
+$(OUT)/apart_models.o: rooms # their name in older scripts
+	@touch $@
+
+$(OUT)/rooms/%.o: | $(HEADERS)
+	@mkdir -p $(@D)
+	@echo "$(CC) $@"
+	@printf '#include "%s"\n' $(call parts_of,$*) | $(TEST_CC) -MF $(@:.o=.d) -MT $@ $(ROOM_CFLAGS) -include tests/hook.h \
+	    -include ignis_models.h -include ignis_collective.h -x c -c - -o $@
+
+$(OUT)/rooms/kernels.o: ignis_kernels.h
+	@mkdir -p $(@D)
+	$(TEST_CC) -DIGNIS__PRIVATE= -DIGNIS_IMPLEMENTATION -x c -c $< -o $@
+
+$(OUT)/rooms/hook.o: tests/hook.c tests/hook.h
+	@mkdir -p $(@D)
+	$(TEST_CC) $(ROOM_CFLAGS) -c $< -o $@
+
+WHOLE := $(shell grep -lE '^.define (IGNIS_(_|NO_TENSORS|TRACE_CALLS)|malloc|poll)' $(TEST_SOURCES) $(FUZZ_SOURCES))
+$(OUT)/tests/%.o: tests/%.c | $(HEADERS)
+	@mkdir -p $(@D)
+	$(TEST_CC) $(TEST_CFLAGS) $(if $(filter $<,$(WHOLE)),-I.,$(ROOM_CFLAGS) -include tests/rooms.h) -iquote tests \
+	    -c $< -o $@
+
+program = $(OUT)/$(basename $(notdir $1))$(EXE)
+$(foreach source,$(TEST_SOURCES) $(FUZZ_SOURCES),$(eval $(call program,$(source)): \
+    $(OUT)/$(source:.c=.o) $(if $(filter $(source),$(WHOLE)),,$(ROOM_OBJECTS))))
+$(foreach source,$(TEST_SOURCES) $(FUZZ_SOURCES),$(call program,$(source))):
+	$(CC) $(LANE_CFLAGS) $^ -o $@ $(LDLIBS)
+
+-include $(ROOM_OBJECTS:.o=.d) $(patsubst %.c,$(OUT)/%.d,$(TEST_SOURCES) $(FUZZ_SOURCES) tests/base/plug.c)
+.SECONDARY:
+
+$(OUT)/tests/shared/test_shared.o: build/shared_layout.h
+build/shared_layout.h: tools/shared_layout.awk $(filter src/shared/%,$(PARTS))
+	@mkdir -p build
+	awk -f $^ >$@
+
+# What test_system loads and unloads.
+PLUG := $(OUT)/plug$(if $(EXE),.dll,.so)
+PLUG_WRAPS := $(foreach function,malloc calloc realloc free,-Wl,--wrap=$(function))
+$(OUT)/test_system$(EXE): | $(PLUG)
+$(PLUG): $(OUT)/tests/base/plug.o $(ROOM_OBJECTS)
+	$(CC) $(LANE_CFLAGS) -shared $(if $(EXE),,-Wl,-Bsymbolic) $(PLUG_WRAPS) $^ -o $@ $(LDLIBS)
+
+# As the program of a user is built: two static libraries, one with Ignis inside, one in C++ that calls it, and a
+# program of both.
+ENGINE := $(wildcard tests/engine/*)
+$(OUT)/test_engine$(EXE): $(ENGINE) $(HEADERS)
+	@mkdir -p $(OUT)/engine
+	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/core.c -o $(OUT)/engine/core.o
+	for part in game main; do \
+	    $(CXX) -std=c++11 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/$$part.cpp \
+	        -o $(OUT)/engine/$$part.o || exit 1; \
+	done
+	for part in core game; do \
+	    rm -f $(OUT)/engine/lib$$part.a; $(AR) rcs $(OUT)/engine/lib$$part.a $(OUT)/engine/$$part.o || exit 1; done
+	$(CXX) $(LANE_CFLAGS) $(OUT)/engine/main.o $(OUT)/engine/libgame.a $(OUT)/engine/libcore.a -o $@ $(LDLIBS)
+
+test: $(SIMULATOR) $(TESTS)
+	@echo "tests run on the $(DEVICE)"
+	@sh tests/run.sh $(TESTS)
+
+# The tests of what processes and threads share, in their long versions: ten thousand cycles, a hundred ranks killed,
+# every type and operation, draws at random; and those that leave cases to a GPU otherwise.
+SOAKS := $(addprefix $(OUT)/test_,vmm transport transport_processes channel channel_strangers share comm_job \
+    comm_job_deaths comm_ops comm_ops_failures tape_threads threads generate generate_kernels generate_threads gemm \
+    ops_attention sdpa_masks)
+soak: $(SIMULATOR) $(SOAKS)
+	@echo "soak on the $(DEVICE)"
+	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} \
+	    sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
+	    sed '$$d' $(OUT)/soak.log; echo "soak: $$(tail -n 1 $(OUT)/soak.log), $$(($$(date +%s) - start)) s"; exit $$code
+
+.PHONY: rooms test soak
