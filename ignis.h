@@ -18,7 +18,7 @@
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>ops           operations on tensors, in families: >>ops.matmul .conv .fft .pointwise .formula .sum .shape
-                        .norm .image .rope .embedding .index .sort .loss .attention  ON THE TAPE
+                        .norm .image .rope .embedding .index .sort .select .loss .attention  ON THE TAPE
         >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
@@ -320,7 +320,7 @@
 
             operators   ?:   ||   &&   |   ^   &   ==  !=   <  >  <=  >=   <<  >>   +  -   *  /  %   in C's order, the ones that
                         bind tighter to the right; and before a value  -  +  !  ~
-            functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc
+            functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc mod(a, b)
                         exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt pow square
                         sin cos tan asin acos atan atan2 sinh cosh tanh
                         sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
@@ -331,14 +331,15 @@
 
         Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1. In ?: && || ! any value except 0 is
         true. All branches are computed; an infinity or NaN in the branch not taken reaches neither the value nor the
-        gradient. round rounds a half to even; a % b has the sign of a.
+        gradient. round rounds a half to even; a % b has the sign of a, and mod(a, b) that of b.
 
-        Formulas of integers alone are computed in 64 bits and wrap around; a % 0 is 0. An integer becomes f32 where
-        it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64). Comparisons such as index(0) <
-        n are made in f64 and do not round so. Integers stay integers in abs, sign, max, min, clamp, relu, square, in
-        pow with a whole number of 0 or more, and in floor, ceil, round and trunc. floor(a/b) of integers is exact;
-        for b = 0 it is the largest or smallest i64. | ^ & ~ << >> take integers alone, of 64 bits. A shift by 64 or
-        more, or by less than 0, moves all bits out; >> keeps the sign.
+        Formulas of integers alone are computed in 64 bits and wrap around; a % 0 and mod(a, 0) are 0. An integer
+        becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64). Comparisons
+        such as index(0) < n are made in f64 and do not round so. Integers stay integers in abs, sign, max, min, clamp,
+        relu, square, mod, in pow with a whole number of 0 or more, and in floor, ceil, round and trunc. floor(a/b) of
+        integers is exact, and so are ceil, round and trunc of a/b; for b = 0 they are the largest or smallest i64, and
+        0 for a = 0. | ^ & ~ << >> take integers alone, of 64 bits. A shift by 64 or more, or by less than 0, moves all
+        bits out; >> keeps the sign.
 
         Derivatives where there is none:
 
@@ -3289,7 +3290,7 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
 
-/* >>ops.index - gather, index_select, scatter_add, one_hot ------------------------------------------------------
+/* >>ops.index - gather, index_select, scatter, index_put, one_hot -------------------------------------------------
 
    Indices are i32 or i64, along one dimension. An index outside of the tensor has a defined result.
    Sums have a fixed order: equal inputs give equal bits. */
@@ -3327,6 +3328,29 @@ IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_te
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
 
+/*  ignis_scatter - the tensor, with elements of src put in place of others by index: for dim 0,
+    out[index[i, j, ...], j, ...] = src[i, j, ...]. Any dtype.
+    Shapes: as ignis_scatter_add. An element with an index outside is dropped. Of several elements for one place the
+    last one in the order of src is written, and has the gradient.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_gather; UNSUPPORTED (2^31 elements).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_scatter(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
+
+/*  ignis_index_put - the tensor, with slices put or added at indices of its first `count` dimensions: for two,
+    out[indices[0][i], indices[1][i], ...] = values[i, ...], or += if `accumulate` is set. Any dtype.
+    Shapes: indices, of i32 or i64, have one shape; values has that shape, then the tensor's dimensions from `count`
+    on. A slice with an index outside is dropped. Of several slices for one place the last one is written; sums are as
+    those of ignis_scatter_add.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (null, count outside 1 to the tensor's dimensions, never written to),
+    MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (2^31 elements).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_index_put(ignis_tensor tensor, const ignis_tensor *indices, int count, ignis_tensor values,
+                                       bool accumulate);
+
 /*  ignis_one_hot - rows of zeros with a 1 at each id: out[..., c] = ids[...] == c, of any dtype
     Shapes: ids, of i32 or i64, any; the result is that of ids with classes appended. An id that is not a
     class gives zeros.
@@ -3354,6 +3378,82 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices);
 IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices);
+
+/* >>ops.select - nonzero, masked_select, unique, searchsorted, counts --------------------------------------------
+
+   A mask is a tensor of any dtype, and true where it is not 0: u8, as comparisons in formulas give it.
+   Where the size of a result is a number that the device computes, the call waits for the device and reads it.
+   Such a call is refused in a graph; in a dry run, which computes nothing, the number is the smallest one. */
+
+/*  ignis_nonzero - the positions of all elements that are not 0, in their order. Any dtype; NaN is not 0.
+    Shapes: [count, the tensor's dimensions], of i64. Waits for the device: see above.
+    Returns: the tensor (without a gradient), or no handle.
+    Errors: FREED, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (in a graph).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_nonzero(ignis_tensor tensor);
+
+/*  ignis_masked_select - the elements where a mask is not 0, in their order. Any dtypes.
+    Shapes: the mask has the tensor's shape; the result is [count]. Waits for the device: see above. In a graph, and
+    wherever the shape may stay, a formula does without: ignis_map("mask ? x : 0", ...).
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (in a
+    graph).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_masked_select(ignis_tensor tensor, ignis_tensor mask);
+
+/*  ignis_unique - the different elements in ascending order. Any dtype.
+    Shapes: [count]. *inverse, where inverse is not null, becomes a tensor of i64 of the tensor's shape, with the
+    position in the result of each element; *counts, where counts is not null, one of i64 of the result's, with how
+    often each occurs. Both zeros are one element, and so are all NaN, the last one. Waits for the device: see above.
+    Returns: the tensor (without a gradient), or no handle, and none in *inverse and *counts.
+    Errors: FREED, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (2^31 elements; in a
+    graph).
+    Ownership: as ignis_tensor_from_host, for all three.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_unique(ignis_tensor tensor, ignis_tensor *inverse, ignis_tensor *counts);
+
+/*  ignis_searchsorted - how many elements of a sorted row are less than each value, or, if `right`, not greater
+    Any dtype. NaN is larger than all numbers.
+    Shapes: sorted is [n], for values of any shape, or [..., n] with the leading dimensions of values [..., m]; rows
+    ascend. The result has the shape of values, and is of i64.
+    Returns: the tensor (without a gradient), or no handle.
+    Errors: FREED, SHAPE, DTYPE (values is not of the dtype of sorted), DEVICE, ARGUMENT (never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_searchsorted(ignis_tensor sorted, ignis_tensor values, bool right);
+
+/*  ignis_bincount - how often each number from 0 to bins - 1 is among ids: [bins], of i64; with weights their sums
+    ids are i32 or i64 of any shape; others than these numbers are not counted. bins 0: as many as the largest id
+    needs, which waits for the device: see above. weights (no handle: none) are floating, of the shape of ids; sums
+    are of their dtype, in f32 (f64 in f64) and in a fixed order, with a gradient for the weights.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (bins below 0, never written to), MEMORY, LIBRARY, COMPILE, CUDA,
+    UNSUPPORTED (bins 0 in a graph; 2^31 weights).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_bincount(ignis_tensor ids, ignis_tensor weights, int64_t bins);
+
+/*  ignis_histogram - how many elements are in each of `bins` bins of one width from low to high: [bins], of i64
+    Any dtype. Edge k is low + k*((high - low)/bins), computed in f64. A bin has its lower edge, and the last one has
+    its upper edge, too. Elements outside, and NaN, are not counted.
+    Returns: the tensor (without a gradient), or no handle.
+    Errors: FREED, ARGUMENT (bins below 1; low not below high, or not finite; never written to), MEMORY, LIBRARY,
+    COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_histogram(ignis_tensor tensor, int64_t bins, double low, double high);
+
+/*  ignis_histogram_edges - as ignis_histogram, between the elements of edges, which ascend: [bins + 1]
+    edges has the tensor's dtype.
+    Returns: the tensor (without a gradient), or no handle.
+    Errors: FREED, SHAPE (edges is not a row of 2 or more), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_histogram_edges(ignis_tensor tensor, ignis_tensor edges);
 
 /* >>ops.loss - losses -------------------------------------------------------------------------------------------
 
@@ -13181,6 +13281,15 @@ typedef struct ignis__kernel_table {
     X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys", PLAIN)                                             \
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums", PLAIN)                                             \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish", PLAIN)                                         \
+    X(SCATTER_CLAIM, GATHER_CU, "ignis_scatter_claim", PLAIN)                                           \
+    X(SCATTER_LAST, GATHER_CU, "ignis_scatter_last", PLAIN)                                             \
+    X(INDEX_JOIN, GATHER_CU, "ignis_index_join", PLAIN)                                                 \
+    X(SELECT_COUNT, SELECT_CU, "ignis_select_count", PLAIN)                                             \
+    X(SELECT_WRITE, SELECT_CU, "ignis_select_write", PLAIN)                                             \
+    X(SEARCH, SELECT_CU, "ignis_search", PLAIN)                                                         \
+    X(COUNT_BINS, SELECT_CU, "ignis_count_bins", PLAIN)                                                 \
+    X(UNIQUE_HEADS, SELECT_CU, "ignis_unique_heads", PLAIN)                                             \
+    X(UNIQUE_WRITE, SELECT_CU, "ignis_unique_write", PLAIN)                                             \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small", WAITS)                                                   \
     X(SORT_ROW, SORT_CU, "ignis_sort_row", WAITS)                                                       \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select", WAITS)                                                 \
@@ -13565,6 +13674,9 @@ static const ignis__kernel_part ignis__parts[] = {
     IGNIS__PART(SUM_ROWS, SUM_FINISH),
     IGNIS__PART(SCAN_ROWS, SCAN_COLUMNS),
     IGNIS__PART(SCATTER_ADD_ROWS, SEGMENT_FINISH),
+    IGNIS__PART(SCATTER_CLAIM, SCATTER_LAST),
+    IGNIS__PART(SELECT_COUNT, SELECT_WRITE),
+    IGNIS__PART(UNIQUE_HEADS, UNIQUE_WRITE),
     IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW),
     IGNIS__PART(SORT_COUNT, SORT_PASS),
     IGNIS__PART(LINALG_COPY, LINALG_DET),
@@ -18157,6 +18269,7 @@ IGNIS__PRIVATE const ignis__formula_function ignis__formula_functions[] = {
     {"pow", 2, 'w', "pow($a,$b)", NULL, {"$b==0||$d==0?(W)0:$b*pow($a,$b-1)*$d", "($a==0&&$b>=0)||$d==0?(W)0:$r*log($a)*$d"}, NULL},
     {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
     {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
+    {"mod", 2, 'n', "map_mod($a,$b)", "map_mod_whole($a,$b)", {"1", "-floor(map_divide($a,$b))"}, NULL},
     {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/hypot($a,$b)/hypot($a,$b)", "-$a/hypot($a,$b)/hypot($a,$b)"}, NULL},
     {"silu", 1, 0, NULL, NULL, {NULL, NULL}, "a*sigmoid(a)"},
     {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*a*(1 + 0.044715*min(a*a, 100))))"},
@@ -24688,6 +24801,14 @@ IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_zero(ignis__op *op, ignis__array *
 IGNIS__PRIVATE void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
 {
     op->ok = op->ok && ignis__work_fill(&op->work, array, value);
+}
+
+/*  Reads bytes that earlier work of the operation writes, and waits for it. During a dry run they are 0.
+    False, and reported, in a capture: a graph cannot wait. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__op_read_back(ignis__op *op, void *to, ignis__address from, int64_t size)
+{
+    op->ok = op->ok && ignis__copy_to_host(&op->work, to, from, size);
+    return op->ok;
 }
 
 /*  Returns a word of 8 bytes that is 0 for the operation's kernels; they leave it 0. */
@@ -32324,8 +32445,8 @@ static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, 
 }
 
 /*  Adds to[position of i] += from[i] in a fixed order. */
-static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
-                                  const ignis__indexing *indexing)
+IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
+                                          const ignis__indexing *indexing)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
                    target = ignis__op_write(op, to), partial;
@@ -32438,6 +32559,33 @@ typedef struct ignis__index_kind {
     bool row, adds; /* index_select; scatter_add */
 } ignis__index_kind;
 
+/*  Checks that input 1 is an index of the tensor along dim: a row, or as the tensor but for dim. */
+IGNIS__PRIVATE bool ignis__index_fits(ignis__op *op, int *dim, bool row)
+{
+    const ignis_shape *shape = &op->in[0]->shape, *ids = &op->in[1]->shape;
+    bool fits = ids->ndim == (row ? 1 : shape->ndim);
+    int i;
+    if (ignis__op_dim(op, dim, "dim") && ignis__op_is_index(op, 1, "index"))
+        for (i = 0; fits && i < ids->ndim && !row; i++)
+            fits = i == *dim || ids->dim[i] <= shape->dim[i];
+    if (op->ok && !fits)
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       row ? "index is %s, and not one row; the tensor is %s, and dim %d"
+                           : "index is %s, the tensor is %s; it may be larger in dimension %d only",
+                       ignis__shape_write(ids).text, ignis__shape_write(shape).text, *dim);
+    return op->ok;
+}
+
+/*  Checks that input 2 has an element for each index. */
+IGNIS__PRIVATE bool ignis__index_src_fits(ignis__op *op)
+{
+    const ignis_shape *ids = &op->in[1]->shape, *src = &op->in[2]->shape;
+    if (ignis__op_same_dtype(op, 2, "src") && !ignis__shape_same(ids, src))
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(src).text,
+                       ignis__shape_write(ids).text);
+    return op->ok;
+}
+
 /*  Runs an index operation. The index has the tensor's dimensions, of any size along dim and at most the
     tensor's along others; or it is a row. src is added. */
 static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor tensor, int dim, ignis_tensor index,
@@ -32448,24 +32596,12 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape, ids;
-    int i;
-    bool fits;
     if (!ignis__op_begin(&op, kind->call, src ? 3 : 2, inputs))
         return ignis__no_tensor();
     shape = op.in[0]->shape;
     ids = op.in[1]->shape;
-    fits = ids.ndim == (kind->row ? 1 : shape.ndim);
-    if (ignis__op_dim(&op, &dim, "dim") && ignis__op_is_index(&op, 1, "index"))
-        for (i = 0; fits && i < ids.ndim && !kind->row; i++)
-            fits = i == dim || ids.dim[i] <= shape.dim[i];
-    if (op.ok && !fits)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
-                       kind->row ? "index is %s, and not one row; the tensor is %s, and dim %d"
-                                 : "index is %s, the tensor is %s; it may be larger in dimension %d only",
-                       ignis__shape_write(&ids).text, ignis__shape_write(&shape).text, dim);
-    if (src && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&ids, &op.in[2]->shape))
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s",
-                       ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&ids).text);
+    if (ignis__index_fits(&op, &dim, kind->row) && src)
+        ignis__index_src_fits(&op);
     if (op.ok) {
         int64_t count = ids.dim[0];
         if (kind->row)
@@ -32636,6 +32772,20 @@ static void ignis__op_scan(ignis__op *op, const ignis__scan *scan)
         params[0] = &target;
     }
     ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_COLUMNS, blocks, params);
+}
+
+/*  Returns the sums of a row up to each of its elements. NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *row)
+{
+    ignis__scan scan = IGNIS__ZERO;
+    if (!op->ok)
+        return NULL;
+    scan.axis.outer = scan.axis.inner = 1;
+    scan.axis.n = row->numel;
+    scan.from = row;
+    scan.to = ignis__op_new_like(op, row);
+    ignis__op_scan(op, &scan);
+    return scan.to;
 }
 
 /*  Computes the gradient by an operator, in the other direction. The saved arrays are x and y, or there are none. */
@@ -32838,8 +32988,8 @@ static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address va
 }
 
 /*  Writes values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
-static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from,
-                                int64_t rows, int64_t n, int64_t k, int descending)
+IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions,
+                                        ignis__array *from, int64_t rows, int64_t n, int64_t k, int descending)
 {
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
@@ -32906,7 +33056,8 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     return op->ok ? values : NULL;
 }
 
-static ignis_status ignis__sort_backward(const ignis_backward_args *args)
+/*  Puts the gradient where its elements come from, each place at most once. */
+IGNIS__PRIVATE ignis_status ignis__sort_backward(const ignis_backward_args *args)
 {
     const ignis__indexing *x = (const ignis__indexing *)args->params;
     ignis__op op;
@@ -32961,6 +33112,554 @@ IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending,
 IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices)
 {
     return ignis__sort("ignis_topk", "topk", tensor, &k, dim, largest, indices);
+}
+
+/*  >>ops.select - ignis_nonzero, ignis_masked_select, ignis_unique: results whose size the device computes
+
+    Elements are counted a tile at a time, the counts summed up, and their total is read before the result is made.
+    Uses: operation, index, scan, sort; kernels/select.cu. */
+
+/*  The kernels' parameter, as in kernels/select.cu. */
+typedef struct ignis__select_sizes {
+    int64_t size[IGNIS_MAX_DIMS];
+    int rank;
+} ignis__select_sizes;
+
+#define IGNIS__SELECT_TILE 4096
+
+/*  Returns the positions of the elements that are not 0: [count], or coordinates [count, rank]. NULL after a
+    failure. */
+static ignis__array *ignis__op_nonzero(ignis__op *op, ignis__array *from, bool coordinates)
+{
+    int64_t n = from->numel, tiles = ignis__ceil_div(n, IGNIS__SELECT_TILE), count = 0;
+    int d, rank = coordinates ? from->shape.ndim : 0;
+    ignis__array *counts = ignis__op_new_row(op, tiles, IGNIS_I64), *ends, *positions;
+    ignis__address source = ignis__op_read(op, from), tile_counts = ignis__op_write(op, counts), tile_ends, target;
+    ignis__select_sizes sizes = IGNIS__ZERO;
+    void *count_params[] = {&tile_counts, &source, &n}, *write[] = {&target, &tile_ends, &source, &n, &sizes};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SELECT_COUNT, from->dtype, tiles, 256, count_params);
+    ends = ignis__op_sum_up(op, counts);
+    tile_ends = ends ? ignis__op_read(op, ends) : 0;
+    if (!ignis__op_read_back(op, &count, tile_ends + 8 * (uint64_t)(tiles - 1), tiles ? 8 : 0))
+        return NULL;
+    positions = coordinates ? ignis__op_new_rows(op, count, rank, IGNIS_I64) : ignis__op_new_row(op, count, IGNIS_I64);
+    sizes.rank = rank;
+    for (d = 0; d < rank; d++)
+        sizes.size[d] = from->shape.dim[d];
+    target = ignis__op_write(op, positions);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SELECT_WRITE, from->dtype, count ? tiles : 0, 256, write);
+    return positions;
+}
+
+IGNIS_API ignis_tensor ignis_nonzero(ignis_tensor tensor)
+{
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_nonzero", 1, &tensor))
+        return ignis__no_tensor();
+    return ignis__op_end(&op, ignis__op_nonzero(&op, op.in[0], true), NULL);
+}
+
+IGNIS_API ignis_tensor ignis_masked_select(ignis_tensor tensor, ignis_tensor mask)
+{
+    static const char call[] = "ignis_masked_select";
+    ignis_tensor inputs[] = {tensor, mask};
+    ignis__indexing indexing = IGNIS__ZERO;
+    ignis__op op;
+    ignis__array *positions = NULL, *out = NULL;
+    ignis_shape all, chosen;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    if (ignis__op_same_shape(&op, 1, "mask"))
+        positions = ignis__op_nonzero(&op, op.in[1], false);
+    if (positions) {
+        all = IGNIS_SHAPE(op.in[0]->numel);
+        chosen = IGNIS_SHAPE(positions->numel);
+        ignis__indexing_make(&indexing, call, &all, 0, &chosen);
+        indexing.shape = op.in[0]->shape;
+        indexing.strides.to[0] = 1;
+        out = ignis__op_new_row(&op, positions->numel, op.in[0]->dtype);
+    }
+    if (out)
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], positions, &indexing, 0);
+    ignis__op_save(&op, positions);
+    return ignis__op_end_recorded(&op, out, "masked_select", ignis__sort_backward, &indexing, sizeof indexing);
+}
+
+/*  The results of unique. inverse is made by the caller, NULL: not asked for. */
+typedef struct ignis__unique {
+    ignis__array *values, *inverse, *counts;
+} ignis__unique;
+
+/*  Finds the runs of equal elements of a sorted row, and writes one element of each. */
+static void ignis__op_unique(ignis__op *op, ignis__unique *found, ignis__array *sorted, ignis__array *places,
+                             bool counts_too)
+{
+    int64_t n = sorted->numel, count, blocks = ignis__ceil_div(n, 256);
+    int32_t last = -1;
+    ignis__array *heads = ignis__op_new_row(op, n, IGNIS_I32), *ranks;
+    ignis__address source = ignis__op_read(op, sorted), at = ignis__op_write(op, heads), numbers, values, inverse = 0,
+                   counts = 0, positions = ignis__op_read(op, places);
+    void *mark[] = {&at, &source, &n}, *write[] = {&values, &inverse, &counts, &source, &positions, &numbers, &n};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_UNIQUE_HEADS, sorted->dtype, blocks, 256, mark);
+    ranks = ignis__op_sum_up(op, heads);
+    numbers = ranks ? ignis__op_read(op, ranks) : 0;
+    if (!ignis__op_read_back(op, &last, numbers + 4 * (uint64_t)(n - 1), n ? 4 : 0))
+        return;
+    count = (int64_t)last + 1;
+    found->values = ignis__op_new_row(op, count, sorted->dtype);
+    values = ignis__op_write(op, found->values);
+    if (found->inverse)
+        inverse = ignis__op_write(op, found->inverse);
+    if (counts_too)
+        found->counts = ignis__op_new_row(op, count, IGNIS_I64);
+    if (found->counts) {
+        ignis__op_zero(op, found->counts);
+        counts = ignis__op_write(op, found->counts);
+    }
+    ignis__op_launch_row(op, IGNIS__BUILTIN_UNIQUE_WRITE, sorted->dtype, blocks, 256, write);
+}
+
+IGNIS_API ignis_tensor ignis_unique(ignis_tensor tensor, ignis_tensor *inverse, ignis_tensor *counts)
+{
+    static const char call[] = "ignis_unique";
+    ignis__unique found = IGNIS__ZERO;
+    ignis__array *sorted = NULL, *places = NULL;
+    ignis__op op;
+    int64_t n;
+    ignis_tensor result;
+    if (inverse)
+        *inverse = ignis__no_tensor();
+    if (counts)
+        *counts = ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    n = op.in[0]->numel;
+    if (n > INT32_MAX - 8192)
+        ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "%s is sorted; 2^31 elements are too many",
+                       ignis__shape_write(&op.in[0]->shape).text);
+    sorted = ignis__op_new_row(&op, n, op.in[0]->dtype);
+    places = ignis__op_new_row(&op, n, IGNIS_I64);
+    if (op.ok) {
+        ignis__op_sort_rows(&op, sorted, places, op.in[0], 1, n, n, 0);
+        found.inverse = inverse ? ignis__op_new(&op, &op.in[0]->shape, IGNIS_I64) : NULL;
+        ignis__op_unique(&op, &found, sorted, places, counts != NULL);
+    }
+    if (op.ok && inverse)
+        *inverse = ignis__op_result(&op, found.inverse, 0, NULL, NULL, NULL);
+    if (op.ok && counts)
+        *counts = ignis__op_result(&op, found.counts, 0, NULL, NULL, NULL);
+    result = ignis__op_result(&op, found.values, 0, NULL, NULL, NULL);
+    ignis__op_leave_two(&op, counts);
+    if (!op.ok && inverse && inverse->id) {
+        (void)ignis_tensor_release(*inverse);
+        *inverse = ignis__no_tensor();
+    }
+    return result;
+}
+
+/*  >>ops.select - ignis_searchsorted, ignis_bincount, ignis_histogram: places among sorted elements, counts in bins
+
+    Counts are integers, so atomic additions give equal bits every time; sums of weights are those of scatter_add.
+    Uses: operation, index, map_reduce; kernels/select.cu. */
+
+/*  Returns whether rows of `sorted` are for values: one row for all, or one for each row of values. */
+static bool ignis__search_rows_fit(const ignis_shape *sorted, const ignis_shape *values)
+{
+    int d;
+    if (sorted->ndim == 1)
+        return true;
+    if (sorted->ndim != values->ndim)
+        return false;
+    for (d = 0; d + 1 < sorted->ndim; d++)
+        if (sorted->dim[d] != values->dim[d])
+            return false;
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_searchsorted(ignis_tensor sorted, ignis_tensor values, bool right)
+{
+    ignis_tensor inputs[] = {sorted, values};
+    ignis__op op;
+    ignis__array *out = NULL;
+    const ignis_shape *rows, *shape;
+    int64_t n, share;
+    int is_right = right;
+    ignis__address target, source, at;
+    void *params[] = {&target, &source, &at, &n, &share, NULL, &is_right};
+    if (!ignis__op_begin(&op, "ignis_searchsorted", 2, inputs))
+        return ignis__no_tensor();
+    rows = &op.in[0]->shape;
+    shape = &op.in[1]->shape;
+    if (ignis__op_same_dtype(&op, 1, "values") && !ignis__search_rows_fit(rows, shape))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       "sorted is %s, values is %s; expected one row, or the leading dimensions of values",
+                       ignis__shape_write(rows).text, ignis__shape_write(shape).text);
+    if (op.ok)
+        out = ignis__op_new(&op, shape, IGNIS_I64);
+    if (out) {
+        n = rows->dim[rows->ndim - 1];
+        share = rows->ndim == 1 ? INT64_MAX : shape->dim[shape->ndim - 1];
+        source = ignis__op_read(&op, op.in[0]);
+        at = ignis__op_read(&op, op.in[1]);
+        target = ignis__op_write(&op, out);
+        params[5] = &out->numel;
+        ignis__op_launch_row(&op, IGNIS__BUILTIN_SEARCH, op.in[0]->dtype,
+                             ignis__clamp(ignis__ceil_div(out->numel, 256), 0, INT32_MAX), 256, params);
+    }
+    return ignis__op_end(&op, out, NULL);
+}
+
+/*  How kernels/select.cu counts elements. */
+enum { IGNIS__COUNT_BY_VALUE, IGNIS__COUNT_BY_WIDTH, IGNIS__COUNT_BY_EDGES };
+
+/*  Bins, and how elements are counted in them. */
+typedef struct ignis__bins {
+    int64_t count;
+    double low, high;
+    int how;
+    ignis__array *edges;
+} ignis__bins;
+
+/*  Returns how many elements are in each bin. NULL after a failure. */
+static ignis__array *ignis__op_count(ignis__op *op, ignis__array *from, const ignis__bins *given)
+{
+    ignis__bins bins = *given;
+    ignis__array *counts = ignis__op_new_row(op, bins.count, IGNIS_I64);
+    ignis__address target, source, edges = 0;
+    int64_t blocks = ignis__clamp(ignis__ceil_div(from->numel, 4096), 0, 8 * op->work.device->info.multiprocessors);
+    int shared = bins.count <= 8192;
+    void *params[] = {&target, &source, &edges, &from->numel, &bins.count, &bins.low, &bins.high, &bins.how, &shared};
+    if (!counts)
+        return NULL;
+    ignis__op_zero(op, counts);
+    source = ignis__op_read(op, from);
+    if (bins.edges)
+        edges = ignis__op_read(op, bins.edges);
+    target = ignis__op_write(op, counts);
+    ignis__op_launch(op, IGNIS__BUILTIN_COUNT_BINS, from->dtype, NULL, bins.count ? blocks : 0, 1, 1, 256, 1,
+                     shared ? 4 * (size_t)bins.count : 0, params);
+    return counts;
+}
+
+/*  Returns how many bins hold all ids, which it waits for; -1 on failure. */
+static int64_t ignis__bins_for(const char *call, ignis_tensor ids)
+{
+    ignis_tensor_info info;
+    ignis_tensor largest;
+    int64_t i, numel = 1, most = -1;
+    if (ignis__capture_refuses(call) || ignis_tensor_query(ids, &info) != IGNIS_OK)
+        return -1;
+    for (i = 0; i < info.shape.ndim; i++)
+        numel *= info.shape.dim[i];
+    if (numel == 0 || (info.dtype != IGNIS_I32 && info.dtype != IGNIS_I64))
+        return 0;
+    largest = ignis_map_reduce(IGNIS_REDUCE_MAX, "max(ids, -1)", IGNIS_INPUTS(ids), NULL);
+    if (!largest.id)
+        return -1;
+    most = ignis_item_i64(largest);
+    (void)ignis_tensor_release(largest);
+    if (most == INT64_MIN)
+        return -1;
+    if (most < INT64_MAX)
+        return most + 1;
+    ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the largest id is %lld; expected one that an array has elements for",
+                (long long)most);
+    return -1;
+}
+
+static ignis_status ignis__bincount_backward(const ignis_backward_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL};
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    gradients[1] = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+    if (gradients[1])
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[1], op.in[0], op.in[1], x, 0);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+IGNIS_API ignis_tensor ignis_bincount(ignis_tensor ids, ignis_tensor weights, int64_t bins)
+{
+    static const char call[] = "ignis_bincount";
+    ignis_tensor inputs[2];
+    ignis__indexing indexing = IGNIS__ZERO;
+    ignis__bins by_value = IGNIS__ZERO;
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis_shape row, all;
+    inputs[0] = ids;
+    inputs[1] = weights;
+    if (bins == 0 && (bins = ignis__bins_for(call, ids)) < 0)
+        return ignis__no_tensor();
+    if (!ignis__op_begin(&op, call, weights.id ? 2 : 1, inputs))
+        return ignis__no_tensor();
+    if (bins < 0)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "bins is %lld; expected 0 or more", (long long)bins);
+    ignis__op_is_index(&op, 0, "ids");
+    by_value.count = bins;
+    by_value.how = IGNIS__COUNT_BY_VALUE;
+    if (op.ok && !weights.id)
+        return ignis__op_end(&op, ignis__op_count(&op, op.in[0], &by_value), NULL);
+    if (op.ok && ignis__op_same_shape(&op, 1, "weights") && ignis__op_is_float(&op, 1, "weights")) {
+        row = IGNIS_SHAPE(bins);
+        all = IGNIS_SHAPE(op.in[0]->numel);
+        ignis__indexing_make(&indexing, call, &row, 0, &all);
+        ignis__shape_strides(&all, indexing.strides.to);
+        out = ignis__op_new_row(&op, bins, op.in[1]->dtype);
+    }
+    if (out) {
+        ignis__op_zero(&op, out);
+        ignis__op_scatter_add(&op, out, op.in[1], op.in[0], &indexing);
+        indexing.shape = op.in[0]->shape; /* of the gradient */
+        ignis__op_save(&op, op.in[0]);
+    }
+    return ignis__op_end_recorded(&op, out, "bincount", ignis__bincount_backward, &indexing, sizeof indexing);
+}
+
+IGNIS_API ignis_tensor ignis_histogram(ignis_tensor tensor, int64_t bins, double low, double high)
+{
+    ignis__bins by_width = IGNIS__ZERO;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_histogram", 1, &tensor))
+        return ignis__no_tensor();
+    if (bins < 1)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "bins is %lld; expected 1 or more", (long long)bins);
+    if (!(low < high) || !ignis__is_finite(high - low))
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "low is %g, high is %g; expected finite numbers, low below high",
+                       low, high);
+    by_width.count = bins;
+    by_width.low = low;
+    by_width.high = high;
+    by_width.how = IGNIS__COUNT_BY_WIDTH;
+    return ignis__op_end(&op, op.ok ? ignis__op_count(&op, op.in[0], &by_width) : NULL, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_histogram_edges(ignis_tensor tensor, ignis_tensor edges)
+{
+    ignis_tensor inputs[] = {tensor, edges};
+    ignis__bins by_edges = IGNIS__ZERO;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_histogram_edges", 2, inputs))
+        return ignis__no_tensor();
+    ignis__op_same_dtype(&op, 1, "edges");
+    if (op.in[1]->shape.ndim != 1 || op.in[1]->numel < 2)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "edges is %s; expected a row of 2 or more",
+                       ignis__shape_write(&op.in[1]->shape).text);
+    by_edges.count = op.in[1]->numel - 1;
+    by_edges.how = IGNIS__COUNT_BY_EDGES;
+    by_edges.edges = op.in[1];
+    return ignis__op_end(&op, op.ok ? ignis__op_count(&op, op.in[0], &by_edges) : NULL, NULL);
+}
+
+/*  >>ops.index - ignis_scatter and ignis_index_put: elements and slices put in place of others by index
+
+    Of elements for one place the last one is written: each claims its place by the largest number, which a second
+    kernel reads. So equal inputs give equal bits. Uses: operation, index; kernels/gather.cu. */
+
+/*  The work of kernels/gather.cu for an element that has claimed a place. */
+enum { IGNIS__SCATTER_ASSIGN, IGNIS__SCATTER_TAKE, IGNIS__SCATTER_CLEAR };
+
+/*  The parameters of the backward function. indexing.shape is that of values. */
+typedef struct ignis__scatter {
+    ignis__indexing indexing;
+    bool adds;
+} ignis__scatter;
+
+/*  Returns the claims of `places` places by elements that are indexed; 0 after a failure. */
+static ignis__address ignis__op_claim(ignis__op *op, ignis__array *ids, const ignis__indexing *indexing, int64_t places)
+{
+    ignis__array *claims;
+    ignis__address indices = ignis__op_read(op, ids), target;
+    ignis__strided strided;
+    int64_t size = indexing->size, dim_stride = indexing->dim_stride;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
+    void *params[] = {&target, &indices, &id_bytes, &strided, &size, &dim_stride};
+    if (!op->ok || !ignis__strides_merge(&indexing->strides, &strided, false))
+        return 0;
+    ignis__strided_finish(&strided);
+    if (strided.count > INT32_MAX) {
+        ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%lld elements are put in place; 2^31 are too many",
+                       (long long)strided.count);
+        return 0;
+    }
+    claims = ignis__op_new_row(op, places, IGNIS_I32);
+    if (!claims)
+        return 0;
+    ignis__op_zero(op, claims);
+    target = ignis__op_write(op, claims);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_CLAIM, op->in[0]->dtype, ignis__ceil_div(strided.count, 256), 256,
+                         params);
+    return target;
+}
+
+/*  Runs ignis_scatter_last, with `from` NULL where it reads nothing. */
+static void ignis__op_scatter_last(ignis__op *op, ignis__array *to, ignis__array *from, ignis__address claims,
+                                   ignis__array *ids, const ignis__indexing *indexing, int what)
+{
+    ignis__address source = from ? ignis__op_read(op, from) : 0, indices = ignis__op_read(op, ids),
+                   target = ignis__op_write(op, to);
+    ignis__strided strided;
+    int64_t size = indexing->size, dim_stride = indexing->dim_stride;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
+    void *params[] = {&target, &source, &claims, &indices, &id_bytes, &strided, &size, &dim_stride, &what};
+    if (!op->ok || !ignis__strides_merge(&indexing->strides, &strided, false))
+        return;
+    ignis__strided_finish(&strided);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_LAST, to->dtype, ignis__ceil_div(strided.count, 256), 256, params);
+}
+
+/*  The gradient of the tensor is the incoming one, with zeros where elements were put; that of values is taken where
+    they were put. */
+static ignis_status ignis__scatter_backward(const ignis_backward_args *args)
+{
+    const ignis__scatter *scatter = (const ignis__scatter *)args->params;
+    const ignis__indexing *x = &scatter->indexing;
+    int values = args->input_count - 1;
+    ignis__array *gradients[IGNIS_MAX_DIMS + 2] = {NULL};
+    ignis__address claims = 0;
+    ignis__op op;
+    if (args->needed[0] && scatter->adds)
+        args->grad_inputs[0] = args->grad_output;
+    if (scatter->adds && !args->needed[values])
+        return IGNIS_OK;
+    if (!ignis__op_begin_backward(&op, x->call, args))
+        return ignis__failed();
+    if (!scatter->adds)
+        claims = ignis__op_claim(&op, op.in[1], x, op.in[0]->numel);
+    if (args->needed[0] && !scatter->adds && (gradients[0] = ignis__op_new_like(&op, op.in[0])) != NULL) {
+        ignis__op_copy(&op, gradients[0], op.in[0]);
+        ignis__op_scatter_last(&op, gradients[0], NULL, claims, op.in[1], x, IGNIS__SCATTER_CLEAR);
+    }
+    if (args->needed[values] && (gradients[values] = ignis__op_new(&op, &x->shape, op.in[0]->dtype)) != NULL) {
+        if (scatter->adds)
+            ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[values], op.in[0], op.in[1], x, 0);
+        else
+            ignis__op_scatter_last(&op, gradients[values], op.in[0], claims, op.in[1], x, IGNIS__SCATTER_TAKE);
+    }
+    return ignis__op_finish_backward(&op, args, values + 1, gradients);
+}
+
+/*  Puts the last input, or adds it, at ids in a copy of the first one, and ends the operation. */
+static ignis_tensor ignis__scatter_end(ignis__op *op, const char *name, ignis__array *ids, ignis__scatter *scatter)
+{
+    ignis__array *out = op->ok ? ignis__op_new_like(op, op->in[0]) : NULL, *values = op->in[op->count - 1];
+    if (out) {
+        ignis__op_copy(op, out, op->in[0]);
+        if (scatter->adds) {
+            ignis__op_scatter_add(op, out, values, ids, &scatter->indexing);
+        } else {
+            ignis__address claims = ignis__op_claim(op, ids, &scatter->indexing, out->numel);
+            ignis__op_scatter_last(op, out, values, claims, ids, &scatter->indexing, IGNIS__SCATTER_ASSIGN);
+        }
+        scatter->indexing.shape = values->shape;
+        ignis__op_save(op, ids);
+    }
+    return ignis__op_end_recorded(op, out, name, ignis__scatter_backward, scatter, sizeof *scatter);
+}
+
+IGNIS_API ignis_tensor ignis_scatter(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src)
+{
+    static const char call[] = "ignis_scatter";
+    ignis_tensor inputs[] = {tensor, index, src};
+    ignis__scatter scatter = IGNIS__ZERO;
+    ignis__op op;
+    if (!ignis__op_begin(&op, call, 3, inputs))
+        return ignis__no_tensor();
+    if (ignis__index_fits(&op, &dim, false) && ignis__index_src_fits(&op)) {
+        ignis__indexing_make(&scatter.indexing, call, &op.in[0]->shape, dim, &op.in[1]->shape);
+        ignis__shape_strides(&op.in[1]->shape, scatter.indexing.strides.to);
+    }
+    return ignis__scatter_end(&op, "scatter", op.in[1], &scatter);
+}
+
+/*  The kernel's parameter, as in kernels/gather.cu. */
+typedef struct ignis__index_list {
+    ignis__address ids[IGNIS_MAX_DIMS];
+    int64_t size[IGNIS_MAX_DIMS];
+    int id_bytes[IGNIS_MAX_DIMS], count;
+} ignis__index_list;
+
+/*  Returns one index of the tensor's first `count` dimensions together, made of inputs 1 to count. NULL after a
+    failure. */
+static ignis__array *ignis__op_join_indices(ignis__op *op, int count)
+{
+    ignis__index_list list = IGNIS__ZERO;
+    ignis__array *joined = ignis__op_new(op, &op->in[1]->shape, IGNIS_I64);
+    ignis__address target = ignis__op_write(op, joined);
+    void *params[] = {&target, &list, NULL};
+    int d;
+    if (!joined)
+        return NULL;
+    params[2] = &joined->numel;
+    list.count = count;
+    for (d = 0; d < count; d++) {
+        list.ids[d] = ignis__op_read(op, op->in[1 + d]);
+        list.size[d] = op->in[0]->shape.dim[d];
+        list.id_bytes[d] = (int)ignis__dtypes[op->in[1 + d]->dtype].size;
+    }
+    ignis__op_launch_row(op, IGNIS__BUILTIN_INDEX_JOIN, IGNIS_I64, ignis__ceil_div(joined->numel, 256), 256, params);
+    return joined;
+}
+
+/*  Checks indices and values of index_put. */
+static void ignis__index_put_check(ignis__op *op, int count)
+{
+    const ignis_shape *tensor = &op->in[0]->shape, *index = &op->in[1]->shape, *values = &op->in[count + 1]->shape;
+    int d;
+    bool fits = values->ndim == index->ndim + tensor->ndim - count;
+    for (d = 0; d < count && ignis__op_is_index(op, 1 + d, "an index"); d++)
+        if (!ignis__shape_same(index, &op->in[1 + d]->shape))
+            ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "indices[%d] is %s, indices[0] is %s", d,
+                           ignis__shape_write(&op->in[1 + d]->shape).text, ignis__shape_write(index).text);
+    for (d = 0; fits && d < values->ndim; d++)
+        fits = values->dim[d] == (d < index->ndim ? index->dim[d] : tensor->dim[d - index->ndim + count]);
+    if (ignis__op_same_dtype(op, count + 1, "values") && !fits)
+        ignis__op_fail(
+            op, IGNIS_DIAG_SHAPE_DIFFERS,
+            "values is %s; expected the shape of an index, %s, and of a slice, the dimensions of %s from %d on",
+            ignis__shape_write(values).text, ignis__shape_write(index).text, ignis__shape_write(tensor).text, count);
+}
+
+IGNIS_API ignis_tensor ignis_index_put(ignis_tensor tensor, const ignis_tensor *indices, int count, ignis_tensor values,
+                                       bool accumulate)
+{
+    static const char call[] = "ignis_index_put";
+    ignis_tensor inputs[IGNIS_MAX_DIMS + 2];
+    ignis__scatter scatter = IGNIS__ZERO;
+    ignis__array *ids = NULL;
+    ignis__op op;
+    int d;
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "indices", indices))
+        return ignis__no_tensor();
+    if (count < 1 || count > IGNIS_MAX_DIMS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected 1 to %d", count, IGNIS_MAX_DIMS);
+        return ignis__no_tensor();
+    }
+    inputs[0] = tensor;
+    for (d = 0; d < count; d++)
+        inputs[1 + d] = indices[d];
+    inputs[count + 1] = values;
+    if (!ignis__op_begin(&op, call, count + 2, inputs))
+        return ignis__no_tensor();
+    if (count > op.in[0]->shape.ndim)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK, "count is %d; the tensor is %s", count,
+                       ignis__shape_write(&op.in[0]->shape).text);
+    if (op.ok)
+        ignis__index_put_check(&op, count);
+    if (op.ok)
+        ids = ignis__op_join_indices(&op, count);
+    if (ids) {
+        const ignis_shape *shape = &op.in[0]->shape;
+        int64_t inner = ignis__shape_product(shape, count, shape->ndim);
+        ignis_shape rows = IGNIS_SHAPE(ignis__shape_product(shape, 0, count), inner),
+                    put = IGNIS_SHAPE(ids->numel, inner);
+        ignis__indexing_make(&scatter.indexing, call, &rows, 0, &put);
+        scatter.indexing.strides.to[0] = 1;
+        scatter.adds = accumulate;
+    }
+    return ignis__scatter_end(&op, "index_put", ids, &scatter);
 }
 
 /*  >>ops.loss - kernels of cross_entropy: how rows are distributed, one pass forward with the gradient
@@ -41071,9 +41770,18 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_gather(...) IGNIS__AT(ignis_gather(__VA_ARGS__))
 #define ignis_index_select(...) IGNIS__AT(ignis_index_select(__VA_ARGS__))
 #define ignis_scatter_add(...) IGNIS__AT(ignis_scatter_add(__VA_ARGS__))
+#define ignis_scatter(...) IGNIS__AT(ignis_scatter(__VA_ARGS__))
+#define ignis_index_put(...) IGNIS__AT(ignis_index_put(__VA_ARGS__))
 #define ignis_one_hot(...) IGNIS__AT(ignis_one_hot(__VA_ARGS__))
 #define ignis_sort(...) IGNIS__AT(ignis_sort(__VA_ARGS__))
 #define ignis_topk(...) IGNIS__AT(ignis_topk(__VA_ARGS__))
+#define ignis_nonzero(...) IGNIS__AT(ignis_nonzero(__VA_ARGS__))
+#define ignis_masked_select(...) IGNIS__AT(ignis_masked_select(__VA_ARGS__))
+#define ignis_unique(...) IGNIS__AT(ignis_unique(__VA_ARGS__))
+#define ignis_searchsorted(...) IGNIS__AT(ignis_searchsorted(__VA_ARGS__))
+#define ignis_bincount(...) IGNIS__AT(ignis_bincount(__VA_ARGS__))
+#define ignis_histogram(...) IGNIS__AT(ignis_histogram(__VA_ARGS__))
+#define ignis_histogram_edges(...) IGNIS__AT(ignis_histogram_edges(__VA_ARGS__))
 #define ignis_mse_loss(...) IGNIS__AT(ignis_mse_loss(__VA_ARGS__))
 #define ignis_l1_loss(...) IGNIS__AT(ignis_l1_loss(__VA_ARGS__))
 #define ignis_huber_loss(...) IGNIS__AT(ignis_huber_loss(__VA_ARGS__))

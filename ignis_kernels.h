@@ -27,7 +27,7 @@
         fft.cu                     251 lines    6530 bytes
         fft.cuh                    176 lines    4723 bytes
         fft_rows.cu                 37 lines     956 bytes
-        gather.cu                  233 lines    6294 bytes
+        gather.cu                  297 lines    8029 bytes
         gemm.cu                    380 lines   11637 bytes
         gemm.cuh                   329 lines    9200 bytes
         gemm_hopper.cu             975 lines   29817 bytes
@@ -40,7 +40,7 @@
         linalg.cuh                  91 lines    1875 bytes
         linalg_qr.cu               154 lines    4717 bytes
         log_softmax.cu             136 lines    3808 bytes
-        map.cuh                    389 lines   12027 bytes
+        map.cuh                    401 lines   12279 bytes
         mma.cuh                    134 lines    4149 bytes
         norm.cu                    215 lines    7091 bytes
         norm.cuh                   338 lines    8763 bytes
@@ -58,6 +58,7 @@
         rope.cu                     73 lines    2109 bytes
         rope.cuh                   101 lines    2695 bytes
         scan.cu                    531 lines   15078 bytes
+        select.cu                  218 lines    5845 bytes
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
         shared/channel_norm.h        8 lines     205 bytes
@@ -144,6 +145,7 @@ enum {
     IGNIS__SOURCE_ROPE_CU,
     IGNIS__SOURCE_ROPE_CUH,
     IGNIS__SOURCE_SCAN_CU,
+    IGNIS__SOURCE_SELECT_CU,
     IGNIS__SOURCE_SHAPE_CU,
     IGNIS__SOURCE_SHARED_ADDENDS_H,
     IGNIS__SOURCE_SHARED_CHANNEL_NORM_H,
@@ -7048,7 +7050,7 @@ static const char *const ignis__text_fft_rows_cu[] = {
 };
 
 static const char *const ignis__text_gather_cu[] = {
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"strided.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
@@ -7239,6 +7241,57 @@ static const char *const ignis__text_gather_cu[] = {
     "sum = ignis_warp_sum(sum);\n"
     "if (lane == 0)\n"
     "add_to(dst, key, sum);\n"
+    "}\n\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_scatter_claim(uint32_t *claims, const void *ids, int id_bytes, ignis_strided s, long long size,\n"
+    "long long dim_stride)\n"
+    "{\n"
+    "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
+    "long long to = 0, place = 0;\n"
+    "if (i >= s.count)\n"
+    "return;\n"
+    "locate(s, i, to, place);\n"
+    "const long long id = ignis_index(ids, id_bytes, place);\n"
+    "if (id >= 0 && id < size)\n"
+    "atomicMax(&claims[to + id * dim_stride], (uint32_t)i + 1);\n"
+    "}\n\n\n\n"
+    "enum { ASSIGN, TAKE, CLEAR };\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis_strided s,\n"
+    "long long size, long long dim_stride, int what)\n"
+    "{\n"
+    "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
+    "long long to = 0, place = 0;\n"
+    "if (i >= s.count)\n"
+    "return;\n"
+    "locate(s, i, to, place);\n"
+    "const long long id = ignis_index(ids, id_bytes, place);\n"
+    "const bool inside = id >= 0 && id < size;\n"
+    "to += inside ? id * dim_stride : 0;\n"
+    "const bool is_last = inside && claims[to] == (uint32_t)i + 1;\n"
+    "if (what == TAKE)\n"
+    "dst[i] = is_last ? src[to] : T(0);\n"
+    "else if (is_last)\n"
+    "dst[to] = what == ASSIGN ? src[i] : T(0);\n"
+    "}\n\n\n"
+    "struct Indices {\n"
+    "const void *ids[8];\n"
+    "int64_t size[8];\n"
+    "int id_bytes[8], count;\n"
+    "};\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_index_join(int64_t *joined, Indices indices, long long count)\n"
+    "{\n"
+    "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
+    "long long place = 0;\n"
+    "if (i >= count)\n"
+    "return;\n"
+    "for (int d = 0; d < indices.count; d++) {\n"
+    "const long long id = ignis_index(indices.ids[d], indices.id_bytes[d], i);\n"
+    ,
+    "place = place < 0 || id < 0 || id >= indices.size[d] ? -1 : place * indices.size[d] + id;\n"
+    "}\n"
+    "joined[i] = place;\n"
     "}\n"
 };
 
@@ -10692,7 +10745,17 @@ static const char *const ignis__text_map_cuh[] = {
     "#endif\n"
     "DI i64 map_most(i64 a, i64 b) { return a > b ? a : b; }\n"
     "DI i64 map_least(i64 a, i64 b) { return a < b ? a : b; }\n\n"
-    "DI i64 map_modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }\n\n\n\n"
+    "DI i64 map_modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }\n\n\n"
+    "DI i64 map_mod_whole(i64 a, i64 b)\n"
+    "{\n"
+    "const i64 rest = map_modulo(a, b);\n"
+    "return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;\n"
+    "}\n"
+    "DI W map_mod(W a, W b)\n"
+    "{\n"
+    "const W rest = fmod(a, b);\n"
+    "return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;\n"
+    "}\n\n\n\n"
     "DI i64 map_trunc(i64 a, i64 b)\n"
     "{\n"
     "const i64 largest = 0x7fffffffffffffffLL;\n"
@@ -10765,11 +10828,11 @@ static const char *const ignis__text_map_cuh[] = {
     "const float r = __fdividef(1.f, b), q = a * r, exact = fmaf(fmaf(-q, b, a), r, q);\n"
     "return exact == exact ? exact : q;\n"
     "}\n"
+    ,
     "DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x - 0.5f * x * x : __logf(1 + x); }\n"
     "DI float half_erf(float x)\n"
     "{\n"
     "const float z = fabsf(x), t = __fdividef(1.f, fmaf(0.3275911f, z, 1.f));\n"
-    ,
     "const float q = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) *\n"
     "t * __expf(-x * x);\n"
     "return z < 0.25f ? x * (1.1283791671f - x * x * (0.3761263890f - x * x * 0.1128379167f)) : copysignf(1 - q, x);\n"
@@ -10868,6 +10931,7 @@ static const char *const ignis__text_map_cuh[] = {
     "#ifdef IGNIS_WIDE\n"
     "r[i] = (double)((u64)word(upper, place) << 21 | word(lower, place) >> 11) * 0x1p-53;\n"
     "#else\n"
+    ,
     "r[i] = (float)(word(upper, place) >> 8) * 0x1p-24f;\n"
     "#endif\n"
     "}\n"
@@ -10876,7 +10940,6 @@ static const char *const ignis__text_map_cuh[] = {
     "#ifdef IGNIS_HALF\n"
     "DI W map_normal(W u, W v) { return sqrt(-2 * log(1 - u)) * __cosf(6.2831853f * v); }\n"
     "#else\n"
-    ,
     "static __device__ __noinline__ W map_normal(W u, W v) { return sqrt(-2 * log(1 - u)) * cospi(2 * v); }\n"
     "#endif\n\n"
     "DI W map_softplus(W x) { return (x > 0 || x != x ? x : (W)0) + log1p(exp(-fabs(x))); }\n\n"
@@ -14046,6 +14109,182 @@ static const char *const ignis__text_scan_cu[] = {
     "}\n"
 };
 
+static const char *const ignis__text_select_cu[] = {
+    "\n\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n\n"
+    "#define THREADS 256\n"
+    "#define ROUNDS 16\n"
+    "#define TILE (THREADS * ROUNDS)\n\n\n"
+    "template <bool is_short> struct number_of {\n"
+    "typedef T type;\n"
+    "};\n"
+    "template <> struct number_of<true> {\n"
+    "typedef float type;\n"
+    "};\n"
+    "typedef number_of<ignis_is_half<T> || ignis_is_f8<T>>::type Number;\n\n"
+    "__device__ inline bool is_less(Number a, Number b) { return a < b || (b != b && a == a); }\n"
+    "__device__ inline bool is_equal(Number a, Number b) { return a == b || (a != a && b != b); }\n\n\n\n\n"
+    "__device__ inline void vote(uint32_t (&votes)[ROUNDS], const T *src, long long n, long long first)\n"
+    "{\n"
+    "T x[ROUNDS];\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < ROUNDS; r++)\n"
+    "x[r] = first + 32 * r < n ? src[first + 32 * r] : T(0);\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < ROUNDS; r++)\n"
+    "votes[r] = __ballot_sync(0xffffffff, Number(x[r]) != Number(0));\n"
+    "}\n\n"
+    "__device__ inline long long first_of_lane()\n"
+    "{\n"
+    "return (long long)blockIdx.x * TILE + threadIdx.x / 32 * (32 * ROUNDS) + threadIdx.x % 32;\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_select_count(int64_t *counts, const T *src, long long n)\n"
+    "{\n"
+    "uint32_t votes[ROUNDS];\n"
+    "int count = 0;\n"
+    "vote(votes, src, n, first_of_lane());\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < ROUNDS; r++)\n"
+    "count += __popc(votes[r]);\n"
+    "count = ignis_block_sum(threadIdx.x % 32 == 0 ? count : 0);\n"
+    "if (threadIdx.x == 0)\n"
+    "counts[blockIdx.x] = count;\n"
+    "}\n\n\n"
+    "struct Sizes {\n"
+    "long long size[8];\n"
+    "int rank;\n"
+    "};\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_select_write(int64_t *positions, const int64_t *ends, const T *src, long long n, Sizes sizes)\n"
+    "{\n"
+    "__shared__ int of_warps[THREADS / 32];\n"
+    "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;\n"
+    "const long long first = first_of_lane();\n"
+    "uint32_t votes[ROUNDS];\n"
+    "int count = 0;\n"
+    "vote(votes, src, n, first);\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < ROUNDS; r++)\n"
+    "count += __popc(votes[r]);\n"
+    "if (lane == 0)\n"
+    "of_warps[warp] = count;\n"
+    "__syncthreads();\n"
+    "long long to = blockIdx.x ? ends[blockIdx.x - 1] : 0;\n"
+    "for (int w = 0; w < warp; w++)\n"
+    "to += of_warps[w];\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < ROUNDS; r++) {\n"
+    "const long long place = to + __popc(votes[r] & ((1u << lane) - 1));\n"
+    "to += __popc(votes[r]);\n"
+    "if (!(votes[r] >> lane & 1))\n"
+    "continue;\n"
+    "long long index = first + 32 * r;\n"
+    "if (sizes.rank == 0)\n"
+    "positions[place] = index;\n"
+    "for (int d = sizes.rank - 1; d >= 0; d--) {\n"
+    "const long long outer =\n"
+    "n < 1LL << 31 ? (long long)((uint32_t)index / (uint32_t)sizes.size[d]) : index / sizes.size[d];\n"
+    "positions[place * sizes.rank + d] = index - outer * sizes.size[d];\n"
+    "index = outer;\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n\n\n"
+    "__device__ inline long long search(const T *row, long long n, Number x, bool right)\n"
+    "{\n"
+    "long long low = 0, high = n;\n"
+    "while (low < high) {\n"
+    "const long long middle = low + (high - low) / 2;\n"
+    "const Number y = Number(row[middle]);\n"
+    "if (right ? !is_less(x, y) : is_less(y, x))\n"
+    "low = middle + 1;\n"
+    "else\n"
+    "high = middle;\n"
+    "}\n"
+    "return low;\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_search(int64_t *out, const T *sorted, const T *values, long long n, long long share, long long count,\n"
+    "int right)\n"
+    "{\n"
+    "const long long step = (long long)gridDim.x * THREADS;\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < count; i += step)\n"
+    "out[i] = search(sorted + i / share * n, n, Number(values[i]), right);\n"
+    "}\n\n\n\n\n\n"
+    "enum { BY_VALUE, BY_WIDTH, BY_EDGES };\n\n\n"
+    "__device__ inline long long bin_of(T element, const T *edges, long long bins, double low, double high, int how)\n"
+    "{\n"
+    "if (how == BY_VALUE) {\n"
+    "const long long x = (long long)element;\n"
+    "return x >= 0 && x < bins ? x : -1;\n"
+    "}\n"
+    "if (how == BY_EDGES) {\n"
+    "const Number x = Number(element);\n"
+    "if (!(x >= Number(edges[0]) && x <= Number(edges[bins])))\n"
+    "return -1;\n"
+    "return min(search(edges, bins + 1, x, true) - 1, bins - 1);\n"
+    "}\n"
+    "const double x = (double)Number(element), width = (high - low) / (double)bins;\n"
+    "if (!(x >= low && x <= high))\n"
+    "return -1;\n"
+    "long long bin = min((long long)((x - low) / width), bins - 1);\n"
+    "if (bin > 0 && x < __dadd_rn(low, __dmul_rn((double)bin, width)))\n"
+    "bin--;\n"
+    ,
+    "else if (bin < bins - 1 && x >= __dadd_rn(low, __dmul_rn((double)(bin + 1), width)))\n"
+    "bin++;\n"
+    "return bin;\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_count_bins(unsigned long long *counts, const T *src, const T *edges, long long n, long long bins, double low,\n"
+    "double high, int how, int shared)\n"
+    "{\n"
+    "extern __shared__ uint32_t bin_memory[];\n"
+    "const long long step = (long long)gridDim.x * THREADS;\n"
+    "if (shared)\n"
+    "for (int b = threadIdx.x; b < bins; b += THREADS)\n"
+    "bin_memory[b] = 0;\n"
+    "__syncthreads();\n"
+    "#pragma unroll 4\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += step) {\n"
+    "const long long bin = bin_of(src[i], edges, bins, low, high, how);\n"
+    "if (bin >= 0 && shared)\n"
+    "atomicAdd(&bin_memory[bin], 1u);\n"
+    "else if (bin >= 0)\n"
+    "atomicAdd(&counts[bin], 1ULL);\n"
+    "}\n"
+    "__syncthreads();\n"
+    "if (shared)\n"
+    "for (int b = threadIdx.x; b < bins; b += THREADS)\n"
+    "if (bin_memory[b])\n"
+    "atomicAdd(&counts[b], (unsigned long long)bin_memory[b]);\n"
+    "}\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_unique_heads(int32_t *heads, const T *sorted, long long n)\n"
+    "{\n"
+    "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
+    "if (i < n)\n"
+    "heads[i] = i > 0 && !is_equal(Number(sorted[i - 1]), Number(sorted[i]));\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_unique_write(T *values, int64_t *inverse, unsigned long long *counts, const T *sorted,\n"
+    "const int64_t *positions, const int32_t *ranks, long long n)\n"
+    "{\n"
+    "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
+    "if (i >= n)\n"
+    "return;\n"
+    "const int rank = ranks[i];\n"
+    "const bool is_first = i == 0 || ranks[i - 1] != rank, is_last = i == n - 1 || ranks[i + 1] != rank;\n"
+    "if (inverse)\n"
+    "inverse[positions[i]] = rank;\n"
+    "if (is_first)\n"
+    "values[rank] = sorted[i];\n"
+    "if (counts && is_first)\n"
+    "atomicAdd(&counts[rank], (unsigned long long)-i);\n"
+    "if (counts && is_last)\n"
+    "atomicAdd(&counts[rank], (unsigned long long)(i + 1));\n"
+    "}\n"
+};
+
 static const char *const ignis__text_shape_cu[] = {
     "\n\n\n\n\n\n"
     "#include \"strided.cuh\"\n\n\n"
@@ -15693,7 +15932,7 @@ IGNIS__PRIVATE const ignis__source ignis__sources[] = {
     {"fft.cu", 0xd3a84d1eeb1eb6c5ULL, IGNIS__PIECES_OF_TENSORS(fft_cu)},
     {"fft.cuh", 0x6f638d841ea23defULL, IGNIS__PIECES_OF_TENSORS(fft_cuh)},
     {"fft_rows.cu", 0x83e93525a6a9953fULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu)},
-    {"gather.cu", 0xf44da4d501c01009ULL, IGNIS__PIECES_OF_TENSORS(gather_cu)},
+    {"gather.cu", 0x0409a29938dcd2ddULL, IGNIS__PIECES_OF_TENSORS(gather_cu)},
     {"gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu)},
     {"gemm.cuh", 0x96d427d6fffa234eULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh)},
     {"gemm_hopper.cu", 0x049a18685d225d10ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu)},
@@ -15706,7 +15945,7 @@ IGNIS__PRIVATE const ignis__source ignis__sources[] = {
     {"linalg.cuh", 0xfcb456092c4b4123ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh)},
     {"linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu)},
     {"log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu)},
-    {"map.cuh", 0x0732ad2cc93ee763ULL, IGNIS__PIECES_OF_TENSORS(map_cuh)},
+    {"map.cuh", 0xe12c52b94bd0f4a2ULL, IGNIS__PIECES_OF_TENSORS(map_cuh)},
     {"mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh)},
     {"norm.cu", 0xafa59c2548aa884cULL, IGNIS__PIECES_OF_TENSORS(norm_cu)},
     {"norm.cuh", 0xfec6ba48612ff838ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh)},
@@ -15724,6 +15963,7 @@ IGNIS__PRIVATE const ignis__source ignis__sources[] = {
     {"rope.cu", 0xd6f1054ee061cee9ULL, IGNIS__PIECES_OF_TENSORS(rope_cu)},
     {"rope.cuh", 0xe815298ed386f218ULL, IGNIS__PIECES_OF_TENSORS(rope_cuh)},
     {"scan.cu", 0x53ee9bf40a0af660ULL, IGNIS__PIECES_OF_TENSORS(scan_cu)},
+    {"select.cu", 0x230536693a7e4dabULL, IGNIS__PIECES_OF_TENSORS(select_cu)},
     {"shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu)},
     {"shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h)},
     {"shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h)},

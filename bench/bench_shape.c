@@ -19,7 +19,7 @@
 /*  What the operations work on; sizes are smaller on the simulator. */
 typedef struct data {
     int64_t n; /* a power of 2; x is [n, n] */
-    ignis_tensor x, row, half, index, ids, src;
+    ignis_tensor x, row, half, index, ids, src, mask, sorted;
 } data;
 
 static ignis_tensor run_permute(const data *d)
@@ -62,6 +62,20 @@ static ignis_tensor run_cummax_all(const data *d)
     ignis_tensor indices;
     return ignis_cummax(ignis_reshape(d->x, IGNIS_SHAPE(-1)), 0, &indices);
 }
+static ignis_tensor run_nonzero(const data *d) { return ignis_nonzero(d->mask); }
+static ignis_tensor run_masked_select(const data *d) { return ignis_masked_select(d->x, d->mask); }
+static ignis_tensor run_searchsorted(const data *d)
+{
+    return ignis_searchsorted(d->sorted, ignis_reshape(d->x, IGNIS_SHAPE(-1)), false);
+}
+static ignis_tensor run_scatter(const data *d) { return ignis_scatter(d->x, 1, d->index, d->src); }
+static ignis_tensor run_bincount(const data *d)
+{
+    const ignis_tensor none = {0};
+    return ignis_bincount(ignis_reshape(d->index, IGNIS_SHAPE(-1)), none, d->n);
+}
+static ignis_tensor run_histogram(const data *d) { return ignis_histogram(d->x, 100, -4, 4); }
+static ignis_tensor run_unique(const data *d) { return ignis_unique(d->index, NULL, NULL); }
 static ignis_tensor run_tril(const data *d) { return ignis_tril(d->x, 0); }
 static ignis_tensor run_sort_rows(const data *d)
 {
@@ -114,6 +128,13 @@ static const struct {
                   {"logcumsumexp", run_logcumsumexp, 8},
                   {"cummax", run_cummax, 16},
                   {"cummax_all", run_cummax_all, 16},
+                  {"nonzero", run_nonzero, 10}, /* of a half: 2 readings of 1 byte, 16 bytes for each of those */
+                  {"masked_select", run_masked_select, 16},
+                  {"searchsorted", run_searchsorted, 12},
+                  {"scatter", run_scatter, 20},
+                  {"bincount", run_bincount, 8},
+                  {"histogram", run_histogram, 4},
+                  {"unique", run_unique, 16},
                   {"tril", run_tril, 8},
                   {"sort_rows", run_sort_rows, 16},
                   {"sort_long", run_sort_long, 16},
@@ -165,6 +186,9 @@ int main(int argc, char **argv)
     d.half = ignis_tensor_randn(IGNIS_SHAPE(d.n, d.n), &desc);
     d.index = ignis_cast(ignis_scale(ignis_tensor_rand(IGNIS_SHAPE(d.n, d.n), NULL), (double)d.n), IGNIS_I64);
     d.ids = ignis_cast(ignis_scale(ignis_tensor_rand(IGNIS_SHAPE(d.n), NULL), (double)d.n), IGNIS_I64);
+    d.mask = ignis_map("x > 0", IGNIS_INPUTS(IGNIS_NAMED(x, d.x)));
+    d.sorted = ignis_sort(ignis_reshape(d.src, IGNIS_SHAPE(-1)), 0, false, NULL);
+    d.sorted = ignis_slice_step(d.sorted, 0, 0, d.n, d.n);
     copy = (double)d.n * (double)d.n * 8 / seconds_of(run_copy, &d);
     printf("%s, [%lld, %lld]; a copy moves %.0f GB/s\n", info.name, (long long)d.n, (long long)d.n, 1e-9 * copy);
     for (i = 0; i < sizeof operations / sizeof operations[0]; i++) {

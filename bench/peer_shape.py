@@ -18,6 +18,7 @@ def main():
     x, src, row = torch.randn(N, N, device="cuda"), torch.randn(N, N, device="cuda"), torch.randn(1, N, device="cuda")
     half = torch.randn(N, N, device="cuda", dtype=torch.bfloat16)
     index, ids = torch.randint(0, N, (N, N), device="cuda"), torch.randint(0, N, (N,), device="cuda")
+    mask, edges = x > 0, src.view(-1).sort()[0][::N].contiguous()
     runs = {
         "permute": lambda: x.view(N // 32, 32, N).permute(2, 0, 1).contiguous(),
         "permute_heads": lambda: half.view(N // 16, 16, N // 64, 64).permute(0, 2, 1, 3).contiguous(),
@@ -35,6 +36,13 @@ def main():
         "logcumsumexp": lambda: x.logcumsumexp(1),
         "cummax": lambda: x.cummax(1),
         "cummax_all": lambda: x.view(-1).cummax(0),
+        "nonzero": lambda: mask.nonzero(),
+        "masked_select": lambda: x.masked_select(mask),
+        "searchsorted": lambda: torch.searchsorted(edges, x.view(-1)),
+        "scatter": lambda: x.scatter(1, index, src),
+        "bincount": lambda: index.view(-1).bincount(minlength=N),
+        "histogram": lambda: x.histc(100, -4, 4),
+        "unique": lambda: index.unique(),
         "tril": lambda: x.tril(),
         "sort_rows": lambda: x.view(-1, N // 8).sort(dim=1, stable=True),
         "sort_long": lambda: x.sort(dim=1, stable=True),

@@ -292,6 +292,23 @@ static void ops_index(void)
     ignis_tensor rows = ignis_tensor_from_host(numbers, IGNIS_SHAPE(2), &integers);
     ignis_index_select(x, 0, rows);    // rows 2 and 0
     ignis_one_hot(rows, 3, IGNIS_F32); // [[0, 0, 1], [1, 0, 0]]
+    ignis_tensor two = ignis_tensor_zeros(IGNIS_SHAPE(2, 4), NULL);
+    x = ignis_index_put(x, &rows, 1, two, false); // rows 2 and 0 become zeros
+}
+
+/* >>ops.select */
+static void ops_select(void)
+{
+    const int32_t words[] = {4, 1, 4, 2};
+    ignis_tensor_desc integers = {.dtype = IGNIS_I32, .host_dtype = IGNIS_I32};
+    ignis_tensor ids = ignis_tensor_from_host(words, IGNIS_SHAPE(4), &integers), none = {0}, inverse, counts;
+    ignis_tensor x = ignis_tensor_randn(IGNIS_SHAPE(8, 32), NULL);
+    ignis_masked_select(x, ignis_map("x > 0", IGNIS_INPUTS(x))); // the positive ones; waits for their number
+    ignis_nonzero(ids);                                          // [4, 1]
+    ignis_unique(ids, &inverse, &counts);                        // 1, 2, 4; 2, 0, 2, 1; 1, 1, 2
+    ignis_bincount(ids, none, 5);                                // 0, 1, 1, 0, 2
+    ignis_histogram(x, 10, -3, 3);
+    ignis_searchsorted(ids, ids, false); // of a row that is in order
 }
 
 /* >>ops.sort */
@@ -589,15 +606,14 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),       RUN(setup),         RUN(device),       RUN(stream),    RUN(memory),
-        RUN(array),        RUN(elementwise),   RUN(formula),      RUN(contract),  RUN(kernel),
-        RUN(tensor),       RUN(tape),          RUN(ops_matmul),   RUN(ops_conv),  RUN(ops_pointwise),
-        RUN(ops_formula),  RUN(ops_sum),       RUN(ops_shape),    RUN(ops_norm),  RUN(ops_image),
-        RUN(ops_rope),     RUN(ops_embedding), RUN(ops_index),    RUN(ops_sort),  RUN(ops_loss),
-        RUN(linalg),       RUN(ops_attention), RUN(optim),        RUN(graph),     RUN(file),
-        COMPILE(text),     COMPILE(chat),      RUN(grammar),      COMPILE(model), COMPILE(lora),
-        COMPILE(generate), RUN(dlpack),        COMPILE(graphics), RUN(profile),   RUN(vmm),
-        COMPILE(channel),  RUN(transport),     COMPILE(share),    RUN(comm),      RUN(parallel),
+        RUN(status),       RUN(setup),      RUN(device),        RUN(stream),        RUN(memory),    RUN(array),
+        RUN(elementwise),  RUN(formula),    RUN(contract),      RUN(kernel),        RUN(tensor),    RUN(tape),
+        RUN(ops_matmul),   RUN(ops_conv),   RUN(ops_pointwise), RUN(ops_formula),   RUN(ops_sum),   RUN(ops_shape),
+        RUN(ops_norm),     RUN(ops_image),  RUN(ops_rope),      RUN(ops_embedding), RUN(ops_index), RUN(ops_sort),
+        RUN(ops_loss),     RUN(ops_select), RUN(linalg),        RUN(ops_attention), RUN(optim),     RUN(graph),
+        RUN(file),         COMPILE(text),   COMPILE(chat),      RUN(grammar),       COMPILE(model), COMPILE(lora),
+        COMPILE(generate), RUN(dlpack),     COMPILE(graphics),  RUN(profile),       RUN(vmm),       COMPILE(channel),
+        RUN(transport),    COMPILE(share),  RUN(comm),          RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

@@ -4,6 +4,7 @@
         gather      out[i] = src[.., id(i), ..]
         scatter     dst[.., id(i), ..] = src[i]      for ids that differ
         add         dst[.., id(i), ..] += src[i]     in a fixed order
+        assign      dst[.., id(i), ..] = src[i]      the last one, of equal ids
 
     i counts through all elements (ignis__strided): `from` leads to the place in the array that is indexed,
     without that dimension, and `to` to the id, which is inside if it is below size, and then dim_stride
@@ -230,4 +231,67 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     sum = ignis_warp_sum(sum);
     if (lane == 0)
         add_to(dst, key, sum);
+}
+
+/* >>assign ------------------------------------------------------------------------------------------------------ */
+
+/*  Of the elements that go to one place the last one is written: claims of all places, 0 before, become its number plus
+    1. Blocks of THREADS threads, for an element each. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_scatter_claim(uint32_t *claims, const void *ids, int id_bytes, ignis_strided s, long long size,
+                        long long dim_stride)
+{
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
+    long long to = 0, place = 0;
+    if (i >= s.count)
+        return;
+    locate(s, i, to, place);
+    const long long id = ignis_index(ids, id_bytes, place);
+    if (id >= 0 && id < size)
+        atomicMax(&claims[to + id * dim_stride], (uint32_t)i + 1); /* of integers: the order does not matter */
+}
+
+/*  The work of ignis_scatter_last for an element that has claimed a place: dst[place] = src[i]; dst[i] = src[place],
+    and 0 for elements without a place; dst[place] = 0. */
+enum { ASSIGN, TAKE, CLEAR };
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis_strided s,
+                       long long size, long long dim_stride, int what)
+{
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
+    long long to = 0, place = 0;
+    if (i >= s.count)
+        return;
+    locate(s, i, to, place);
+    const long long id = ignis_index(ids, id_bytes, place);
+    const bool inside = id >= 0 && id < size;
+    to += inside ? id * dim_stride : 0;
+    const bool is_last = inside && claims[to] == (uint32_t)i + 1;
+    if (what == TAKE)
+        dst[i] = is_last ? src[to] : T(0);
+    else if (is_last)
+        dst[to] = what == ASSIGN ? src[i] : T(0);
+}
+
+/*  Indices of several dimensions, and the sizes of these. The host has the same struct. */
+struct Indices {
+    const void *ids[8];
+    int64_t size[8];
+    int id_bytes[8], count;
+};
+
+/*  Joins them to one of all these dimensions together; -1 if one is outside. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_index_join(int64_t *joined, Indices indices, long long count)
+{
+    const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
+    long long place = 0;
+    if (i >= count)
+        return;
+    for (int d = 0; d < indices.count; d++) {
+        const long long id = ignis_index(indices.ids[d], indices.id_bytes[d], i);
+        place = place < 0 || id < 0 || id >= indices.size[d] ? -1 : place * indices.size[d] + id;
+    }
+    joined[i] = place;
 }

@@ -173,6 +173,18 @@ DI i64 map_least(i64 a, i64 b) { return a < b ? a : b; }
 
 DI i64 map_modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }
 
+/*  The remainder with the sign of b. */
+DI i64 map_mod_whole(i64 a, i64 b)
+{
+    const i64 rest = map_modulo(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+DI W map_mod(W a, W b)
+{
+    const W rest = fmod(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 /*  Quotients of integers, rounded in four ways; too large ones are the largest or smallest number, 0 / 0 is
     0. */
 DI i64 map_trunc(i64 a, i64 b)

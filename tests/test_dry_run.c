@@ -540,7 +540,12 @@ TEST(inputs_of_different_rank)
                 SETTLE(ignis_index_select(x, dim, ids));
                 SETTLE(ignis_scatter_add(x, dim, ids, y));
                 SETTLE(ignis_scatter_add(x, dim, ids, x));
+                SETTLE(ignis_scatter(x, dim, ids, y)), SETTLE(ignis_index_put(x, &ids, dim, y, false));
             }
+            SETTLE(ignis_nonzero(x)), SETTLE(ignis_masked_select(x, y)), SETTLE(ignis_unique(x, &w, NULL));
+            w = ignis_tensor_zeros(IGNIS_SHAPE(2), NULL);
+            SETTLE(ignis_searchsorted(x, y, true)), SETTLE(ignis_bincount(ids, y, 3)),
+                SETTLE(ignis_histogram_edges(x, y));
             SETTLE(ignis_matmul(x, y)), SETTLE(ignis_matmul_t(x, y)), SETTLE(ignis_linear(x, y, w)),
                 SETTLE(ignis_linear(x, w, y));
             SETTLE(ignis_mlp(x, y, w, y, w, IGNIS_ACTIVATION_RELU)), SETTLE(ignis_mlp_gated(x, y, y, x));

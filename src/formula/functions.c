@@ -79,6 +79,7 @@ IGNIS__PRIVATE const ignis__formula_function ignis__formula_functions[] = {
     {"pow", 2, 'w', "pow($a,$b)", NULL, {"$b==0||$d==0?(W)0:$b*pow($a,$b-1)*$d", "($a==0&&$b>=0)||$d==0?(W)0:$r*log($a)*$d"}, NULL},
     {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
     {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
+    {"mod", 2, 'n', "map_mod($a,$b)", "map_mod_whole($a,$b)", {"1", "-floor(map_divide($a,$b))"}, NULL},
     {"atan2", 2, 'w', "atan2($a,$b)", NULL, {"$b/hypot($a,$b)/hypot($a,$b)", "-$a/hypot($a,$b)/hypot($a,$b)"}, NULL},
     {"silu", 1, 0, NULL, NULL, {NULL, NULL}, "a*sigmoid(a)"},
     {"gelu", 1, 0, NULL, NULL, {NULL, NULL}, "0.5*a*(1 + tanh(0.79788456080286536*a*(1 + 0.044715*min(a*a, 100))))"},

@@ -225,7 +225,7 @@ typedef struct ignis__axis {
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* functions.c */
-extern const ignis__formula_function ignis__formula_functions[79];
+extern const ignis__formula_function ignis__formula_functions[80];
 extern const struct ignis__formula_constants_type ignis__formula_constants[4];
 
 /* lexer.c */

@@ -189,6 +189,15 @@ typedef struct ignis__kernel_table {
     X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys", PLAIN)                                             \
     X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums", PLAIN)                                             \
     X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish", PLAIN)                                         \
+    X(SCATTER_CLAIM, GATHER_CU, "ignis_scatter_claim", PLAIN)                                           \
+    X(SCATTER_LAST, GATHER_CU, "ignis_scatter_last", PLAIN)                                             \
+    X(INDEX_JOIN, GATHER_CU, "ignis_index_join", PLAIN)                                                 \
+    X(SELECT_COUNT, SELECT_CU, "ignis_select_count", PLAIN)                                             \
+    X(SELECT_WRITE, SELECT_CU, "ignis_select_write", PLAIN)                                             \
+    X(SEARCH, SELECT_CU, "ignis_search", PLAIN)                                                         \
+    X(COUNT_BINS, SELECT_CU, "ignis_count_bins", PLAIN)                                                 \
+    X(UNIQUE_HEADS, SELECT_CU, "ignis_unique_heads", PLAIN)                                             \
+    X(UNIQUE_WRITE, SELECT_CU, "ignis_unique_write", PLAIN)                                             \
     X(SORT_SMALL, SORT_CU, "ignis_sort_small", WAITS)                                                   \
     X(SORT_ROW, SORT_CU, "ignis_sort_row", WAITS)                                                       \
     X(SORT_SELECT, SORT_CU, "ignis_sort_select", WAITS)                                                 \

@@ -66,8 +66,8 @@ static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, 
 }
 
 /*  Adds to[position of i] += from[i] in a fixed order. */
-static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
-                                  const ignis__indexing *indexing)
+IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
+                                          const ignis__indexing *indexing)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
                    target = ignis__op_write(op, to), partial;
@@ -180,6 +180,33 @@ typedef struct ignis__index_kind {
     bool row, adds; /* index_select; scatter_add */
 } ignis__index_kind;
 
+/*  Checks that input 1 is an index of the tensor along dim: a row, or as the tensor but for dim. */
+IGNIS__PRIVATE bool ignis__index_fits(ignis__op *op, int *dim, bool row)
+{
+    const ignis_shape *shape = &op->in[0]->shape, *ids = &op->in[1]->shape;
+    bool fits = ids->ndim == (row ? 1 : shape->ndim);
+    int i;
+    if (ignis__op_dim(op, dim, "dim") && ignis__op_is_index(op, 1, "index"))
+        for (i = 0; fits && i < ids->ndim && !row; i++)
+            fits = i == *dim || ids->dim[i] <= shape->dim[i];
+    if (op->ok && !fits)
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       row ? "index is %s, and not one row; the tensor is %s, and dim %d"
+                           : "index is %s, the tensor is %s; it may be larger in dimension %d only",
+                       ignis__shape_write(ids).text, ignis__shape_write(shape).text, *dim);
+    return op->ok;
+}
+
+/*  Checks that input 2 has an element for each index. */
+IGNIS__PRIVATE bool ignis__index_src_fits(ignis__op *op)
+{
+    const ignis_shape *ids = &op->in[1]->shape, *src = &op->in[2]->shape;
+    if (ignis__op_same_dtype(op, 2, "src") && !ignis__shape_same(ids, src))
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s", ignis__shape_write(src).text,
+                       ignis__shape_write(ids).text);
+    return op->ok;
+}
+
 /*  Runs an index operation. The index has the tensor's dimensions, of any size along dim and at most the
     tensor's along others; or it is a row. src is added. */
 static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor tensor, int dim, ignis_tensor index,
@@ -190,24 +217,12 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape, ids;
-    int i;
-    bool fits;
     if (!ignis__op_begin(&op, kind->call, src ? 3 : 2, inputs))
         return ignis__no_tensor();
     shape = op.in[0]->shape;
     ids = op.in[1]->shape;
-    fits = ids.ndim == (kind->row ? 1 : shape.ndim);
-    if (ignis__op_dim(&op, &dim, "dim") && ignis__op_is_index(&op, 1, "index"))
-        for (i = 0; fits && i < ids.ndim && !kind->row; i++)
-            fits = i == dim || ids.dim[i] <= shape.dim[i];
-    if (op.ok && !fits)
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
-                       kind->row ? "index is %s, and not one row; the tensor is %s, and dim %d"
-                                 : "index is %s, the tensor is %s; it may be larger in dimension %d only",
-                       ignis__shape_write(&ids).text, ignis__shape_write(&shape).text, dim);
-    if (src && ignis__op_same_dtype(&op, 2, "src") && !ignis__shape_same(&ids, &op.in[2]->shape))
-        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "src is %s, index is %s",
-                       ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&ids).text);
+    if (ignis__index_fits(&op, &dim, kind->row) && src)
+        ignis__index_src_fits(&op);
     if (op.ok) {
         int64_t count = ids.dim[0];
         if (kind->row)

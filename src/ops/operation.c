@@ -233,6 +233,14 @@ IGNIS__PRIVATE void ignis__op_fill(ignis__op *op, ignis__array *array, double va
     op->ok = op->ok && ignis__work_fill(&op->work, array, value);
 }
 
+/*  Reads bytes that earlier work of the operation writes, and waits for it. During a dry run they are 0.
+    False, and reported, in a capture: a graph cannot wait. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__op_read_back(ignis__op *op, void *to, ignis__address from, int64_t size)
+{
+    op->ok = op->ok && ignis__copy_to_host(&op->work, to, from, size);
+    return op->ok;
+}
+
 /*  Returns a word of 8 bytes that is 0 for the operation's kernels; they leave it 0. */
 IGNIS__PRIVATE ignis__address ignis__op_zeroed(ignis__op *op)
 {

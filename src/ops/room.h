@@ -463,6 +463,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_elementwise(ignis__op *op, 
 IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from);
 IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_zero(ignis__op *op, ignis__array *array);
 IGNIS__PRIVATE void ignis__op_fill(ignis__op *op, ignis__array *array, double value);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__op_read_back(ignis__op *op, void *to, ignis__address from, int64_t size);
 IGNIS__PRIVATE ignis__address ignis__op_zeroed(ignis__op *op);
 IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count);
 IGNIS__PRIVATE ignis_status ignis__op_leave(ignis__op *op);
@@ -756,6 +757,19 @@ IGNIS__PRIVATE void ignis__indexing_make(ignis__indexing *x, const char *call, c
 IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
                                       ignis__array *ids, const ignis__indexing *indexing, int nan);
 IGNIS__PRIVATE ignis_status ignis__gather_backward(const ignis_backward_args *args);
+IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
+                                          const ignis__indexing *indexing);
+
+IGNIS__PRIVATE bool ignis__index_fits(ignis__op *op, int *dim, bool row);
+IGNIS__PRIVATE bool ignis__index_src_fits(ignis__op *op);
+
+/* scan.c */
+IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *row);
+
+/* sort.c */
+IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions,
+                                        ignis__array *from, int64_t rows, int64_t n, int64_t k, int descending);
+IGNIS__PRIVATE ignis_status ignis__sort_backward(const ignis_backward_args *args);
 
 /* cross_entropy_launch.c */
 IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args);

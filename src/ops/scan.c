@@ -131,6 +131,20 @@ static void ignis__op_scan(ignis__op *op, const ignis__scan *scan)
     ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_COLUMNS, blocks, params);
 }
 
+/*  Returns the sums of a row up to each of its elements. NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *row)
+{
+    ignis__scan scan = IGNIS__ZERO;
+    if (!op->ok)
+        return NULL;
+    scan.axis.outer = scan.axis.inner = 1;
+    scan.axis.n = row->numel;
+    scan.from = row;
+    scan.to = ignis__op_new_like(op, row);
+    ignis__op_scan(op, &scan);
+    return scan.to;
+}
+
 /*  Computes the gradient by an operator, in the other direction. The saved arrays are x and y, or there are none. */
 static ignis_status ignis__scan_backward(const char *call, const ignis_backward_args *args, int scan_operator)
 {

@@ -30,8 +30,8 @@ static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address va
 }
 
 /*  Writes values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
-static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from,
-                                int64_t rows, int64_t n, int64_t k, int descending)
+IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions,
+                                        ignis__array *from, int64_t rows, int64_t n, int64_t k, int descending)
 {
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
@@ -98,7 +98,8 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     return op->ok ? values : NULL;
 }
 
-static ignis_status ignis__sort_backward(const ignis_backward_args *args)
+/*  Puts the gradient where its elements come from, each place at most once. */
+IGNIS__PRIVATE ignis_status ignis__sort_backward(const ignis_backward_args *args)
 {
     const ignis__indexing *x = (const ignis__indexing *)args->params;
     ignis__op op;

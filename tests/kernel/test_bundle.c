@@ -941,6 +941,14 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_index_select(x, 0, ids));
     WALK(ignis_index_select(x, 1, ones(IGNIS_SHAPE(3), IGNIS_I32, false)));
     WALK(ignis_scatter_add(x, 1, places, y));
+    WALK(ignis_scatter(x, 1, places, y));
+    WALK(ignis_index_put(x, &ids, 1, x, false));
+    WALK(ignis_nonzero(x));
+    WALK(ignis_masked_select(x, y));
+    WALK(ignis_unique(x, &sum, NULL));
+    WALK(ignis_searchsorted(row, x, true));
+    WALK(ignis_bincount(ids, no_tensor(), c));
+    WALK(ignis_histogram(x, c, -1, 1));
     WALK(ignis_one_hot(ids, c, dtype));
     WALK(ignis_sort(x, 1, false, &sum));
     WALK(ignis_sort(x, 0, true, &sum));

@@ -733,6 +733,37 @@ def cummin_cases(m):
     yield from extreme_cases(m, "cummin", lambda x, d: x.cummin(d))
 
 
+def scatter_cases(m):
+    shape = [m.size(30), m.size(30)]
+    for dim in range(2):  # PyTorch leaves the order of equal indices open: each place at most once
+        index = torch.stack([torch.randperm(shape[dim], dtype=torch.int64) for _ in range(shape[1 - dim])], 1 - dim)
+        yield Case("scatter", [m.normal(*shape), index, m.normal(*shape)], lambda x, i, y, d=dim: x.scatter(d, i, y), ints=[dim], exact=True, note=f"dim {dim}")
+
+
+def nonzero_cases(m):
+    yield Case("nonzero", [m.integers(0, 2, *m.lead(), m.size(300))], lambda x: x.nonzero(), exact=True, differentiate=False)
+
+
+def masked_select_cases(m):
+    shape = m.lead() + [m.size(300)]
+    yield Case("masked_select", [m.normal(*shape), m.integers(0, 2, *shape)], lambda x, i: x.masked_select(i != 0), exact=True)
+
+
+def unique_cases(m):
+    yield Case("unique", [m.integers(0, 50, *m.lead(), m.size(300))], lambda x: x.unique(return_inverse=True, return_counts=True), exact=True,
+               differentiate=False)
+
+
+def searchsorted_cases(m):
+    right = m.random.randrange(2)
+    yield Case("searchsorted", [m.normal(m.size(300)).sort()[0], m.normal(*m.lead(), m.size(300))], lambda s, x: torch.searchsorted(s, x, right=bool(right)),
+               ints=[right], exact=True, differentiate=False)
+
+
+def bincount_cases(m):
+    yield Case("bincount", [m.integers(0, 40, m.size(300))], lambda x: x.bincount(minlength=50)[:50], ints=[50], exact=True, differentiate=False)
+
+
 def tril_cases(m):
     diagonal = m.random.randrange(-9, 10)
     yield Case("tril", [m.normal(*m.lead(), m.size(), m.size(70))], lambda x: x.tril(diagonal), ints=[diagonal], exact=True)

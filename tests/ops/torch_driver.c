@@ -238,6 +238,20 @@ static void run_cummin(job *j)
     one(j, ignis_cummin(j->in[0], (int)j->ints[0], &j->out[1]));
     j->out_count += j->ints[1] != 0;
 }
+static void run_scatter(job *j) { one(j, ignis_scatter(j->in[0], (int)j->ints[0], j->in[1], j->in[2])); }
+static void run_nonzero(job *j) { one(j, ignis_nonzero(j->in[0])); }
+static void run_masked_select(job *j) { one(j, ignis_masked_select(j->in[0], j->in[1])); }
+static void run_unique(job *j)
+{
+    one(j, ignis_unique(j->in[0], &j->out[1], &j->out[2]));
+    j->out_count = 3;
+}
+static void run_searchsorted(job *j) { one(j, ignis_searchsorted(j->in[0], j->in[1], j->ints[0] != 0)); }
+static void run_bincount(job *j)
+{
+    const ignis_tensor none = {0};
+    one(j, ignis_bincount(j->in[0], none, j->ints[0]));
+}
 static void run_tril(job *j) { one(j, ignis_tril(j->in[0], j->ints[0])); }
 static void run_triu(job *j) { one(j, ignis_triu(j->in[0], j->ints[0])); }
 
@@ -669,6 +683,12 @@ static const struct {
     {"scatter_add", run_scatter_add},
     {"fft", run_fft},
     {"cumsum", run_cumsum},
+    {"scatter", run_scatter},
+    {"nonzero", run_nonzero},
+    {"masked_select", run_masked_select},
+    {"unique", run_unique},
+    {"searchsorted", run_searchsorted},
+    {"bincount", run_bincount},
     {"cumprod", run_cumprod},
     {"logcumsumexp", run_logcumsumexp},
     {"cummax", run_cummax},
