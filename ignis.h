@@ -21113,13 +21113,14 @@ IGNIS_API ignis_array ignis_array_value(double value)
     return handle;
 }
 
-/*  Checks that dst may be written while src is read: they do not overlap, or they are the same elements. */
+/*  Checks that dst may be written while src is read: they do not overlap, or they are the same elements. Both have
+    addresses. */
 static bool ignis__formula_check_overlap(const char *call, const ignis__array *dst, const ignis__array *src)
 {
     if (!ignis__array_check_overlap(call, dst, 0, ignis__array_bytes(dst), src))
         return false;
-    if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel ||
-        !src->numel)
+    if (dst->numel == src->numel || dst->numel == 0 || src->numel == 0 ||
+        dst->storage->address + (uint64_t)dst->offset != src->storage->address + (uint64_t)src->offset)
         return true;
     return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
                              "%s is broadcast to the shape of the result, which uses the same memory",

@@ -781,7 +781,8 @@ TEST(arrays)
 
 TEST(arrays_overlap)
 {
-    ignis_array whole, part, other, one, wide;
+    ignis_array whole, part, other, one, wide, narrow;
+    ignis_array_desc desc;
     SETUP(NULL);
     whole = make(IGNIS_SHAPE(16), IGNIS_F32);
     CHECK_OK(ignis_array_fill(whole, 1));
@@ -796,7 +797,21 @@ TEST(arrays_overlap)
     CHECK_STATUS(ignis_array_map(part, "x + wide", IGNIS_ARRAYS(IGNIS_NAMED(x, part), wide)), IGNIS_ERROR_ARGUMENT,
                  IGNIS_DIAG_ARRAY_UNWRITTEN);
     CHECK_OK(ignis_array_map(part, "x + 1", IGNIS_ARRAYS(IGNIS_NAMED(x, part))));
+    CHECK_STATUS(ignis_array_reduce(part, IGNIS_REDUCE_SUM, "x", IGNIS_ARRAYS(IGNIS_NAMED(x, part))),
+                 IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
+    CHECK_MESSAGE_HAS("which is read");
+    CHECK_STATUS(ignis_array_reduce(part, IGNIS_REDUCE_COUNT, "x", IGNIS_ARRAYS(IGNIS_NAMED(x, whole))),
+                 IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     drop(part), drop(other), drop(one), drop(whole), drop(wide);
+    narrow = make(IGNIS_SHAPE(4, 4), IGNIS_F16);
+    CHECK_OK(ignis_array_fill(narrow, 0));
+    desc = desc_of(IGNIS_SHAPE(4, 1), IGNIS_F64); /* the same 32 bytes, in wider elements */
+    desc.ptr = ignis_array_device_ptr(narrow);
+    wide = ignis_array_create(&desc);
+    CHECK_STATUS(ignis_array_map(narrow, "x + wide", IGNIS_ARRAYS(IGNIS_NAMED(x, narrow), wide)), IGNIS_ERROR_ARGUMENT,
+                 IGNIS_DIAG_OVERLAP);
+    CHECK_MESSAGE_HAS("is broadcast to the shape of the result, which uses the same memory");
+    drop(wide), drop(narrow);
 }
 
 /* --- errors --------------------------------------------------------------------------------------------------------------- */
@@ -850,6 +865,9 @@ TEST(refused_formulas)
         {"a + 'x'", "column 5"},
         {"n12 + a", "'n12' is not known"},
         {"neg(a)", "there is no function 'neg'"},
+        {"gelu(a", "')' is expected before the end"},
+        {"index(a", "')' is expected before the end"},
+        {"index(0.5) + a", "index takes the number of a dimension"},
         {"x = a*b; y + x", "column 10 of 'x = a*b; y + x': 'y' is not known; the names are a, b, x"},
     };
     ignis_tensor a, b;
@@ -894,6 +912,11 @@ TEST(bounds)
     strcpy(text + 1200, "a");
     CHECK_FAILS(ignis_map(text, IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     CHECK_MESSAGE_HAS("more than 1000 words and signs");
+    for (i = n = 0; i < 140; i++) /* fewer words, and functions of several operations */
+        n += sprintf(text + n, "gelu(a+%d)+", i);
+    strcpy(text + n, "a");
+    CHECK_FAILS(ignis_map(text, IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("more than 1000 operations");
     memset(text, ' ', 20000);
     strcpy(text + 20000, "a");
     CHECK_FAILS(ignis_map(text, IGNIS_INPUTS(a)), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
@@ -923,6 +946,12 @@ TEST(refused_inputs)
     inputs.count = 1;
     CHECK_FAILS(ignis_map("a", inputs), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
     CHECK_MESSAGE_HAS("there are 1 inputs, and 2 names: a, b");
+    inputs.names = "a, NAMED(x)"; /* what a macro makes of an argument is a name, a comma, and more */
+    CHECK_FAILS(ignis_map("a", inputs), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    CHECK_MESSAGE_HAS("input 1, 'NAMED(x)', is no name");
+    inputs.names = "a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r";
+    CHECK_FAILS(ignis_map("a", inputs), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_FORMULA);
+    inputs.names = "a";
     inputs.count = 17;
     CHECK_FAILS(ignis_map("a", inputs), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
     inputs = IGNIS_INPUTS(a);
