@@ -27,7 +27,7 @@
         fft.cu                     251 lines    6530 bytes
         fft.cuh                    176 lines    4723 bytes
         fft_rows.cu                 37 lines     956 bytes
-        gather.cu                  297 lines    8029 bytes
+        gather.cu                  297 lines    8031 bytes
         gemm.cu                    380 lines   11637 bytes
         gemm.cuh                   329 lines    9200 bytes
         gemm_hopper.cu             975 lines   29817 bytes
@@ -7243,7 +7243,7 @@ static const char *const ignis__text_gather_cu[] = {
     "add_to(dst, key, sum);\n"
     "}\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_scatter_claim(uint32_t *claims, const void *ids, int id_bytes, ignis_strided s, long long size,\n"
+    "ignis_scatter_claim(uint32_t *claims, const void *ids, int id_bytes, ignis__strided s, long long size,\n"
     "long long dim_stride)\n"
     "{\n"
     "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
@@ -7257,7 +7257,7 @@ static const char *const ignis__text_gather_cu[] = {
     "}\n\n\n\n"
     "enum { ASSIGN, TAKE, CLEAR };\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis_strided s,\n"
+    "ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis__strided s,\n"
     "long long size, long long dim_stride, int what)\n"
     "{\n"
     "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
@@ -15932,7 +15932,7 @@ IGNIS__PRIVATE const ignis__source ignis__sources[] = {
     {"fft.cu", 0xd3a84d1eeb1eb6c5ULL, IGNIS__PIECES_OF_TENSORS(fft_cu)},
     {"fft.cuh", 0x6f638d841ea23defULL, IGNIS__PIECES_OF_TENSORS(fft_cuh)},
     {"fft_rows.cu", 0x83e93525a6a9953fULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu)},
-    {"gather.cu", 0x0409a29938dcd2ddULL, IGNIS__PIECES_OF_TENSORS(gather_cu)},
+    {"gather.cu", 0xf4184c385b60370bULL, IGNIS__PIECES_OF_TENSORS(gather_cu)},
     {"gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu)},
     {"gemm.cuh", 0x96d427d6fffa234eULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh)},
     {"gemm_hopper.cu", 0x049a18685d225d10ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu)},

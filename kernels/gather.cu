@@ -238,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /*  Of the elements that go to one place the last one is written: claims of all places, 0 before, become its number plus
     1. Blocks of THREADS threads, for an element each. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_scatter_claim(uint32_t *claims, const void *ids, int id_bytes, ignis_strided s, long long size,
+    ignis_scatter_claim(uint32_t *claims, const void *ids, int id_bytes, ignis__strided s, long long size,
                         long long dim_stride)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
@@ -256,7 +256,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 enum { ASSIGN, TAKE, CLEAR };
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis_strided s,
+    ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis__strided s,
                        long long size, long long dim_stride, int what)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
