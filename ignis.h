@@ -17,6 +17,7 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING, ON FRAME LOOPS, WHAT A PROGRAM CARRIES
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
+        >>grad          gradients as tensors, and derivatives of them
         >>ops           operations on tensors, in families: >>ops.matmul .conv .fft .pointwise .formula .sum .shape
                         .norm .image .rope .embedding .index .sort .select .loss .attention  ON THE TAPE
         >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
@@ -292,6 +293,23 @@
         Your own operation is recorded as Ignis' own are, by ignis_tape_record: a kernel, a result, and a rule for its
         gradient (examples/custom_op.c); ignis_gradcheck checks the rule. ignis_checkpoint trades time for memory, and
         between ignis_no_grad_begin and _end nothing is recorded. ignis_tensor_set_grad sets or drops a gradient.
+
+        ignis_grad returns gradients as tensors instead, of leaves and of results, and changes no gradient that a
+        tensor has. With create_graph what computes them is recorded, so they can be differentiated again, to any
+        order:
+
+            ignis_grad_desc graph = {.create_graph = true};
+            ignis_tensor y = critic(x), g, norm, penalty;
+            ignis_grad(&y, 1, &x, 1, &g, &graph);                       (dy/dx, on the tape)
+            norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "g", IGNIS_INPUTS(g), &rows);
+            penalty = ignis_map_mean("(norm - 1)*(norm - 1)", IGNIS_INPUTS(norm));
+            ignis_backward(penalty, IGNIS_NO_ARRAY);                    (to the weights of the critic)
+
+        The gradient of a formula is a formula, those of a product are products. An operation of yours needs vjp_fn in
+        its rule: its gradient by operations on tensors. An operation without a second derivative is refused by its
+        name, when create_graph meets it. The recorded operations live as long as the gradients. All of this is work
+        on the current stream; in a capture it becomes part of the graph, if the forward is captured too.
+        ignis_retain_grad keeps the gradient of a result in ignis_backward.
 
         Arrays that an operation has saved must not change before backward uses them. If a saved array was written to
         since (its version has changed), backward fails, and no gradient changes. Operations inside a capture are
@@ -2428,6 +2446,21 @@ typedef struct ignis_backward_args {
     void *user_data; /* ignis_rule.user_data */
 } ignis_backward_args;
 
+/*  Arguments of a function that computes the same gradients by operations on tensors, and its results. */
+typedef struct ignis_vjp_args {
+    ignis_tensor grad_output; /* gradient of the output, in its shape and dtype */
+    /* The inputs on the tape, with their values at the time of recording. */
+    const ignis_tensor *inputs;
+    int input_count;
+    const bool *needed; /* for each input, whether its gradient is needed */
+    const void *params; /* the copy of ignis_rule.params */
+    /* To be filled, for each needed input, with a tensor of its numel and dtype. It may be grad_output, an input, or
+       one tensor twice. No handle is zero. */
+    ignis_tensor *grad_inputs;
+    void *user_data;                /* ignis_rule.user_data */
+    const struct ignis__node *node; /* for operations of Ignis */
+} ignis_vjp_args;
+
 /*  The rule that computes the gradient of an operation. */
 typedef struct ignis_rule {
     const char *name; /* a constant string: messages and graphs show it */
@@ -2437,6 +2470,9 @@ typedef struct ignis_rule {
     const void *params; /* small values that backward needs, copied (none) */
     size_t params_size;
     void *user_data;
+    /* Computes these gradients by operations on tensors, for ignis_grad with create_graph, which refuses the operation
+       without it. With it the tape keeps the memory of the inputs. (none) */
+    ignis_status (*vjp_fn)(const ignis_vjp_args *args);
 } ignis_rule;
 
 /*  A function of tensors, for ignis_checkpoint and ignis_gradcheck. */
@@ -2556,6 +2592,44 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
+
+/* >>grad - gradients as tensors, and derivatives of them ---------------------------------------------------------
+
+   ignis_grad returns gradients and changes none that tensors have. With create_graph what computes them is recorded, so
+   they can be differentiated again, to any order. */
+
+typedef struct ignis_grad_desc {
+    /* The gradient of each output, in its shape and dtype; no handle: 1, for an output of one element (NULL: none) */
+    const ignis_tensor *seeds;
+    bool create_graph; /* the gradients are on the tape; costs the memory of all that computes them (false) */
+    bool retain_graph; /* the entries of the tape stay for another pass, as with create_graph (false) */
+    bool allow_unused; /* inputs that do not lead to the outputs get no handle (false: an error) */
+} ignis_grad_desc;
+
+/*  ignis_grad - compute the gradients of outputs with regard to some tensors, as tensors of their own
+    grads[i] is the sum over all outputs of the gradient with regard to inputs[i], which is a leaf or the result of an
+    operation on the way. No gradient that a tensor has is read or changed. Only operations that an input leads to are
+    run. Without create_graph and retain_graph their entries of the tape are freed, as by ignis_backward. With
+    create_graph, also inside ignis_no_grad_begin, the gradients depend on inputs and seeds. An operation without a
+    second derivative fails then, by its name. Inside a backward function or vjp_fn all inputs must be made there.
+    Shapes and dtypes: those of the inputs.
+    Returns: IGNIS_OK, and grads filled; on failure they are 0.
+    Errors: FREED, ARGUMENT (null; a count below 1; a tensor that requires no gradient; an input that does not lead to
+    the outputs; an output of several elements without a seed; those of ignis_backward), SHAPE, DTYPE, DEVICE (a seed),
+    UNSUPPORTED (an operation without a second derivative), MEMORY, CUDA, and what backward functions fail with.
+    Ownership: as ignis_tensor_from_host, for each gradient. Inputs, outputs and seeds stay the caller's.
+    Threads: the one that recorded the outputs. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
+                                  int input_count, ignis_tensor *grads, const ignis_grad_desc *desc);
+
+/*  ignis_retain_grad - make ignis_backward write the gradient of an operation's result, as it does for leaves
+    It is added to the one that the tensor has; ignis_tensor_grad returns it. A leaf that requires a gradient has one
+    anyway.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (the tensor requires no gradient).
+    Ownership: the gradient ends with the tensor.
+    Threads: any. */
+IGNIS_API ignis_status ignis_retain_grad(ignis_tensor tensor);
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that
@@ -4419,6 +4493,11 @@ static inline ignis_tensor ignis_tensor_linspace(double start, double end, int64
 static inline ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc &desc)
 {
     return ignis_tensor_eye(rows, columns, &desc);
+}
+static inline ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
+                                      int input_count, ignis_tensor *grads, const ignis_grad_desc &desc)
+{
+    return ignis_grad(outputs, output_count, inputs, input_count, grads, &desc);
 }
 static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                      const ignis_gradcheck_desc &desc)
@@ -17712,7 +17791,8 @@ typedef struct ignis__tensor {
     bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
     struct ignis__node *node; /* the node that made it */
     bool requires_grad, leaf;
-    bool consumed; /* its node was used up by a pass, or cleared */
+    bool consumed;     /* its node was used up by a pass, or cleared */
+    bool retains_grad; /* of a result: passes write its gradient as that of a leaf */
     uint64_t
         read; /* 1: a node has it as an input, so it cannot become a result: nodes would hold each other for ever */
     ignis_shape shape; /* of data, also when data has been released */
@@ -17734,8 +17814,11 @@ typedef struct ignis__node {
     ignis__tensor *output;
     const char *name;
     ignis_status (*backward_fn)(const ignis_backward_args *args);
+    ignis_status (*vjp_fn)(const ignis_vjp_args *args); /* NULL: it has no second derivative */
     void *user_data;
-    int input_count, saved_count;
+    int input_count, saved_count, kept_count; /* the last saved arrays are the inputs' own, kept for vjp_fn */
+    int wanted;             /* during ignis_grad: 1 + the number of the input that its output is; 0: none */
+    bool leads;             /* during ignis_grad: an input of that leads here */
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
     bool running;           /* its backward function runs */
@@ -17749,6 +17832,7 @@ typedef struct ignis__node {
     bool *needed; /* for each input, whether it required a gradient when this was recorded */
     /* During a pass: the gradient of the output so far, claimed; the output is held meanwhile. */
     ignis__array *grad;
+    ignis_tensor recorded_grad; /* the same in a pass that is recorded */
 } ignis__node;
 
 typedef struct ignis__tape {
@@ -17804,6 +17888,7 @@ typedef struct ignis__checkpoint_inputs {
 typedef struct ignis__leaf_state {
     ignis__tensor *leaf;              /* held */
     ignis__array *sum;                /* claimed; NULL: nothing yet, or written already */
+    ignis_tensor recorded_sum;        /* the same in a pass that is recorded */
     struct ignis__group_state *group; /* NULL: none */
     struct ignis__leaf_state *next;
 } ignis__leaf_state;
@@ -17819,17 +17904,30 @@ typedef struct ignis__group_state {
     struct ignis__group_state *next;
 } ignis__group_state;
 
+/*  A request of ignis_grad to its pass: gradients of some tensors, and of no others. */
+typedef struct ignis__grad_request {
+    int count;
+    ignis__tensor **inputs; /* held */
+    ignis__array **arrays;  /* their gradients so far, claimed; of inputs that have a node */
+    ignis_tensor *recorded; /* the same in a pass that is recorded */
+    ignis__tensor **held;   /* these, held until their aliases are made */
+    uint64_t first;         /* nodes up to this serial do not lead from an input */
+} ignis__grad_request;
+
 /*  One backward pass. A backward function that it calls may run another one inside it. */
 typedef struct ignis__backward_pass {
     const char *call;
     ignis__tape *tape;
     struct ignis__backward_pass *outer; /* the pass whose backward function started this one; NULL: none */
     uint64_t serial;
-    bool retains;           /* nodes are kept for another pass */
-    ignis__node *node;      /* the node whose backward function is running; NULL: none */
-    uint64_t summed_inputs; /* a bit for each input whose gradient that function has added up itself */
-    uint64_t one;           /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
-    bool failed;            /* a pass inside it has failed and may have added only some of its gradients */
+    bool retains;                      /* nodes are kept for another pass */
+    bool records;                      /* gradients are tensors, and what computes them is recorded */
+    ignis__grad_request *request;      /* NULL: gradients are written to the leaves */
+    const ignis__grad_request *within; /* the request, or that of the innermost enclosing pass that has one */
+    ignis__node *node;                 /* the node whose backward function is running; NULL: none */
+    uint64_t summed_inputs;            /* a bit for each input whose gradient that function has added up itself */
+    uint64_t one; /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
+    bool failed;  /* a pass inside it has failed and may have added only some of its gradients */
     /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
        its column sums, both claimed */
     ignis__array *offered, *sums;
@@ -18034,7 +18132,8 @@ typedef struct ignis__formula_parser {
     /* Of the current token: a name (a), a number (0), an operator (+), the end (0). */
     char kind;
     int tokens, depth;
-    bool inside; /* the body of a function */
+    bool inside;           /* the body of a function */
+    int inputs, gradients; /* inputs of the formula; gradients that it is of, the outermost first */
     int name_first, name_count, term_count, result_count, randoms;
     int result[IGNIS_MAX_INPUTS];
     ignis__formula_name name[IGNIS__FORMULA_NAMES];
@@ -18419,6 +18518,8 @@ IGNIS__PRIVATE void ignis__formula_expect(ignis__formula_parser *r, const char *
     Recursive descent over the lexer's tokens. Equal terms are one term; constants are folded where C would.
     Uses: functions, lexer. Returns the index of a term; after an error the result is not used. */
 
+IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser); /* it parses the formula inside */
+
 /*  Returns the term equal to `wanted`; adds it if there is none. */
 static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {
@@ -18471,7 +18572,7 @@ static int ignis__formula_convert(ignis__formula_parser *r, char type, int x)
 }
 
 /*  Applies a function to terms, converted to the types that it takes. */
-static int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number)
+IGNIS__PRIVATE int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number)
 {
     const ignis__formula_function *f = &ignis__formula_functions[function];
     ignis__formula_term term = IGNIS__ZERO;
@@ -18494,26 +18595,26 @@ static int ignis__formula_apply(ignis__formula_parser *r, int function, const in
 
 static int ignis__formula_parse_expression(ignis__formula_parser *r);
 
-/*  Applies the formula that is a function's body. */
-static int ignis__formula_apply_body(ignis__formula_parser *parser, const ignis__formula_function *function,
-                                     const int *args)
+/*  Applies a formula of a, b, ... to terms. */
+IGNIS__PRIVATE int ignis__formula_apply_body(ignis__formula_parser *parser, const char *body, int body_count,
+                                             const int *args)
 {
-    static const char *const letters = "abc";
+    static const char *const letters = "abcd";
     const char *text = parser->text;
     size_t at = parser->at, start = parser->start;
     char kind = parser->kind;
     bool inside = parser->inside;
     int first = parser->name_first, count = parser->name_count, i, result;
-    if (*parser->fault || count + function->count > IGNIS__FORMULA_NAMES)
+    if (*parser->fault || count + body_count > IGNIS__FORMULA_NAMES)
         return ignis__formula_syntax_error(parser, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
-    for (i = 0; i < function->count; i++) {
+    for (i = 0; i < body_count; i++) {
         parser->name[count + i].text = letters + i;
         parser->name[count + i].length = 1;
         parser->name[count + i].term = args[i];
     }
     parser->name_first = count;
-    parser->name_count = count + function->count;
-    parser->text = function->body;
+    parser->name_count = count + body_count;
+    parser->text = body;
     parser->at = 0;
     parser->inside = true;
     ignis__formula_next_token(parser);
@@ -18569,7 +18670,7 @@ static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, b
 
 /*  Raises a term to a literal integer power. An integer stays an integer, unless the result may be a
     fraction, or both are literals. */
-static int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
+IGNIS__PRIVATE int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
 {
     if (n < 0 || r->term[x].function == IGNIS__FORMULA_NUMBER)
         x = ignis__formula_convert(r, 'w', x);
@@ -18623,7 +18724,7 @@ static int ignis__formula_parse_call(ignis__formula_parser *parser, size_t start
     if (*parser->fault)
         return 0;
     if (f->body)
-        return ignis__formula_apply_body(parser, f, args);
+        return ignis__formula_apply_body(parser, f->body, f->count, args);
     if (strcmp(f->name, "pow") == 0 && parser->term[args[1]].function == IGNIS__FORMULA_NUMBER &&
         parser->term[args[1]].type == 'i')
         return ignis__formula_power(parser, args[0], parser->term[args[1]].number);
@@ -18796,6 +18897,8 @@ IGNIS__PRIVATE void ignis__formula_parse_program(ignis__formula_parser *parser)
 {
     char token[40];
     int result;
+    if (ignis__formula_parse_gradient(parser))
+        return;
     ignis__formula_next_token(parser);
     while (parser->kind == 'a') {
         size_t start = parser->start, length = parser->at - start,
@@ -18869,6 +18972,267 @@ IGNIS__PRIVATE bool ignis__formula_parse_names(const char *text, ignis__formula_
     }
 }
 
+/*  >>formula.gradient_formula - the gradient of a formula as a formula, which can be differentiated again
+
+    A text "@5,1 formula" has as results the gradients of result 1 by the inputs whose bits are in 5. The gradient of
+    that result is one input more, the last. Prefixes nest, so a gradient of any order is a text, as caches and bundles
+    need it.
+    Reverse mode: from the last term to the first, each hands its adjoint on to its arguments. An adjoint that a choice
+    has made 0 has a mask: the condition under which it may be another number. Products with it are chosen by the mask,
+    so an infinity in the branch not taken reaches no gradient, of any order.
+    Uses: functions, lexer, parse. */
+
+/*  The additions of a function to the adjoints of its arguments a and b; c is its result, d the result's adjoint. The
+    conditions under which that is not 0; NULL: any. */
+static const struct {
+    const char *name, *adjoint[2], *mask[2];
+} ignis__formula_adjoints[] = {
+    {"+", {"d", "d"}, {NULL, NULL}},
+    {"-", {"d", "-d"}, {NULL, NULL}},
+    {"*", {"d*b", "d*a"}, {NULL, NULL}},
+    {"/", {"d/b", "-d*c/b"}, {NULL, NULL}},
+    {"%", {"d", "-d*trunc(a/b)"}, {NULL, NULL}},
+    {"abs", {"a > 0 ? d : a < 0 ? -d : a == 0 ? 0 : a", NULL}, {"a != 0", NULL}},
+    {"max", {"a < b ? 0 : a == b ? 0.5*d : d", "b < a ? 0 : a == b ? 0.5*d : d"}, {"!(a < b)", "!(b < a)"}},
+    {"min", {"a > b ? 0 : a == b ? 0.5*d : d", "b > a ? 0 : a == b ? 0.5*d : d"}, {"!(a > b)", "!(b > a)"}},
+    {"relu", {"a <= 0 ? 0 : d", NULL}, {"!(a <= 0)", NULL}},
+    {"exp", {"d*c", NULL}, {NULL, NULL}},
+    {"exp2", {"d*c*0.693147180559945309", NULL}, {NULL, NULL}},
+    {"expm1", {"d*(c + 1)", NULL}, {NULL, NULL}},
+    {"log", {"d/a", NULL}, {NULL, NULL}},
+    {"log2", {"d*1.44269504088896341/a", NULL}, {NULL, NULL}},
+    {"log10", {"d*0.434294481903251828/a", NULL}, {NULL, NULL}},
+    {"log1p", {"d/(1 + a)", NULL}, {NULL, NULL}},
+    {"sqrt", {"0.5*d/c", NULL}, {NULL, NULL}},
+    {"rsqrt", {"-0.5*d*c*c*c", NULL}, {NULL, NULL}},
+    {"cbrt", {"d/(3*c*c)", NULL}, {NULL, NULL}},
+    {"sin", {"d*cos(a)", NULL}, {NULL, NULL}},
+    {"cos", {"-d*sin(a)", NULL}, {NULL, NULL}},
+    {"tan", {"d*(1 + c*c)", NULL}, {NULL, NULL}},
+    {"asin", {"d*rsqrt(1 - a*a)", NULL}, {NULL, NULL}},
+    {"acos", {"-d*rsqrt(1 - a*a)", NULL}, {NULL, NULL}},
+    {"atan", {"d/(1 + a*a)", NULL}, {NULL, NULL}},
+    {"sinh", {"d*cosh(a)", NULL}, {NULL, NULL}},
+    {"cosh", {"d*sinh(a)", NULL}, {NULL, NULL}},
+    {"tanh", {"d*(1 - c*c)", NULL}, {NULL, NULL}},
+    {"sigmoid", {"d*c*(1 - c)", NULL}, {NULL, NULL}},
+    {"softplus", {"d*sigmoid(a)", NULL}, {NULL, NULL}},
+    {"erf", {"d*1.12837916709551257*exp(-a*a)", NULL}, {NULL, NULL}},
+    {"pow", {"b == 0 ? 0 : d*b*pow(a, b - 1)", "a == 0 && b >= 0 ? 0 : d*c*log(a)"}, {"b != 0", "!(a == 0 && b >= 0)"}},
+    {"with_grad", {NULL, "d"}, {NULL, NULL}},
+    {"atan2", {"d*b/(a*a + b*b)", "-d*a/(a*a + b*b)"}, {NULL, NULL}},
+};
+
+/*  Adjoints of the terms of a formula while they are computed; -1: none. */
+typedef struct ignis__formula_reverse {
+    ignis__formula_parser *parser;
+    bool depends[IGNIS__FORMULA_TERMS]; /* on an input whose gradient is needed */
+    short adjoint[IGNIS__FORMULA_TERMS], mask[IGNIS__FORMULA_TERMS];
+} ignis__formula_reverse;
+
+/*  Returns the row of the table of functions whose name a formula has for it. */
+static int ignis__formula_find(const char *name)
+{
+    int i = 0;
+    while (strcmp(ignis__formula_functions[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static int ignis__formula_apply_two(ignis__formula_parser *parser, const char *name, int a, int b)
+{
+    int args[2];
+    args[0] = a;
+    args[1] = b;
+    return *parser->fault ? 0 : ignis__formula_apply(parser, ignis__formula_find(name), args, 0);
+}
+
+/*  Returns a ? b : c; c -1: 0. */
+static int ignis__formula_select(ignis__formula_parser *parser, int a, int b, int c)
+{
+    int args[3];
+    args[0] = a;
+    args[1] = b;
+    args[2] = c >= 0 ? c : ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'i', 0, NULL, 0);
+    return *parser->fault ? 0 : ignis__formula_apply(parser, IGNIS__FORMULA_SELECT, args, 0);
+}
+
+/*  Adds a value to the adjoint of a term. It is 0 where the mask (-1: none) is false. */
+static void ignis__formula_add_adjoint(ignis__formula_reverse *reverse, int term, int value, int mask)
+{
+    ignis__formula_parser *parser = reverse->parser;
+    bool first = reverse->adjoint[term] < 0;
+    if (*parser->fault)
+        return;
+    if (!first)
+        value = ignis__formula_apply_two(parser, "+", reverse->adjoint[term], value);
+    if (!first && mask >= 0)
+        mask = reverse->mask[term] < 0 ? -1 : ignis__formula_apply_two(parser, "||", reverse->mask[term], mask);
+    reverse->adjoint[term] = (short)value;
+    reverse->mask[term] = (short)mask;
+}
+
+/*  Hands a value on to the adjoint of a term, from term `at`. own: a condition under which it is not 0; -1: none.
+    plain: it is 0 where the adjoint of `at` is. */
+static void ignis__formula_hand_on(ignis__formula_reverse *reverse, int at, int to, int value, int own, bool plain)
+{
+    ignis__formula_parser *parser = reverse->parser;
+    int mask = reverse->mask[at];
+    if (own >= 0)
+        mask = mask < 0 ? own : ignis__formula_apply_two(parser, "&&", mask, own);
+    if (mask >= 0 && !plain)
+        value = ignis__formula_select(parser, mask, value, -1);
+    ignis__formula_add_adjoint(reverse, to, value, mask);
+}
+
+/*  Hands the adjoint of a choice on to its branches. */
+static void ignis__formula_reverse_select(ignis__formula_reverse *reverse, int at)
+{
+    ignis__formula_parser *parser = reverse->parser;
+    const ignis__formula_term term = parser->term[at];
+    int condition = term.arg[0], i;
+    for (i = 1; i < 3 && !*parser->fault; i++) {
+        if (i == 2)
+            condition = ignis__formula_apply(parser, IGNIS__FORMULA_NOT, &condition, 0);
+        if (reverse->depends[term.arg[i]])
+            ignis__formula_hand_on(reverse, at, term.arg[i],
+                                   ignis__formula_select(parser, condition, reverse->adjoint[at], -1), condition, true);
+    }
+}
+
+/*  Hands the adjoint of a power on: times n and the power with n - 1. */
+static void ignis__formula_reverse_power(ignis__formula_reverse *reverse, int at)
+{
+    ignis__formula_parser *parser = reverse->parser;
+    const ignis__formula_term term = parser->term[at];
+    int n = ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'i', term.number, NULL, 0);
+    int value = ignis__formula_apply_two(parser, "*", reverse->adjoint[at], n);
+    value = ignis__formula_apply_two(parser, "*", value, ignis__formula_power(parser, term.arg[0], term.number - 1));
+    ignis__formula_hand_on(reverse, at, term.arg[0], value, -1, false);
+}
+
+/*  Hands the adjoint of a term on to its arguments. */
+static void ignis__formula_reverse_term(ignis__formula_reverse *reverse, int at)
+{
+    ignis__formula_parser *parser = reverse->parser;
+    const ignis__formula_term term = parser->term[at];
+    const ignis__formula_function *function = &ignis__formula_functions[term.function];
+    const char *adjoint, *mask;
+    int args[4], row = 0, i, value, own;
+    if (term.function == IGNIS__FORMULA_SELECT || term.function == IGNIS__FORMULA_POWER) {
+        if (term.function == IGNIS__FORMULA_SELECT)
+            ignis__formula_reverse_select(reverse, at);
+        else
+            ignis__formula_reverse_power(reverse, at);
+        return;
+    }
+    while (row < IGNIS__COUNT(ignis__formula_adjoints) &&
+           strcmp(ignis__formula_adjoints[row].name, function->name) != 0)
+        row++;
+    args[0] = term.arg[0];
+    args[1] = function->count > 1 ? term.arg[1] : term.arg[0];
+    args[2] = at;
+    args[3] = reverse->adjoint[at];
+    for (i = 0; i < function->count && i < 2; i++) {
+        if (!function->partial[i] || !reverse->depends[term.arg[i]])
+            continue;
+        adjoint = term.function == IGNIS__FORMULA_NEG           ? "-d"
+                  : row < IGNIS__COUNT(ignis__formula_adjoints) ? ignis__formula_adjoints[row].adjoint[i]
+                                                                : NULL;
+        mask = row < IGNIS__COUNT(ignis__formula_adjoints) ? ignis__formula_adjoints[row].mask[i] : NULL;
+        if (!adjoint) {
+            ignis__formula_syntax_error(parser, 0, "the gradient of '%s' cannot be differentiated", function->name);
+            return;
+        }
+        value = ignis__formula_apply_body(parser, adjoint, 4, args);
+        own = mask ? ignis__formula_apply_body(parser, mask, 4, args) : -1;
+        ignis__formula_hand_on(reverse, at, term.arg[i], value, own,
+                               strcmp(adjoint, "d") == 0 || strcmp(adjoint, "-d") == 0);
+    }
+}
+
+/*  Makes the gradients of a term by the needed inputs the results, in the order of the inputs. upstream: the gradient
+    of the term. */
+static void ignis__formula_differentiate(ignis__formula_reverse *reverse, int of, uint32_t needed, int upstream)
+{
+    ignis__formula_parser *parser = reverse->parser;
+    int at, i, zero;
+    for (at = 0; at <= of; at++) {
+        const ignis__formula_term *term = &parser->term[at];
+        reverse->adjoint[at] = reverse->mask[at] = -1;
+        reverse->depends[at] =
+            term->function == IGNIS__FORMULA_INPUT && term->type == 'w' && needed >> term->number & 1;
+        for (i = 0; i < ignis__formula_functions[term->function].count && term->type == 'w'; i++)
+            reverse->depends[at] = reverse->depends[at] || reverse->depends[term->arg[i]];
+    }
+    reverse->adjoint[of] = (short)upstream;
+    for (at = of; at >= 0 && !*parser->fault; at--)
+        if (reverse->depends[at] && reverse->adjoint[at] >= 0 && parser->term[at].function != IGNIS__FORMULA_INPUT)
+            ignis__formula_reverse_term(reverse, at);
+    zero = ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'w', 0, NULL, 0);
+    for (i = 0, parser->result_count = 0; i < parser->inputs && !*parser->fault; i++)
+        if (needed >> i & 1)
+            parser->result[parser->result_count++] =
+                i <= of && reverse->adjoint[i] >= 0 ? reverse->adjoint[i] : zero; /* the first terms are the inputs */
+}
+
+/*  Reads a number of a prefix. */
+static uint32_t ignis__formula_prefix_number(const char *text, size_t *at)
+{
+    uint32_t number = 0;
+    for (; ignis__formula_is_digit(text[*at]); ++*at)
+        number = 10 * number + (uint32_t)(text[*at] - '0');
+    return number;
+}
+
+/*  Parses a program that begins with "@needed,result ". False if it does not. */
+IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser)
+{
+    ignis__formula_reverse *reverse;
+    uint32_t needed, result;
+    int upstream;
+    if (parser->text[parser->at] != '@')
+        return false;
+    parser->at++;
+    needed = ignis__formula_prefix_number(parser->text, &parser->at);
+    parser->at += parser->text[parser->at] == ',';
+    result = ignis__formula_prefix_number(parser->text, &parser->at);
+    parser->at += parser->text[parser->at] == ' ';
+    upstream = parser->inputs - ++parser->gradients;
+    if (upstream < 1 || needed == 0 || needed >> upstream) {
+        ignis__formula_syntax_error(parser, 0, "the gradient of a formula needs its inputs, and one more");
+        return true;
+    }
+    ignis__formula_parse_program(parser);
+    if (*parser->fault || result >= (uint32_t)parser->result_count)
+        return ignis__formula_syntax_error(parser, 0, "the formula has no result %d", (int)result), true;
+    reverse = (ignis__formula_reverse *)ignis__alloc(sizeof *reverse);
+    if (!reverse)
+        return ignis__formula_syntax_error(parser, 0, "out of host memory"), true;
+    reverse->parser = parser;
+    ignis__formula_differentiate(reverse, parser->result[result], needed, upstream);
+    ignis__free(reverse);
+    return true;
+}
+
+/*  Returns the bits of the inputs that the results of a formula are computed from. */
+IGNIS__PRIVATE uint32_t ignis__formula_inputs_used(const ignis__formula *formula)
+{
+    bool used[IGNIS__FORMULA_TERMS] = {false};
+    uint32_t inputs = 0;
+    int at, i;
+    for (i = 0; i < formula->result_count; i++)
+        used[formula->result[i]] = true;
+    for (at = formula->term_count - 1; at >= 0; at--) {
+        const ignis__formula_term *term = &formula->term[at];
+        for (i = 0; used[at] && i < ignis__formula_functions[term->function].count; i++)
+            used[term->arg[i]] = true;
+        if (used[at] && term->function == IGNIS__FORMULA_INPUT)
+            inputs |= (uint32_t)1 << term->number;
+    }
+    return inputs;
+}
+
 /*  >>formula.cache - formulas that were parsed, with their kernels
 
     Parses a formula once for each set of integer inputs, and keeps it until ignis_shutdown.
@@ -18918,6 +19282,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__formula *ignis__formula_read(ignis__formula_pa
         parser->name[i].term =
             ignis__formula_add_leaf(parser, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
     }
+    parser->inputs = count;
     if (!*parser->fault)
         ignis__formula_parse_program(parser);
     if (!*parser->fault)
@@ -22072,14 +22437,16 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__node_discard(const char *call, ignis__nod
     ignis__tensors_destroy_chain(call, dead);
 }
 
-/*  Makes a node for an operation on held inputs, with room for what the rule saves; it is on no tape yet.
-    tape_states may be NULL: they are read here. NULL, and reported, if it cannot be recorded on this thread's
-    tape, or if out of memory. */
+/*  Makes a node for an operation on held inputs, with room for what the rule saves and for `kept_count` arrays more;
+    it is on no tape yet. tape_states may be NULL: they are read here. NULL, and reported, if it cannot be recorded on
+    this thread's tape, or if out of memory. */
 IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
-                                             const ignis__tape_state *tape_states, const ignis_rule *rule)
+                                             const ignis__tape_state *tape_states, const ignis_rule *rule,
+                                             int kept_count)
 {
     ignis__tape *tape = ignis__tape_now(call);
-    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
+    int saved_count = rule->saved_count + kept_count;
+    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)saved_count;
     size_t size =
         sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
     ignis__node *node = tape ? (ignis__node *)ignis__alloc_for(call, size) : NULL;
@@ -22089,11 +22456,13 @@ IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis_
     node->tape = tape;
     node->name = rule->name;
     node->backward_fn = rule->backward_fn;
+    node->vjp_fn = rule->vjp_fn;
+    node->kept_count = kept_count;
     node->user_data = rule->user_data;
     node->inputs = (ignis__tensor **)(void *)(node + 1);
     node->saved = (ignis__array **)(void *)(node->inputs + count);
-    node->versions = (uint64_t *)(void *)(node->saved + rule->saved_count);
-    node->params = node->versions + rule->saved_count;
+    node->versions = (uint64_t *)(void *)(node->saved + saved_count);
+    node->params = node->versions + saved_count;
     node->needed = (bool *)node->params + rule->params_size;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
@@ -22179,11 +22548,13 @@ static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ig
 IGNIS__PRIVATE ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count,
                                             ignis__tensor *const *inputs, const ignis_rule *rule)
 {
-    ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule);
+    int kept_count = rule->vjp_fn ? count : 0;
+    ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule, kept_count);
     bool ok = true;
     int i;
-    for (i = 0; node && ok && i < rule->saved_count; i++) {
-        ignis__array *array = ignis__array_hold(call, rule->saved[i]);
+    for (i = 0; node && ok && i < rule->saved_count + kept_count; i++) {
+        ignis__array *array = i < rule->saved_count ? ignis__array_hold(call, rule->saved[i])
+                                                    : ignis__tensor_array(call, inputs[i - rule->saved_count]);
         ok = array && ignis__node_save(node, ignis__array_keep(call, array));
         if (array)
             ignis__array_drop(call, array);
@@ -22415,7 +22786,7 @@ IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ig
 }
 
 /*  Replaces a claimed sum by a copy, unless its memory is private already. */
-static bool ignis__gradient_separate(const char *call, ignis__array **sum)
+IGNIS__PRIVATE bool ignis__gradient_separate(const char *call, ignis__array **sum)
 {
     ignis__array *copy;
     if (ignis__array_is_private(*sum))
@@ -22665,7 +23036,7 @@ IGNIS__PRIVATE ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backwar
     if (reached)
         return reached;
     reached = (ignis__leaf_state *)ignis__alloc_for(pass->call, sizeof *reached);
-    if (!reached || (!pass->outer && !ignis__backward_pass_join_group(pass, leaf, &reached->group))) {
+    if (!reached || (!pass->outer && !pass->request && !ignis__backward_pass_join_group(pass, leaf, &reached->group))) {
         ignis__free(reached);
         return NULL;
     }
@@ -22784,10 +23155,16 @@ IGNIS__PRIVATE bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
 
     Calls the backward function of each node that a gradient has reached, adds up gradients, writes those of
     leaves at the end.
-    Uses: backward_state, gradient, tape, scope. Calls functions of rules, which may begin a backward pass of
-    their own.
+    Uses: backward_state, gradient, tape, scope, recorded_gradient. Calls functions of rules, which may
+    begin a backward pass of their own.
+    A pass of ignis_grad (with a request) runs only nodes that an input leads to, and writes no leaf. A pass that is
+    recorded has tensors for gradients: see recorded_gradient.c.
     Invariants: after a failure no leaf has changed; the output of the running node is held.
     Locks: none is held while a backward function runs. Only the thread of a tape runs its nodes. */
+
+/* Of the parts after this one, which run passes themselves. */
+IGNIS__PRIVATE bool ignis__grad_leads(const ignis__backward_pass *pass, ignis__tensor *tensor);
+IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed);
 
 /*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient if that is the total, which includes
     the sum. */
@@ -22805,7 +23182,12 @@ static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__ar
 static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient,
                                              bool whole)
 {
-    ignis__leaf_state *reached = ignis__backward_pass_reach_leaf(pass, leaf);
+    ignis__leaf_state *reached;
+    if (pass->request && !(pass->count && *ignis__backward_pass_find_leaf(pass, leaf))) { /* not asked for */
+        ignis__array_unclaim(pass->call, gradient);
+        return true;
+    }
+    reached = ignis__backward_pass_reach_leaf(pass, leaf);
     if (reached && !(reached->group && reached->group->done))
         return ignis__backward_pass_add(pass, &reached->sum, gradient, whole);
     if (reached)
@@ -22819,8 +23201,8 @@ static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__
 }
 
 /*  Checks that an input of a node can still receive a gradient. */
-static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
-                                         const ignis__tape_state *tape_state)
+IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
+                                                 const ignis__tape_state *tape_state)
 {
     if (tape_state->node && tape_state->tape != pass->tape)
         ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call,
@@ -22842,8 +23224,8 @@ static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const
 }
 
 /*  Adds a gradient, whose claim is taken over, to a held tensor that the pass is yet to reach. */
-static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient,
-                                        bool whole)
+IGNIS__PRIVATE bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor,
+                                                ignis__array *gradient, bool whole)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     if (!ignis__backward_pass_accepts(pass, tensor, &tape_state)) {
@@ -22852,6 +23234,10 @@ static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tenso
     }
     if (!tape_state.node)
         return ignis__backward_pass_add_to_leaf(pass, tensor, gradient, whole);
+    if (pass->within && tape_state.node->serial <= pass->within->first) { /* no pass reaches it */
+        ignis__array_unclaim(pass->call, gradient);
+        return true;
+    }
     if (!tape_state.node->grad)
         /* The output is held until its node is done: nothing else may keep it alive. */
         ignis__tensor_hold_again(tensor);
@@ -22961,7 +23347,7 @@ static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_p
 static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, const ignis__node *node)
 {
     int i;
-    for (i = 0; i < node->saved_count; i++) {
+    for (i = 0; i < node->saved_count - (pass->records ? 0 : node->kept_count); i++) {
         const ignis__array *saved = node->saved[i];
         uint64_t version = ignis__storage_version(saved->storage);
         char view_of[40] = "";
@@ -22979,6 +23365,22 @@ static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, c
     return true;
 }
 
+/*  Returns the status of a node's function, which has returned. A failure is reported by now. */
+IGNIS__PRIVATE ignis_status ignis__backward_pass_status(const ignis__backward_pass *pass, const ignis__node *node,
+                                                        ignis_status status)
+{
+    if (pass->failed && status == IGNIS_OK)
+        status =
+            ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
+                        "the backward of '%s' returned OK, but an ignis_backward inside of it has failed", node->name);
+    if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' returned %s", node->name,
+                    ignis_status_name(status));
+    else if (status != IGNIS_OK)
+        ignis__this_thread.latest = status;
+    return status;
+}
+
 /*  Runs the backward function of a node between scopes and no-grad sections that it cannot end. */
 static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node,
                                            const ignis_backward_args *args)
@@ -22994,16 +23396,7 @@ static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__no
     pass->node = NULL;
     if (!ignis__frame_end(&frame) && status == IGNIS_OK)
         status = ignis__failed();
-    if (pass->failed && status == IGNIS_OK)
-        status =
-            ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
-                        "the backward of '%s' returned OK, but an ignis_backward inside of it has failed", node->name);
-    if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' returned %s", node->name,
-                    ignis_status_name(status));
-    else if (status != IGNIS_OK)
-        ignis__this_thread.latest = status;
-    return status == IGNIS_OK;
+    return ignis__backward_pass_status(pass, node, status) == IGNIS_OK;
 }
 
 /*  Reshapes the gradient of a node's output to the output's shape. It had the shape that the function or the
@@ -23026,8 +23419,8 @@ static bool ignis__backward_pass_reshape_gradient(const ignis__backward_pass *pa
     return true;
 }
 
-/*  Runs the backward function of one node, and hands its gradients on. */
-static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__node *node)
+/*  Runs the backward function of one node, and hands its gradients on to the needed inputs. */
+static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed)
 {
     ignis_backward_args args = IGNIS__ZERO;
     ignis_array grads[IGNIS__MAX_INPUTS] = IGNIS__ZERO, saved_few[16], *saved = saved_few;
@@ -23036,31 +23429,31 @@ static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__nod
     int i;
     for (i = 0; i < node->input_count; i++) {
         ignis__tape_state tape_state = ignis__tensor_tape_state(node->inputs[i]);
-        if (node->needed[i] && !ignis__backward_pass_accepts(pass, node->inputs[i], &tape_state))
+        if (needed[i] && !ignis__backward_pass_accepts(pass, node->inputs[i], &tape_state))
             return false;
     }
-    if (node->saved_count > IGNIS__COUNT(saved_few) &&
-        (saved = (ignis_array *)ignis__alloc_for(pass->call, sizeof *saved * (size_t)node->saved_count)) == NULL)
+    args.saved_count = node->saved_count - node->kept_count;
+    if (args.saved_count > IGNIS__COUNT(saved_few) &&
+        (saved = (ignis_array *)ignis__alloc_for(pass->call, sizeof *saved * (size_t)args.saved_count)) == NULL)
         return false;
-    for (i = 0; i < node->saved_count; i++)
+    for (i = 0; i < args.saved_count; i++)
         saved[i].id = node->saved[i]->slot.handle;
     args.grad_output.id = node->grad->slot.handle != pass->one ? node->grad->slot.handle : 0;
     args.saved = saved;
-    args.saved_count = node->saved_count;
     args.params = node->params;
     args.input_count = node->input_count;
-    args.needed = node->needed;
+    args.needed = needed;
     args.grad_inputs = grads;
     args.user_data = node->user_data;
     ok = ignis__backward_pass_call_rule(pass, node, &args);
     for (i = 0; i < node->input_count; i++) { /* claim all before any is handed on: one array may be there twice */
         given[i] = grads[i].id ? ignis__backward_pass_claim_gradient(pass, node, i, grads[i]) : NULL;
-        ok = ok && (given[i] || !grads[i].id || !node->needed[i]);
+        ok = ok && (given[i] || !grads[i].id || !needed[i]);
     }
     if (!pass->offered) /* sums that are among the gradients belong to whoever received them */
         ignis__backward_pass_drop_column_sums(pass);
     for (i = 0; i < node->input_count; i++) {
-        if (given[i] && ok && node->needed[i])
+        if (given[i] && ok && needed[i])
             ok = ignis__backward_pass_add_to(pass, node->inputs[i], given[i], pass->summed_inputs >> i & 1);
         else if (given[i])
             ignis__array_unclaim(pass->call, given[i]);
@@ -23070,30 +23463,67 @@ static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__nod
     return ok;
 }
 
-/*  Runs the nodes from the root's back to the first that a gradient has reached, and destroys them unless the
-    pass retains them. A pass inside a backward function ends at the node of the enclosing pass. The output of
-    the running node is held. */
-static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *root, ignis__array *gradient)
+/*  Keeps the gradient of a node's output, if the request or ignis_retain_grad asks for it. */
+static bool ignis__backward_pass_keep_gradient(ignis__backward_pass *pass, ignis__node *node)
 {
-    uint64_t end = pass->outer ? pass->outer->node->serial : 0;
+    if (pass->request && node->wanted && pass->records) {
+        pass->request->recorded[node->wanted - 1] = node->recorded_grad;
+    } else if (pass->request && node->wanted) {
+        ignis__array_claim(node->grad);
+        pass->request->arrays[node->wanted - 1] = node->grad;
+    } else if (node->output->retains_grad && !pass->request && !pass->records) {
+        ignis__array_claim(node->grad);
+        return ignis__backward_pass_add_to_leaf(pass, node->output, node->grad, false);
+    }
+    return true;
+}
+
+/*  Hands the gradient of a node on. A pass with a request runs only nodes, and asks only for gradients, that one of its
+    inputs leads to. */
+static bool ignis__backward_pass_visit(ignis__backward_pass *pass, ignis__node *node)
+{
+    bool leading[IGNIS__MAX_INPUTS];
+    const bool *needed = node->needed;
+    int i;
+    if ((!pass->records && !ignis__backward_pass_reshape_gradient(pass, node)) ||
+        !ignis__backward_pass_keep_gradient(pass, node))
+        return false;
+    if (pass->request) {
+        if (!node->leads)
+            return true;
+        for (i = 0; i < node->input_count; i++)
+            leading[i] = needed[i] && ignis__grad_leads(pass, node->inputs[i]);
+        needed = leading;
+    }
+    if (!ignis__backward_pass_check_saved(pass, node))
+        return false;
+    return pass->records ? ignis__recorded_run_node(pass, node, needed)
+                         : ignis__backward_pass_run_node(pass, node, needed);
+}
+
+/*  Runs the nodes from the root's back to the first that a gradient has reached, and destroys them unless the
+    pass retains them, or has not used them. A pass inside a backward function ends at the node of the enclosing pass.
+    The output of the running node is held. After a failure (ok is false) the gradients are dropped. */
+IGNIS__PRIVATE bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *root, bool ok)
+{
+    uint64_t end = pass->request ? pass->request->first : pass->outer ? pass->outer->node->serial : 0;
     ignis__node *node = root, *before;
-    bool ok = true;
-    ignis__tensor_hold_again(root->output); /* as of every node with a gradient */
-    root->grad = gradient;
     ignis__tensor_hold_again(root->output);
-    if (!pass->outer && ignis__atomic_load(&ignis__grad_groups))
-        ok = ignis__groups_count(pass, root);
+    if (!pass->outer && !pass->request && ignis__atomic_load(&ignis__grad_groups))
+        ok = ignis__groups_count(pass, root) && ok;
     for (; node; node = before) {
         ignis__tensor *output = node->output;
-        if (node->grad)
-            ok = ok && ignis__backward_pass_check_saved(pass, node) &&
-                 ignis__backward_pass_reshape_gradient(pass, node) && ignis__backward_pass_run_node(pass, node);
+        bool reached = node->grad || node->recorded_grad.id;
+        if (reached)
+            ok = ok && ignis__backward_pass_visit(pass, node);
         if (node->counted)
             ok = ignis__groups_pass(pass, node, ok);
         before = ignis__node_before(pass->tape, node, end);
-        if (node->grad) {
-            if (pass->retains) {
-                ignis__array_unclaim(pass->call, node->grad);
+        if (reached) {
+            node->recorded_grad.id = 0;
+            if (pass->retains || (pass->request && !node->leads)) {
+                if (node->grad)
+                    ignis__array_unclaim(pass->call, node->grad);
                 node->grad = NULL;
             } else {
                 ignis__node_consume(pass->call, node);
@@ -23105,13 +23535,28 @@ static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *ro
     return ok;
 }
 
-/*  Writes the gradients of leaves. A pass inside a backward function writes only leaves that the function
-    made, so that it can read them. The others wait for the enclosing pass: if the outermost one fails, no
-    leaf has changed. */
-static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
+/*  Begins a pass of the calling thread; ignis__backward_pass_end ends it. */
+IGNIS__PRIVATE void ignis__backward_pass_begin(ignis__backward_pass *pass, const char *call)
 {
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    memset(pass, 0, sizeof *pass);
+    pass->call = call;
+    pass->tape = thread->tape;
+    pass->outer = thread->pass;
+    pass->within = pass->outer ? pass->outer->within : NULL;
+    pass->serial = ignis__atomic_add(&ignis__backward_pass_serials, 1);
+    thread->pass = pass;
+    thread->pass_serial = pass->serial;
+}
+
+/*  Writes the gradients of leaves, unless a request wants them. A pass inside a backward function writes only leaves
+    that the function made, so that it can read them. The others wait for the enclosing pass: if the outermost one
+    fails, no leaf has changed. */
+IGNIS__PRIVATE bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__leaf_state **link = &pass->leaves, *reached;
-    while (pass->outer && (reached = *link) != NULL) {
+    while (pass->outer && !pass->request && (reached = *link) != NULL) {
         ignis__array *sum = reached->sum;
         if (reached->leaf->made_in == pass->outer->serial) {
             link = &reached->next;
@@ -23126,12 +23571,14 @@ static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
         ignis__leaf_states_free(pass->call, &reached);
     }
     ignis__backward_pass_drop_column_sums(pass);
-    ok = ok && ignis__leaves_write(pass->call, pass->leaves);
+    ok = ok && (pass->request || ignis__leaves_write(pass->call, pass->leaves));
     ok = ignis__groups_end(pass, ok);
     ignis__leaf_states_free(pass->call, &pass->leaves);
     ignis__free(pass->table);
-    if (!ok && pass->outer)
+    if (!ok && pass->outer && !pass->request)
         pass->outer->failed = true;
+    thread->pass = pass->outer;
+    thread->pass_serial = pass->outer ? pass->outer->serial : 0;
     return ok;
 }
 
@@ -23159,14 +23606,14 @@ IGNIS__PRIVATE ignis__array *ignis__gradient_hold(const char *call, const ignis_
 
 /*  Returns the claimed gradient that a pass starts from: the caller's, or 1. A node that knows it starts from
     1 gets it unwritten. NULL, and reported, if it does not fit. */
-static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output,
-                                           bool known)
+IGNIS__PRIVATE ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor,
+                                                   ignis_array grad_output, const char *name, bool known)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     ignis_array made;
     ignis__array *gradient;
     if (grad_output.id) {
-        gradient = ignis__gradient_hold(call, tensor, grad_output, "grad_output");
+        gradient = ignis__gradient_hold(call, tensor, grad_output, name);
         if (!gradient)
             return NULL;
         /* a view, which ends with the pass: the array itself stays the caller's */
@@ -23176,8 +23623,8 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     }
     if (ignis__tensor_numel(tensor) != 1) {
         ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call,
-                    "a tensor of shape %s needs grad_output; without it there has to be one element",
-                    ignis__shape_write(&tensor->shape).text);
+                    "a tensor of shape %s needs %s; without it there has to be one element",
+                    ignis__shape_write(&tensor->shape).text, name);
         return NULL;
     }
     desc.shape = tensor->shape;
@@ -23213,23 +23660,16 @@ static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor
     /* inside a backward function, whatever is older than its node waits for the enclosing pass */
     runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->node->serial);
     known = runs && !grad_output.id && tape_state.node->knows_one;
-    gradient = ignis__backward_start(call, tensor, grad_output, known);
+    gradient = ignis__backward_start(call, tensor, grad_output, "grad_output", known);
     if (!gradient)
         return ignis__failed();
-    memset(&pass, 0, sizeof pass);
-    pass.call = call;
-    pass.tape = thread->tape;
+    ignis__backward_pass_begin(&pass, call);
     pass.retains = retains;
-    pass.outer = thread->pass;
-    pass.serial = ignis__atomic_add(&ignis__backward_pass_serials, 1);
     pass.one = known ? gradient->slot.handle : 0;
-    thread->pass = &pass;
-    thread->pass_serial = pass.serial;
-    ok = runs ? ignis__backward_pass_run(&pass, tape_state.node, gradient)
-              : ignis__backward_pass_add_to(&pass, tensor, gradient, false);
+    ok = ignis__backward_pass_add_to(&pass, tensor, gradient, false);
+    if (runs)
+        ok = ignis__backward_pass_run(&pass, tape_state.node, ok);
     ok = ignis__backward_pass_end(&pass, ok);
-    thread->pass = pass.outer;
-    thread->pass_serial = pass.outer ? pass.outer->serial : 0;
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -23252,6 +23692,554 @@ IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_outp
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output)
 {
     return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
+}
+
+/*  >>tensor.recorded_gradient - a backward pass whose gradients are tensors, recorded as they are computed
+
+    For ignis_grad with create_graph. The vjp_fn of a node computes by operations on tensors what its backward function
+    computes on arrays. A node keeps arrays, and its inputs without their handles: an alias is a tensor over such an
+    array that the tape takes for the input.
+    Uses: tape, tensor, scope, backward_pass. Knows no operation: sums and aliases are recorded here.
+    Invariant: whatever a pass makes is newer than all nodes that it runs, so a later pass runs it before them. */
+
+/*  Gives the gradient of the output to all inputs. */
+static ignis_status ignis__recorded_same_backward(const ignis_backward_args *args)
+{
+    int i;
+    for (i = 0; i < args->input_count; i++)
+        args->grad_inputs[i] = args->grad_output;
+    return IGNIS_OK;
+}
+
+static ignis_status ignis__recorded_same_vjp(const ignis_vjp_args *args)
+{
+    int i;
+    for (i = 0; i < args->input_count; i++)
+        args->grad_inputs[i] = args->grad_output;
+    return IGNIS_OK;
+}
+
+/*  Makes a tensor of an array, recorded as the result of held tensors if one requires a gradient. Takes over one claim
+    of the array. No handle after a failure. */
+static ignis_tensor ignis__recorded_result(const char *call, const char *name, ignis__array *array, int count,
+                                           ignis__tensor *const *inputs)
+{
+    ignis__tensor *made = ignis__tensor_make(call, array, false);
+    ignis__node *node = NULL;
+    ignis_rule rule = IGNIS__ZERO;
+    bool wanted = false;
+    int i;
+    if (!made) {
+        ignis__array_unclaim(call, array);
+        return ignis__no_tensor();
+    }
+    for (i = 0; i < count; i++)
+        wanted = wanted || ignis__tensor_requires_grad(inputs[i]);
+    rule.name = name;
+    rule.backward_fn = ignis__recorded_same_backward;
+    rule.vjp_fn = ignis__recorded_same_vjp;
+    if (wanted && ignis__recording()) {
+        node = ignis__node_make(call, count, inputs, NULL, &rule, 0);
+        if (!node) {
+            ignis__tensors_destroy_chain(call, made);
+            return ignis__no_tensor();
+        }
+        ignis__tensor_result(made, node);
+        ignis__tape_append(node);
+    }
+    return ignis__tensor_publish(made);
+}
+
+/*  Makes a tensor over an array, with its values and another shape, that the tape takes for a held tensor. No handle
+    after a failure. */
+IGNIS__PRIVATE ignis_tensor ignis__recorded_alias(const char *call, ignis__tensor *of, ignis__array *array,
+                                                  const ignis_shape *shape)
+{
+    ignis__array *view = ignis__array_adopt(call, ignis__array_view(call, array, shape, array->numel, 0));
+    return view ? ignis__recorded_result(call, "alias", view, 1, &of) : ignis__no_tensor();
+}
+
+/*  Makes the sum of two tensors of one shape. No handle after a failure. */
+static ignis_tensor ignis__recorded_sum(const char *call, ignis_tensor a, ignis_tensor b)
+{
+    ignis_tensor handles[2], result = IGNIS__ZERO;
+    ignis__tensor *held[2] = {NULL, NULL};
+    ignis__array *arrays[2] = {NULL, NULL};
+    ignis_array made = IGNIS__ZERO, from[2];
+    bool ok = true;
+    int i;
+    handles[0] = a;
+    handles[1] = b;
+    for (i = 0; ok && i < 2; i++) {
+        held[i] = ignis__tensor_hold(call, handles[i]);
+        arrays[i] = held[i] ? ignis__tensor_array(call, held[i]) : NULL;
+        ok = arrays[i] != NULL;
+        from[i].id = ok ? arrays[i]->slot.handle : 0;
+    }
+    if (ok)
+        made = ignis__array_create_like(call, arrays[0], arrays[0]->dtype);
+    if (made.id && ignis__array_binary(call, IGNIS__BUILTIN_ADD, made, from[0], from[1]) != IGNIS_OK)
+        ignis__array_discard(call, &made);
+    if (made.id)
+        result = ignis__recorded_result(call, "sum of gradients", ignis__array_adopt(call, made), 2, held);
+    for (i = 0; i < 2; i++) {
+        if (arrays[i])
+            ignis__array_drop(call, arrays[i]);
+        if (held[i])
+            ignis__tensor_drop(call, held[i]);
+    }
+    return result;
+}
+
+/*  Checks a gradient that a function gave for a tensor, and gives it the tensor's shape. No handle, and reported, if it
+    does not fit. */
+static ignis_tensor ignis__recorded_fit(const ignis__backward_pass *pass, const ignis__tensor *tensor,
+                                        ignis_tensor handle)
+{
+    ignis__tensor *gradient = ignis__tensor_hold(pass->call, handle);
+    ignis__array *array = gradient ? ignis__tensor_array(pass->call, gradient) : NULL;
+    ignis_tensor result = IGNIS__ZERO;
+    if (array && array->numel == ignis__tensor_numel(tensor) && array->dtype == tensor->dtype &&
+        array->storage->device == tensor->device)
+        result = ignis__shape_same(&array->shape, &tensor->shape)
+                     ? handle
+                     : ignis__recorded_alias(pass->call, gradient, array, &tensor->shape);
+    else if (array && array->storage->device != tensor->device)
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, pass->call, "a gradient on device %d was given to a tensor on device %d",
+                    ignis__device_ordinal(array->storage->device), ignis__device_ordinal(tensor->device));
+    else if (array)
+        ignis__fail(array->dtype != tensor->dtype ? IGNIS_DIAG_DTYPE_DIFFERS : IGNIS_DIAG_SHAPE_DIFFERS, pass->call,
+                    "a gradient %s of %s was given to a tensor %s of %s", ignis__shape_write(&array->shape).text,
+                    ignis__dtypes[array->dtype].name, ignis__shape_write(&tensor->shape).text,
+                    ignis__dtypes[tensor->dtype].name);
+    if (array)
+        ignis__array_drop(pass->call, array);
+    if (gradient)
+        ignis__tensor_drop(pass->call, gradient);
+    return result;
+}
+
+/*  As ignis__backward_pass_add_to, for a gradient that is a tensor. Leaves that are not asked for get none. */
+IGNIS__PRIVATE bool ignis__recorded_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis_tensor gradient)
+{
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    ignis__backward_pass *asked = pass;
+    ignis__leaf_state *leaf = NULL;
+    ignis_tensor *sum;
+    if (!ignis__backward_pass_accepts(pass, tensor, &tape_state))
+        return false;
+    if (!tape_state.node) {
+        while (asked && !asked->request)
+            asked = asked->outer;
+        leaf = asked && asked->count ? *ignis__backward_pass_find_leaf(asked, tensor) : NULL;
+        if (!leaf)
+            return true;
+    } else if (pass->within && tape_state.node->serial <= pass->within->first) {
+        return true;
+    }
+    gradient = ignis__recorded_fit(pass, tensor, gradient);
+    if (!gradient.id)
+        return false;
+    sum = leaf ? &leaf->recorded_sum : &tape_state.node->recorded_grad;
+    if (sum->id)
+        gradient = ignis__recorded_sum(pass->call, *sum, gradient);
+    else if (!leaf)
+        ignis__tensor_hold_again(tensor); /* as ignis__backward_pass_add_to does */
+    if (gradient.id || !sum->id)
+        *sum = gradient;
+    return gradient.id != 0;
+}
+
+/*  Makes aliases of a node's inputs over the arrays that it has kept. */
+static bool ignis__recorded_inputs(const char *call, const ignis__node *node, ignis_tensor *inputs)
+{
+    ignis__array *const *kept = node->saved + node->saved_count - node->kept_count;
+    int i;
+    for (i = 0; i < node->kept_count; i++) {
+        inputs[i] = ignis__recorded_alias(call, node->inputs[i], kept[i], &node->inputs[i]->shape);
+        if (!inputs[i].id)
+            return false;
+    }
+    return true;
+}
+
+/*  Runs the vjp_fn of one node, recorded, and hands its gradients on to the needed inputs. */
+IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed)
+{
+    ignis_vjp_args args = IGNIS__ZERO;
+    ignis_tensor grads[IGNIS__MAX_INPUTS] = IGNIS__ZERO, inputs[IGNIS__MAX_INPUTS];
+    ignis_status status;
+    ignis__frame frame;
+    bool ok = true;
+    int i;
+    if (!node->vjp_fn)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, pass->call,
+                                 "the gradient of '%s' cannot be differentiated: its rule has no vjp_fn; without "
+                                 "create_graph it has a gradient",
+                                 node->name);
+    ignis__frame_begin(&frame, pass->call, node->name, 0);
+    pass->node = node;
+    node->running = true;
+    args.grad_output = node->recorded_grad;
+    args.inputs = node->kept_count ? inputs : NULL;
+    args.input_count = node->input_count;
+    args.needed = needed;
+    args.params = node->params;
+    args.grad_inputs = grads;
+    args.user_data = node->user_data;
+    args.node = node;
+    status = ignis__recorded_inputs(pass->call, node, inputs) ? node->vjp_fn(&args) : ignis__failed();
+    ok = ignis__backward_pass_status(pass, node, status) == IGNIS_OK;
+    for (i = 0; ok && i < node->input_count; i++)
+        if (needed[i] && grads[i].id)
+            ok = ignis__recorded_add_to(pass, node->inputs[i], grads[i]);
+    node->running = false;
+    pass->node = NULL;
+    return ignis__frame_end(&frame) && ok;
+}
+
+/*  Called by the vjp_fn of a node that has run a function of the caller's again: differentiates what that has recorded.
+    Gradients of everything older go to the pass of the node. */
+IGNIS__PRIVATE ignis_status ignis__recorded_splice(const char *call, ignis_tensor handle, ignis_tensor grad_output)
+{
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__tape_state tape_state;
+    ignis__backward_pass pass;
+    bool ok;
+    if (!tensor)
+        return ignis__failed();
+    tape_state = ignis__tensor_tape_state(tensor);
+    ok = true;
+    if (tape_state.requires_grad) {
+        ignis__backward_pass_begin(&pass, call);
+        pass.retains = pass.records = true;
+        ok = ignis__recorded_add_to(&pass, tensor, grad_output);
+        if (tape_state.node && tape_state.node->serial > pass.outer->node->serial)
+            ok = ignis__backward_pass_run(&pass, tape_state.node, ok);
+        ok = ignis__backward_pass_end(&pass, ok);
+    }
+    ignis__tensor_drop(call, tensor);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  >>grad - ignis_grad: a backward pass for some tensors, whose gradients it returns
+
+    Marks the nodes that an input leads to, places the seeds, runs the pass, and makes tensors of what it has found.
+    Uses: backward_pass, backward_state, recorded_gradient.
+    Invariants: no leaf changes. Marks (node->leads, node->wanted) are of this pass alone: nodes of an enclosing pass
+    that are yet to run are older than request->first. */
+
+/*  Returns whether an input of the request leads to a tensor, or is it. */
+IGNIS__PRIVATE bool ignis__grad_leads(const ignis__backward_pass *pass, ignis__tensor *tensor)
+{
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    if (tape_state.node)
+        return tape_state.tape == pass->tape && tape_state.node->serial > pass->request->first &&
+               (tape_state.node->leads || tape_state.node->wanted);
+    return pass->count && *ignis__backward_pass_find_leaf(pass, tensor);
+}
+
+/*  Marks the nodes that an input of the request leads to. A node that runs a function of the caller's may use any
+    tensor. */
+static void ignis__grad_mark(ignis__backward_pass *pass)
+{
+    ignis__node *node;
+    int i;
+    ignis__mutex_lock(&pass->tape->lock); /* no node of the list ends meanwhile */
+    node = pass->tape->last;
+    while (node && node->before && node->before->serial > pass->request->first)
+        node = node->before;
+    for (; node; node = node->after) {
+        node->leads = node->nests;
+        for (i = 0; i < node->input_count && !node->leads; i++)
+            node->leads = node->needed[i] && ignis__grad_leads(pass, node->inputs[i]);
+    }
+    ignis__mutex_unlock(&pass->tape->lock);
+}
+
+/*  Returns the number of the first input that is the same tensor as input i. */
+static int ignis__grad_first(const ignis__grad_request *request, int i)
+{
+    int first = 0;
+    while (request->inputs[first] != request->inputs[i])
+        first++;
+    return first;
+}
+
+/*  Checks one tensor of a call. */
+static bool ignis__grad_check(const char *call, ignis__tensor *tensor, const char *name, int i)
+{
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    if (tape_state.consumed)
+        return ignis__fail_false(IGNIS_DIAG_BACKWARD_TWICE, call,
+                                 "the operations that made %s[%d] were released by an earlier backward or "
+                                 "ignis_tape_clear; run them again, or keep them with retain_graph",
+                                 name, i);
+    if (!tape_state.requires_grad)
+        return ignis__fail_false(IGNIS_DIAG_NO_GRAD_WANTED, call,
+                                 "%s[%d], a tensor %s of %s, does not require a gradient", name, i,
+                                 ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
+    if (tape_state.node && tape_state.tape != ignis__tensor_thread_now()->tape)
+        return ignis__fail_false(IGNIS_DIAG_TAPE_OF_OTHER, call,
+                                 "%s[%d] was recorded by another thread, whose tape it belongs to", name, i);
+    return true;
+}
+
+/*  Registers the inputs of a request with its pass. */
+static bool ignis__grad_want(ignis__backward_pass *pass, ignis__grad_request *request)
+{
+    uint64_t end = pass->outer ? pass->outer->node->serial : 0;
+    bool ok = true;
+    int i;
+    request->first = UINT64_MAX;
+    for (i = 0; ok && i < request->count; i++) {
+        ignis__tensor *input = request->inputs[i];
+        const ignis__node *node = ignis__tensor_tape_state(input).node;
+        uint64_t first = node ? node->serial - 1 : end;
+        if (pass->outer && (node ? first < end : input->made_in != pass->outer->serial))
+            ok = ignis__fail_false(IGNIS_DIAG_NO_GRAD_WANTED, pass->call,
+                                   "inputs[%d] is older than the backward function that this is called in", i);
+        if (first < request->first)
+            request->first = first;
+    }
+    for (i = 0; ok && i < request->count; i++) {
+        ignis__node *node = ignis__tensor_tape_state(request->inputs[i]).node;
+        if (node)
+            node->wanted = 1 + ignis__grad_first(request, i);
+        else
+            ok = ignis__backward_pass_reach_leaf(pass, request->inputs[i]) != NULL;
+    }
+    return ok;
+}
+
+/*  Places the gradient that an output begins with. */
+static bool ignis__grad_seed(ignis__backward_pass *pass, ignis__tensor *output, ignis_tensor seed, const char *name,
+                             bool known)
+{
+    ignis__tensor *held = seed.id ? ignis__tensor_hold(pass->call, seed) : NULL;
+    ignis__array *array;
+    ignis_array data = IGNIS__ZERO;
+    ignis_tensor alias = IGNIS__ZERO;
+    bool ok = held || !seed.id;
+    if (held)
+        ok = (array = ignis__tensor_array(pass->call, held)) != NULL;
+    else
+        array = NULL;
+    if (array) {
+        data.id = array->slot.handle;
+        ignis__array_drop(pass->call, array);
+    }
+    array = ok ? ignis__backward_start(pass->call, output, data, name, known) : NULL;
+    if (array && pass->records) {
+        alias = held ? ignis__recorded_alias(pass->call, held, array, &output->shape)
+                     : ignis__tensor_over(pass->call, array, false);
+        ignis__array_unclaim(pass->call, array);
+        ok = alias.id && ignis__recorded_add_to(pass, output, alias);
+    } else {
+        if (known && array)
+            pass->one = array->slot.handle;
+        ok = array && ignis__backward_pass_add_to(pass, output, array, false);
+    }
+    if (held)
+        ignis__tensor_drop(pass->call, held);
+    return ok;
+}
+
+/*  Places the seeds of outputs that an input leads to, and runs the pass from the newest. */
+static bool ignis__grad_run(ignis__backward_pass *pass, ignis__tensor *const *outputs, int count,
+                            const ignis_grad_desc *desc)
+{
+    ignis__node *root = NULL;
+    bool ok = true;
+    char name[40];
+    int i;
+    for (i = 0; ok && i < count; i++) {
+        ignis_tensor seed = desc && desc->seeds ? desc->seeds[i] : ignis__no_tensor();
+        ignis__node *node = ignis__tensor_tape_state(outputs[i]).node;
+        snprintf(name, sizeof name, "desc->seeds[%d]", i);
+        if (!ignis__grad_leads(pass, outputs[i]))
+            continue;
+        ok = ignis__grad_seed(pass, outputs[i], seed, name,
+                              count == 1 && !pass->records && !seed.id && node && node->knows_one && !node->wanted);
+        if (node && (node->grad || node->recorded_grad.id) && (!root || node->serial > root->serial))
+            root = node;
+    }
+    return root ? ignis__backward_pass_run(pass, root, ok) : ok;
+}
+
+/*  Takes the sums of leaves, so that all gradients are in the request, and ends the marks of inputs. */
+static void ignis__grad_collect(ignis__backward_pass *pass, ignis__grad_request *request)
+{
+    int i;
+    for (i = 0; i < request->count; i++) {
+        ignis__node *node = ignis__tensor_tape_state(request->inputs[i]).node;
+        ignis__leaf_state *leaf =
+            !node && pass->count ? *ignis__backward_pass_find_leaf(pass, request->inputs[i]) : NULL;
+        if (node)
+            node->wanted = 0;
+        if (leaf && leaf->sum) {
+            request->arrays[i] = leaf->sum;
+            leaf->sum = NULL;
+        }
+        if (leaf && leaf->recorded_sum.id) {
+            request->recorded[i] = leaf->recorded_sum;
+            leaf->recorded_sum.id = 0;
+        }
+    }
+}
+
+/*  Makes the tensors of a request's gradients. Each of a recorded pass gets a handle of its own, so it can be
+    released alone; `scope` has those of the pass, and ends here. */
+static bool ignis__grad_finish(const char *call, ignis__grad_request *request, bool records, ignis_scope scope,
+                               ignis_tensor *grads, bool ok)
+{
+    ignis__tensor *recorded = NULL;
+    int i, first;
+    for (i = 0; i < request->count; i++) { /* hold all before the scope ends, and the copies of one before it changes */
+        first = ignis__grad_first(request, i);
+        if (!records && first < i && request->arrays[first])
+            ignis__array_claim(request->arrays[i] = request->arrays[first]);
+        if (!ok || !records || !request->recorded[i].id)
+            continue;
+        recorded = ignis__tensor_hold(call, request->recorded[i]);
+        request->arrays[i] = recorded ? ignis__tensor_array(call, recorded) : NULL;
+        if (recorded && !request->arrays[i])
+            ignis__tensor_drop(call, recorded);
+        ok = request->arrays[i] != NULL;
+        request->held[i] = ok ? recorded : NULL;
+    }
+    if (scope.id)
+        (void)ignis_scope_end(scope);
+    for (i = 0; i < request->count; i++) {
+        ignis__tensor *input = request->inputs[i], *made;
+        first = ignis__grad_first(request, i);
+        if (records) {
+            if (ok && request->held[first]) {
+                grads[i] = ignis__recorded_alias(call, request->held[first], request->arrays[first], &input->shape);
+                ok = grads[i].id != 0;
+            }
+            continue;
+        }
+        if (ok && request->arrays[i] && (ok = ignis__gradient_separate(call, &request->arrays[i]))) {
+            ignis__array_set_shape(request->arrays[i], &input->shape);
+            ok = (made = ignis__tensor_make(call, request->arrays[i], false)) != NULL;
+            if (ok) {
+                request->arrays[i] = NULL;
+                grads[i] = ignis__tensor_publish(made);
+            }
+        }
+        if (request->arrays[i])
+            ignis__array_unclaim(call, request->arrays[i]);
+    }
+    for (i = 0; records && i < request->count; i++) {
+        if (!request->held[i])
+            continue;
+        ignis__array_drop(call, request->arrays[i]);
+        ignis__tensor_drop(call, request->held[i]);
+    }
+    return ok;
+}
+
+/*  Computes the gradients of held outputs. */
+static bool ignis__grad(const char *call, ignis__tensor *const *outputs, int output_count, ignis__grad_request *request,
+                        ignis_tensor *grads, const ignis_grad_desc *desc)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    bool records = desc && desc->create_graph, ok = true;
+    ignis_scope scope = IGNIS__ZERO;
+    ignis__backward_pass pass;
+    int i, no_grad = thread->no_grad;
+    if (thread->pass && !thread->pass->node)
+        return ignis__fail_false(IGNIS_DIAG_TAPE_WALKED, call,
+                                 "a backward of this thread is under way, outside of its backward functions");
+    for (i = 0; ok && i < output_count; i++)
+        ok = ignis__grad_check(call, outputs[i], "outputs", i);
+    for (i = 0; ok && i < request->count; i++)
+        ok = ignis__grad_check(call, request->inputs[i], "inputs", i);
+    if (ok && records)
+        ok = (scope = ignis_scope_begin()).id != 0;
+    if (!ok)
+        return false;
+    if (records)
+        thread->no_grad = 0; /* the caller asks for the graph; no function of the caller's runs until it is restored */
+    ignis__backward_pass_begin(&pass, call);
+    pass.records = records;
+    pass.retains = records || (desc && desc->retain_graph);
+    pass.request = request;
+    ok = ignis__grad_want(&pass, request);
+    pass.within = request;
+    if (ok && pass.tape)
+        ignis__grad_mark(&pass);
+    ok = ok && ignis__grad_run(&pass, outputs, output_count, desc);
+    ignis__grad_collect(&pass, request);
+    ok = ignis__backward_pass_end(&pass, ok);
+    for (i = 0; ok && i < request->count; i++) {
+        int first = ignis__grad_first(request, i);
+        if (!request->arrays[first] && !request->recorded[first].id && !(desc && desc->allow_unused))
+            ok = ignis__fail_false(IGNIS_DIAG_NO_GRAD_WANTED, call,
+                                   "inputs[%d], a tensor %s, does not lead to the outputs; desc->allow_unused gives it "
+                                   "no gradient",
+                                   i, ignis__shape_write(&request->inputs[i]->shape).text);
+    }
+    ok = ignis__grad_finish(call, request, records, scope, grads, ok);
+    thread->no_grad = no_grad;
+    return ok;
+}
+
+IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
+                                  int input_count, ignis_tensor *grads, const ignis_grad_desc *desc)
+{
+    static const char call[] = "ignis_grad";
+    ignis__grad_request request = IGNIS__ZERO;
+    ignis__tensor **held;
+    int count, i;
+    bool ok;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    if (!outputs || !inputs || !grads)
+        return ignis__fail_null(call, !outputs ? "outputs" : !inputs ? "inputs" : "grads");
+    if (output_count < 1 || input_count < 1 || output_count > INT_MAX / 8 || input_count > INT_MAX / 8)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "output_count is %d and input_count %d; expected 1 or more",
+                           output_count, input_count);
+    count = output_count + input_count;
+    held = (ignis__tensor **)ignis__alloc_for(call, sizeof *held * (size_t)(count + input_count) +
+                                                        (sizeof *request.arrays + sizeof *request.recorded) *
+                                                            (size_t)input_count);
+    if (!held)
+        return ignis__failed();
+    request.count = input_count;
+    request.inputs = held + output_count;
+    request.held = held + count;
+    request.arrays = (ignis__array **)(void *)(request.held + input_count);
+    request.recorded = (ignis_tensor *)(void *)(request.arrays + input_count);
+    for (i = 0, ok = true; i < count && ok; i++)
+        ok = (held[i] = ignis__tensor_hold(call, i < output_count ? outputs[i] : inputs[i - output_count])) != NULL;
+    memset(grads, 0, sizeof *grads * (size_t)input_count);
+    ok = ok && ignis__grad(call, held, output_count, &request, grads, desc);
+    for (i = 0; i < count && held[i]; i++)
+        ignis__tensor_drop(call, held[i]);
+    for (i = 0; !ok && i < input_count; i++) {
+        ignis__tensor_discard(call, grads[i]);
+        grads[i].id = 0;
+    }
+    ignis__free(held);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_retain_grad(ignis_tensor handle)
+{
+    static const char call[] = "ignis_retain_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    bool requires_grad;
+    if (!tensor)
+        return ignis__failed();
+    ignis__mutex_lock(&tensor->slot.lock);
+    requires_grad = tensor->requires_grad;
+    tensor->retains_grad = requires_grad && !tensor->leaf;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    ignis__tensor_drop(call, tensor);
+    return requires_grad ? IGNIS_OK
+                         : ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
 }
 
 /*  >>tensor.zero_grad - sets, zeroes and drops gradients, and clears the tape
@@ -23480,6 +24468,22 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     return status;
 }
 
+/*  Runs the function again, recorded, on the inputs themselves, and differentiates what it has recorded. */
+IGNIS__COLD static ignis_status ignis__checkpoint_vjp(const ignis_vjp_args *args)
+{
+    static const char call[] = "ignis_checkpoint";
+    const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
+    const ignis__node *node = args->node;
+    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
+    ignis_tensor output;
+    *random = checkpoint->random;
+    random->again = true;
+    random->launches = checkpoint->counts ? node->saved[node->saved_count - node->kept_count - 1]->slot.handle : 0;
+    output = ignis__tensor_fn_call(call, 0, checkpoint->fn, args->inputs, args->input_count, checkpoint->user_data);
+    *random = before;
+    return output.id ? ignis__recorded_splice(call, output, args->grad_output) : ignis__failed();
+}
+
 /*  Runs the function of a checkpoint unrecorded in a scope of its own. Returns a tensor over its result,
     which may be an input. */
 IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint,
@@ -23523,6 +24527,7 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     }
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
+    rule.vjp_fn = ignis__checkpoint_vjp;
     /* Arrays that fn has freed itself cannot be read again. */
     for (i = count; i < reads->count; i++) {
         if (ignis_array_is_live(reads->arrays[i])) {
@@ -24032,6 +25037,7 @@ typedef struct ignis__rope {
     int64_t rows, seq, offset;
     int heads, half;
     double frequencies[IGNIS__ROPE_HALF];
+    double direction; /* of the rotation that is recorded; 1, or -1: back. This is for the host */
 } ignis__rope;
 
 /*  Rows whose first elements are heads: the first one, and elements from row to row. */
@@ -24479,9 +25485,12 @@ IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const igni
 static void ignis__dot_node(ignis__string_writer *text, const ignis__node *node)
 {
     int64_t bytes = 0;
-    int i;
-    for (i = 0; i < node->saved_count; i++)
-        bytes += ignis__array_bytes(node->saved[i]);
+    int i, k;
+    for (i = 0; i < node->saved_count; i++) {
+        for (k = 0; k < i && node->saved[k]->storage != node->saved[i]->storage; k++)
+            ;
+        bytes += k == i || i < node->saved_count - node->kept_count ? ignis__array_bytes(node->saved[i]) : 0;
+    }
     ignis__string_add(text, "  n%p [shape=box label=\"%s\\n", (const void *)node, node->name);
     ignis__dot_tensor(text, node->output);
     ignis__string_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);
@@ -24578,6 +25587,8 @@ IGNIS__PRIVATE void ignis__tensors_close(const char *call)
    `ok` becomes false at the first failure, which is reported then. After that each call does nothing, so an operation
    checks once, at its end. Uses the rooms array, kernel, formula and tensor. Each operation has a part of its own.
    =============================================================================================================== */
+
+IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args); /* it uses all operations */
 
 /*  Reports a failure if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
@@ -24860,7 +25871,7 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
                                      const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     const char *call = op->work.call;
-    ignis__node *node = ignis__node_make(call, count, inputs, tape_states, rule);
+    ignis__node *node = ignis__node_make(call, count, inputs, tape_states, rule, 0);
     int i;
     for (i = 0; node && i < rule->saved_count; i++) {
         ignis__array *array = op->saved[i];
@@ -24933,6 +25944,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_rule ignis__op_rule(const ignis__op *op, co
     ignis_rule rule = IGNIS__ZERO;
     rule.name = name;
     rule.backward_fn = backward_fn;
+    rule.vjp_fn = ignis__op_vjp;
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
@@ -25083,6 +26095,95 @@ IGNIS__PRIVATE ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
 
 /*  Returns how many elements 16 bytes hold, which a thread reads at a time. */
 IGNIS__PRIVATE int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
+
+/*  >>ops.vjp - what the gradients of operations by operations share, for ignis_grad with create_graph
+
+    Saved arrays become tensors of the tape: ignis__vjp_input and ignis__vjp_output. Where an operation is a chain of
+    others, ignis__vjp_plain differentiates that chain.
+    Uses: operation, the room tensor, and public functions of other parts. */
+
+/*  Makes a tensor over a saved array that the tape takes for a held tensor (NULL: none, a constant). */
+static ignis_tensor ignis__vjp_saved(const ignis_vjp_args *args, ignis__tensor *of, int saved)
+{
+    static const char call[] = "ignis_grad";
+    ignis__array *array = args->node->saved[saved];
+    return of ? ignis__recorded_alias(call, of, array, &of->shape) : ignis__tensor_over(call, array, false);
+}
+
+/*  Returns an input of the operation, which is saved array `saved`. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_input(const ignis_vjp_args *args, int input, int saved)
+{
+    return ignis__vjp_saved(args, args->node->inputs[input], saved);
+}
+
+/*  Returns the operation's result, which is saved array `saved`. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_output(const ignis_vjp_args *args, int saved)
+{
+    return ignis__vjp_saved(args, args->node->output, saved);
+}
+
+/*  Returns a saved array that no gradient goes to. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_constant(const ignis_vjp_args *args, int saved)
+{
+    return ignis__vjp_saved(args, NULL, saved);
+}
+
+IGNIS__PRIVATE const ignis_shape *ignis__vjp_shape(const ignis_vjp_args *args, int input)
+{
+    return &args->node->inputs[input]->shape;
+}
+
+/*  Makes zeros in the dtype and on the device of an input. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_zeros(const ignis_vjp_args *args, int input, ignis_shape shape)
+{
+    const ignis__tensor *like = args->node->inputs[input];
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    desc.dtype = like->dtype;
+    desc.device = ignis__device_in_desc(like->device);
+    return ignis_tensor_zeros(shape, &desc);
+}
+
+/*  Sums a tensor to a shape that broadcasts to its own. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_to(ignis_tensor x, const ignis_shape *shape)
+{
+    const ignis_shape from = x.id ? ignis_tensor_shape(x) : *shape;
+    ignis_reduce_desc desc = IGNIS__ZERO;
+    int i, lacking = from.ndim - shape->ndim;
+    desc.keepdim = true;
+    for (i = 0; i < from.ndim; i++)
+        if (i < lacking || from.dim[i] != shape->dim[i - lacking])
+            desc.dims[desc.dim_count++] = i;
+    if (desc.dim_count)
+        x = ignis_map_reduce(IGNIS_REDUCE_SUM, "x", IGNIS_INPUTS(x), &desc);
+    return lacking ? ignis_reshape(x, *shape) : x;
+}
+
+/*  Sums a tensor along an axis. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_axis(ignis_tensor x, const ignis__axis *axis)
+{
+    return ignis_sum_dim(ignis_reshape(x, IGNIS_SHAPE(axis->outer, axis->n, axis->inner)), 1);
+}
+
+/*  Fills the gradients by differentiating a tensor that equals the operation's result. inputs: the tensors that it was
+    computed from, one for each input of the operation (no handle: it was not). */
+IGNIS__PRIVATE void ignis__vjp_plain(const ignis_vjp_args *args, ignis_tensor plain, const ignis_tensor *inputs)
+{
+    ignis_tensor wanted[IGNIS__OP_INPUTS], grads[IGNIS__OP_INPUTS];
+    ignis_grad_desc desc = IGNIS__ZERO;
+    int index[IGNIS__OP_INPUTS], count = 0, i;
+    desc.seeds = &args->grad_output;
+    desc.create_graph = desc.allow_unused = true;
+    for (i = 0; i < args->input_count; i++) {
+        if (!args->needed[i] || !inputs[i].id)
+            continue;
+        index[count] = i;
+        wanted[count++] = inputs[i];
+    }
+    if (!plain.id || !count || ignis_grad(&plain, 1, wanted, count, grads, &desc) != IGNIS_OK)
+        return;
+    for (i = 0; i < count; i++)
+        args->grad_inputs[index[i]] = grads[i];
+}
 
 /*  >>ops.reshape - ignis_reshape: the smallest operation, and the pattern for others
 
@@ -27067,6 +28168,16 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
+/*  The gradient of the result, times the factor, for each element of the axis. */
+IGNIS__PRIVATE void ignis__vjp_of_sum(const ignis_vjp_args *args)
+{
+    const ignis__sum_params *p = (const ignis__sum_params *)args->params;
+    ignis_tensor g = ignis_reshape(args->grad_output, IGNIS_SHAPE(p->axis.outer, 1, p->axis.inner));
+    if (p->factor != 1)
+        g = ignis_scale(g, p->factor);
+    args->grad_inputs[0] = ignis_expand(g, IGNIS_SHAPE(p->axis.outer, p->axis.n, p->axis.inner));
+}
+
 /*  Sums along a dimension, or all elements if whole; divides by their number if mean. */
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {
@@ -27381,6 +28492,26 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
         return ignis__failed();
     return ignis__op_finish_backward_one(&op, args,
                                          ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
+}
+
+/*  Drops the same elements of the gradient. */
+IGNIS__PRIVATE void ignis__vjp_of_dropout(const ignis_vjp_args *args)
+{
+    ignis__dropout_params p = *(const ignis__dropout_params *)args->params;
+    ignis__array *launches = NULL, *out;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_dropout", 1, &args->grad_output))
+        return;
+    if (args->node->saved_count) {
+        p.random.launches.id = args->node->saved[0]->slot.handle;
+        launches = ignis__array_hold(op.work.call, p.random.launches);
+        op.ok = launches != NULL;
+    }
+    out = ignis__op_dropout(&op, op.in[0], &p);
+    ignis__op_save(&op, launches);
+    args->grad_inputs[0] = ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
+    if (launches)
+        ignis__array_drop("ignis_dropout", launches);
 }
 
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
@@ -28012,6 +29143,213 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
     return ignis__formula_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }
 
+/*  >>ops.formula.map_vjp - the gradients of a formula of tensors as a formula of tensors
+
+    The text "@needed,result formula" is the gradient of a formula (formula/gradient_formula.c). It runs as any formula
+    does, so it is recorded and has a gradient itself. Gradients of broadcast inputs are summed afterwards.
+    Reductions: the gradient of each element is made first, by what the reduction has saved.
+    Uses: map, vjp; the room formula. */
+
+/*  Returns the index of the incoming gradient's name in the names of a formula: one for each prefix. */
+static int ignis__formula_depth(const char *text)
+{
+    int depth = 0;
+    for (; *text; text++)
+        depth += *text == '@';
+    return depth;
+}
+
+/*  Returns whether the formula has an index: its result must have the full shape. */
+static bool ignis__formula_has_index(const ignis__formula *formula)
+{
+    int i;
+    for (i = 0; i < formula->term_count; i++)
+        if (formula->term[i].function == IGNIS__FORMULA_INDEX)
+            return true;
+    return false;
+}
+
+/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not saved:
+    a number takes their place, or an integer. */
+static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const ignis__formula_rule *rule)
+{
+    ignis_inputs inputs = IGNIS__ZERO;
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    int i, at;
+    inputs.count = rule->formula->count;
+    for (i = 0; i < rule->count; i++) {
+        at = rule->tensor[i].input;
+        if (rule->saved[at]) {
+            inputs.tensor[at] = ignis__vjp_input(args, i, rule->saved[at] - 1);
+        } else if (ignis__dtype_is_int(rule->tensor[i].dtype)) {
+            desc.dtype = rule->tensor[i].dtype;
+            desc.device = ignis__device_in_desc(args->node->output->device);
+            inputs.tensor[at] = ignis_tensor_zeros(IGNIS_SHAPE(1), &desc);
+        }
+    }
+    for (i = 0; i < inputs.count; i++)
+        if (!inputs.tensor[i].id)
+            inputs.tensor[i] = ignis_value(rule->value[i]);
+    return inputs;
+}
+
+/*  Checks that all inputs that the gradient is computed from were saved. */
+static bool ignis__formula_vjp_check(const ignis__formula_rule *rule, const char *text, const char *names)
+{
+    const ignis__formula *gradient =
+        ignis__formula_get("ignis_grad", text, names, rule->formula->count + 1, rule->formula->integers);
+    uint32_t used = gradient ? ignis__formula_inputs_used(gradient) : 0;
+    int i;
+    for (i = 0; i < rule->count; i++)
+        if (used >> rule->tensor[i].input & 1 && !rule->saved[rule->tensor[i].input])
+            return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                                     "the gradient of '%.200s' cannot be differentiated: its input %d was not saved",
+                                     rule->formula->text, rule->tensor[i].input);
+    return gradient != NULL;
+}
+
+static bool ignis__formula_vjp_has_dtype(ignis_tensor tensor, ignis_dtype dtype)
+{
+    ignis_tensor_info info;
+    return ignis_tensor_query(tensor, &info) == IGNIS_OK && info.dtype == dtype;
+}
+
+/*  Fills the gradients of a formula's inputs from the gradient g of each element of its result, which broadcasts to the
+    result's shape. */
+static void ignis__formula_vjp_elements(const ignis_vjp_args *args, const ignis__formula_rule *rule,
+                                        ignis_inputs inputs, ignis_tensor g)
+{
+    const ignis__formula *formula = rule->formula;
+    size_t size = strlen(formula->text) + strlen(formula->names) + 80;
+    ignis_tensor results[IGNIS_MAX_INPUTS], result;
+    uint32_t needed = 0;
+    int i, k, count = 0;
+    char *text, *names;
+    for (i = 0; i < rule->count; i++)
+        if (args->needed[i] && ignis__dtype_is_float(rule->tensor[i].dtype))
+            needed |= (uint32_t)1 << rule->tensor[i].input;
+    for (i = 0; i < formula->count; i++)
+        count += (int)(needed >> i & 1);
+    if (!count || !g.id)
+        return;
+    if (formula->count == IGNIS_MAX_INPUTS) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                    "the gradient of '%.200s' cannot be differentiated: it has %d inputs", formula->text,
+                    IGNIS_MAX_INPUTS);
+        return;
+    }
+    text = (char *)ignis__alloc_for("ignis_grad", 2 * size);
+    if (!text)
+        return;
+    names = text + size;
+    snprintf(text, size, "@%u,%d %s", (unsigned)needed, rule->result, formula->text);
+    snprintf(names, size, "%s, gradient__%d", formula->names, ignis__formula_depth(text));
+    inputs.names = names;
+    inputs.tensor[inputs.count++] = g;
+    if (!ignis__formula_vjp_check(rule, text, names) || ignis_map_many(text, inputs, count, results) != IGNIS_OK)
+        count = 0;
+    ignis__free(text);
+    for (i = 0, k = 0; count && i < formula->count; i++) {
+        int at = 0;
+        if (!(needed >> i & 1))
+            continue;
+        while (rule->tensor[at].input != i)
+            at++;
+        result = results[k++];
+        if (!ignis__shape_same(&rule->shape, &rule->tensor[at].shape) ||
+            ignis_tensor_numel(result) != ignis__tensor_numel(args->node->inputs[at])) {
+            const ignis_shape shape = ignis_tensor_shape(result);
+            if (!ignis__shape_same(&shape, &rule->shape))
+                result = ignis_expand(result, rule->shape);
+            result = ignis__vjp_sum_to(result, &rule->tensor[at].shape);
+        }
+        args->grad_inputs[at] = ignis__formula_vjp_has_dtype(result, rule->tensor[at].dtype)
+                                    ? result
+                                    : ignis_cast(result, rule->tensor[at].dtype);
+    }
+}
+
+/*  Returns the gradient of each element that a reduction to the largest or smallest has read: g there, else 0. */
+static ignis_tensor ignis__formula_vjp_chosen(const ignis_vjp_args *args, const ignis__formula_rule *rule,
+                                              ignis_tensor g)
+{
+    const ignis_tensor position = ignis__vjp_constant(args, rule->kept_saved - 1);
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    ignis_shape one;
+    ignis__axis axis;
+    if (!ignis__axis_of_broadcast(&rule->shape, &rule->given, &axis)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                    "the gradient of '%s' along dimensions that are not neighbours cannot be differentiated",
+                    args->node->name);
+        return ignis__no_tensor();
+    }
+    one = IGNIS_SHAPE(axis.outer, 1, axis.inner);
+    desc.dtype = args->node->output->dtype;
+    desc.device = ignis__device_in_desc(args->node->output->device);
+    g = ignis_scatter_add(ignis_tensor_zeros(IGNIS_SHAPE(axis.outer, axis.n, axis.inner), &desc), 1,
+                          ignis_reshape(position, one), ignis_reshape(g, one));
+    return ignis_reshape(g, rule->shape);
+}
+
+/*  Returns the values of the formula, recorded. */
+static ignis_tensor ignis__formula_vjp_value(const ignis__formula_rule *rule, ignis_inputs inputs)
+{
+    ignis_tensor results[IGNIS_MAX_INPUTS] = IGNIS__ZERO;
+    inputs.names = rule->formula->names;
+    (void)ignis_map_many(rule->formula->text, inputs, rule->formula->result_count, results);
+    return results[rule->result];
+}
+
+/*  Returns the gradient of each element that a reduction has read, from that of its result. */
+static ignis_tensor ignis__formula_vjp_reduced(const ignis_vjp_args *args, const ignis__formula_rule *rule,
+                                               ignis_inputs inputs)
+{
+    ignis_tensor g = ignis_reshape(args->grad_output, rule->given), v, y;
+    ignis_reduce_desc desc = IGNIS__ZERO;
+    int i;
+    if (rule->factor != 1)
+        g = ignis_scale(g, rule->factor);
+    if (!rule->kept)
+        return g;
+    if (rule->kept == IGNIS_REDUCE_MAX || rule->kept == IGNIS_REDUCE_MIN)
+        return ignis__formula_vjp_chosen(args, rule, g);
+    if (rule->kept != IGNIS_REDUCE_LOGSUMEXP && rule->kept != IGNIS_REDUCE_NORM) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                    "the gradient of '%s' cannot be differentiated; without create_graph it has a gradient",
+                    args->node->name);
+        return ignis__no_tensor();
+    }
+    for (i = 0; i < rule->shape.ndim; i++)
+        if (rule->given.dim[i] != rule->shape.dim[i])
+            desc.dims[desc.dim_count++] = i;
+    desc.keepdim = true;
+    v = ignis__formula_vjp_value(rule, inputs);
+    y = desc.dim_count ? ignis_map_reduce((ignis_reducer)rule->kept, "v", IGNIS_INPUTS(v), &desc)
+                       : v; /* of one element each */
+    if (!desc.dim_count && rule->kept == IGNIS_REDUCE_NORM)
+        y = ignis_map("abs(v)", IGNIS_INPUTS(v));
+    return rule->kept == IGNIS_REDUCE_NORM ? ignis_map("y == 0 ? 0 : g*v/y", IGNIS_INPUTS(g, v, y))
+                                           : ignis_map("v == -inf ? 0 : g*exp(v - y)", IGNIS_INPUTS(g, v, y));
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_formula(const ignis_vjp_args *args)
+{
+    const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
+    ignis_inputs inputs;
+    ignis_tensor g;
+    if (rule->formula->randoms) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                    "the gradient of '%.200s' cannot be differentiated, as it has random numbers; make them a tensor",
+                    rule->formula->text);
+        return;
+    }
+    inputs = ignis__formula_vjp_inputs(args, rule);
+    g = ignis__formula_vjp_reduced(args, rule, inputs);
+    if (g.id && ignis__formula_has_index(rule->formula))
+        g = ignis_expand(g, rule->shape);
+    ignis__formula_vjp_elements(args, rule, inputs, g);
+}
+
 /*  >>ops.transpose - ignis_transpose: exchanges two dimensions
 
     Tiles through shared memory; a view if the order of elements stays.
@@ -28054,6 +29392,14 @@ static ignis_status ignis__transpose_backward(const ignis_backward_args *args)
     if (!ignis__op_begin_backward(&op, "ignis_transpose", args))
         return ignis__failed();
     return ignis__op_finish_backward_one(&op, args, ignis__op_exchange(&op, op.in[0], &p->shape, &p->back));
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_transpose(const ignis_vjp_args *args)
+{
+    static const int dims[] = {0, 3, 2, 1, 4};
+    const ignis__exchange *back = &((const ignis__transpose_params *)args->params)->back;
+    args->grad_inputs[0] = ignis_permute(
+        ignis_reshape(args->grad_output, IGNIS_SHAPE(back->a, back->m, back->b, back->n, back->c)), dims, 5);
 }
 
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
@@ -28136,6 +29482,20 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
         offset += length;
     }
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
+}
+
+/*  A slice of the gradient for each tensor. */
+IGNIS__PRIVATE void ignis__vjp_of_concat(const ignis_vjp_args *args)
+{
+    const ignis__concat_params *p = (const ignis__concat_params *)args->params;
+    int64_t offset = 0, rows = ignis__shape_product(&p->shapes[0], 0, p->dim), length;
+    const ignis_tensor g = ignis_reshape(args->grad_output, IGNIS_SHAPE(rows, p->row));
+    int i;
+    for (i = 0; i < args->input_count; i++, offset += length) {
+        length = ignis__shape_product(&p->shapes[i], p->dim, p->shapes[i].ndim);
+        if (args->needed[i])
+            args->grad_inputs[i] = ignis_slice(g, 1, offset, length);
+    }
 }
 
 /*  Joins up to IGNIS__OP_INPUTS tensors. Tensors from `joined` on first get a dimension of 1 at dim, for a
@@ -28377,6 +29737,15 @@ static ignis_status ignis__slice_backward(const ignis_backward_args *args)
     return ignis__slice_add_gradient("ignis_slice", args, NULL);
 }
 
+/*  The gradient of a slice, with zeros around it. */
+IGNIS__PRIVATE void ignis__vjp_of_slice(const ignis_vjp_args *args)
+{
+    const ignis__slice_params *p = (const ignis__slice_params *)args->params;
+    const int64_t before[2] = {0, p->offset}, after[2] = {0, p->row - p->offset - p->length};
+    args->grad_inputs[0] =
+        ignis_pad(ignis_reshape(args->grad_output, IGNIS_SHAPE(p->rows, p->length)), before, after, 2, 0);
+}
+
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
     const ignis_shape *shape;
@@ -28531,6 +29900,33 @@ static ignis_status ignis__strided_backward(const ignis_backward_args *args)
         ignis__op_zero(&op, gradient);
     ignis__op_strided(&op, gradient, op.in[0], &p->back);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
+}
+
+/*  The copy in the other direction, whose own gradient is the first one again. */
+IGNIS__PRIVATE void ignis__vjp_of_strided(const ignis_vjp_args *args)
+{
+    const ignis__strided_params *p = (const ignis__strided_params *)args->params;
+    ignis__strided_params there = *p;
+    ignis__array *gradient;
+    ignis__op op;
+    int64_t numel = 1;
+    int i;
+    if (!ignis__op_begin(&op, p->call, 1, &args->grad_output))
+        return;
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    if (gradient && !p->whole)
+        ignis__op_zero(&op, gradient);
+    ignis__op_strided(&op, gradient, op.in[0], &p->back);
+    for (i = 0; i < p->back.rank; i++)
+        numel *= p->back.size[i];
+    there.shape = op.in[0]->shape;
+    there.whole = numel == op.in[0]->numel;
+    memcpy(there.back.from, p->back.to, sizeof p->back.to);
+    memcpy(there.back.to, p->back.from, sizeof p->back.from);
+    there.back.from_offset = p->back.to_offset;
+    there.back.to_offset = p->back.from_offset;
+    args->grad_inputs[0] =
+        ignis__op_end_recorded(&op, gradient, "strided", ignis__strided_backward, &there, sizeof there);
 }
 
 /*  Begins such an operation. The strides are those of an input that is copied as it is. */
@@ -28851,6 +30247,12 @@ static ignis_tensor ignis__band_op(const char *call, const char *name, ignis_ten
     return ignis__op_end_recorded(&op, out, name, ignis__band_backward, &band, sizeof band);
 }
 
+IGNIS__PRIVATE void ignis__vjp_of_band(const ignis_vjp_args *args)
+{
+    const ignis__band *band = (const ignis__band *)args->params;
+    args->grad_inputs[0] = ignis__band_op("ignis_tril", args->node->name, args->grad_output, band->low, band->high);
+}
+
 IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal)
 {
     return ignis__band_op("ignis_tril", "tril", tensor, INT64_MIN, diagonal);
@@ -28963,6 +30365,128 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     }
     ignis__op_save_inputs(&op, 0, 2);
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
+}
+
+/*  >>ops.matmul.product_vjp - gradients of products by products: matmul, matmul_t, linear
+
+    op(a) op(b) with either operand transposed is an operation of its own here: the gradients of such a product are such
+    products. Both are never transposed: no gradient needs that.
+    Uses: dispatch, product, matmul, vjp. */
+
+/*  Returns the product of a and b, whose leading dimensions are equal, or which have two dimensions. */
+static ignis__product ignis__product_of_shapes(const ignis_shape *a, const ignis_shape *b, ignis_dtype dtype,
+                                               int transpose_a, int transpose_b)
+{
+    const int64_t *of_a = a->dim + a->ndim - 2, *of_b = b->dim + b->ndim - 2;
+    ignis__product product = ignis__product_of(dtype, of_a[transpose_a ? 1 : 0], of_b[transpose_b ? 0 : 1],
+                                               of_a[transpose_a ? 0 : 1], transpose_b);
+    product.transpose_a = transpose_a;
+    product.batch = ignis__shape_product(a, 0, a->ndim - 2);
+    return product;
+}
+
+/*  Computes the gradient of one operand. of: 0 for a, 1 for b. g is the gradient of op(a) op(b). */
+static ignis__array *ignis__product_gradient(ignis__op *op, const ignis__product *p, int of, ignis__array *g,
+                                             ignis__array *a, ignis__array *b)
+{
+    ignis__array *out = ignis__op_new_like(op, of ? b : a), *left, *right;
+    int transpose_left, transpose_right;
+    ignis__product product;
+    if (of == 0 && !p->transpose_a) /* g op(b)^T */
+        left = g, right = b, transpose_left = 0, transpose_right = !p->transpose_b;
+    else if (of == 0) /* op(b) g^T */
+        left = b, right = g, transpose_left = p->transpose_b, transpose_right = 1;
+    else if (!p->transpose_b) /* op(a)^T g */
+        left = a, right = g, transpose_left = !p->transpose_a, transpose_right = 0;
+    else /* g^T op(a) */
+        left = g, right = a, transpose_left = 1, transpose_right = p->transpose_a;
+    if (!out)
+        return NULL;
+    product = ignis__product_of_shapes(&left->shape, &right->shape, g->dtype, transpose_left, transpose_right);
+    ignis__matmul_run(op, &product, out, left, right, NULL);
+    return out;
+}
+
+static ignis_status ignis__product_backward(const ignis_backward_args *args)
+{
+    const ignis__product *product = (const ignis__product *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL}, *g;
+    ignis_shape shape;
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin_backward(&op, "ignis_matmul", args))
+        return ignis__failed();
+    shape = op.in[1]->shape;
+    shape.dim[shape.ndim - 2] = product->m;
+    shape.dim[shape.ndim - 1] = product->n;
+    g = ignis__op_view(&op, op.in[0], &shape, op.in[0]->numel, 0);
+    for (i = 0; i < 2; i++)
+        if (args->needed[i] && op.ok)
+            gradients[i] = ignis__product_gradient(&op, product, i, g, op.in[1], op.in[2]);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+/*  Returns op(a) op(b). */
+static ignis_tensor ignis__product_op(ignis_tensor a, ignis_tensor b, int transpose_a, int transpose_b)
+{
+    ignis_tensor inputs[2];
+    ignis__product product = IGNIS__ZERO;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis__op op;
+    inputs[0] = a;
+    inputs[1] = b;
+    if (!ignis__op_begin(&op, "ignis_matmul", 2, inputs))
+        return ignis__no_tensor();
+    product = ignis__product_of_shapes(&op.in[0]->shape, &op.in[1]->shape, op.in[0]->dtype, transpose_a, transpose_b);
+    shape = op.in[0]->shape;
+    shape.dim[shape.ndim - 2] = product.m;
+    shape.dim[shape.ndim - 1] = product.n;
+    out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+    if (out)
+        ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
+    ignis__op_save_inputs(&op, 0, 2);
+    return ignis__op_end_recorded(&op, out, "product", ignis__product_backward, &product, sizeof product);
+}
+
+/*  Fills the gradients of op(a) op(b). */
+static void ignis__product_vjp(const ignis_vjp_args *args, ignis_tensor g, ignis_tensor a, ignis_tensor b,
+                               int transpose_a, int transpose_b)
+{
+    if (args->needed[0])
+        args->grad_inputs[0] =
+            transpose_a ? ignis__product_op(b, g, transpose_b, 1) : ignis__product_op(g, b, 0, !transpose_b);
+    if (args->needed[1])
+        args->grad_inputs[1] =
+            transpose_b ? ignis__product_op(g, a, 1, transpose_a) : ignis__product_op(a, g, !transpose_a, 0);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_product(const ignis_vjp_args *args)
+{
+    const ignis__product *p = (const ignis__product *)args->params;
+    ignis__product_vjp(args, args->grad_output, ignis__vjp_input(args, 0, 0), ignis__vjp_input(args, 1, 1),
+                       p->transpose_a, p->transpose_b);
+}
+
+/*  As a product of matrices, or of batches of them: a b of two dimensions serves all leading dimensions of a. */
+IGNIS__PRIVATE void ignis__vjp_of_matmul(const ignis_vjp_args *args)
+{
+    const ignis__product *p = (const ignis__product *)args->params;
+    const ignis_shape shape = IGNIS_SHAPE(p->batch, p->m, p->n);
+    ignis_tensor a = ignis_reshape(ignis__vjp_input(args, 0, 0), IGNIS_SHAPE(p->batch, p->m, p->k)),
+                 b = ignis_reshape(ignis__vjp_input(args, 1, 1), p->transpose_b ? IGNIS_SHAPE(p->batch, p->n, p->k)
+                                                                                : IGNIS_SHAPE(p->batch, p->k, p->n));
+    ignis__product_vjp(args, ignis_reshape(args->grad_output, shape), a, b, 0, p->transpose_b);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_linear(const ignis_vjp_args *args)
+{
+    const ignis__product *p = (const ignis__product *)args->params;
+    const ignis_tensor g = ignis_reshape(args->grad_output, IGNIS_SHAPE(p->m, p->n));
+    ignis__product_vjp(args, g, ignis_reshape(ignis__vjp_input(args, 0, 0), IGNIS_SHAPE(p->m, p->k)),
+                       ignis__vjp_input(args, 1, 1), 0, 1);
+    if (args->input_count > 2 && args->needed[2])
+        args->grad_inputs[2] = ignis_sum_dim(g, 0);
 }
 
 /*  >>ops.matmul.mlp - ignis_mlp: linear layers in a row, with activations and biases inside the products
@@ -29100,6 +30624,7 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
             ignis__op_save(&op, out[l]);
         for (l = 0; l < count - 1; l++)
             ignis__op_save(&op, pre[l]);
+        ignis__op_save_inputs(&op, 1 + count, used); /* the biases are for ignis__vjp_of_mlp alone */
     }
     return ignis__op_end_recorded(&op, out[count - 1], "mlp", ignis__mlp_backward, &mlp,
                                   offsetof(ignis__mlp, layer) + sizeof mlp.layer[0] * (size_t)count);
@@ -29123,6 +30648,23 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
         return ignis__no_tensor();
     }
     return ignis__mlp_op(call, false, x, weights, biases, count, activation);
+}
+
+/*  Differentiates the layers one by one. */
+IGNIS__PRIVATE void ignis__vjp_of_mlp(const ignis_vjp_args *args)
+{
+    const ignis__mlp *mlp = (const ignis__mlp *)args->params;
+    const int biases = args->node->saved_count - (args->input_count - 1 - mlp->count);
+    ignis_tensor inputs[IGNIS__OP_INPUTS], x;
+    int i, l;
+    for (i = 0; i < args->input_count; i++)
+        inputs[i] = ignis__vjp_input(args, i, i <= mlp->count ? i : biases + i - 1 - mlp->count);
+    for (x = inputs[0], l = 0; l < mlp->count; l++) {
+        x = ignis_linear(x, inputs[1 + l], mlp->bias[l] ? inputs[mlp->bias[l]] : ignis__no_tensor());
+        if (l < mlp->count - 1)
+            x = mlp->activation == IGNIS_ACTIVATION_RELU ? ignis_relu(x) : ignis_gelu(x);
+    }
+    ignis__vjp_plain(args, x, inputs);
 }
 
 /*  Returns whether a tensor is the result of a layer whose bias needs a gradient: the column sums of the
@@ -29198,6 +30740,18 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
     }
     gradients[0] = dx[1];
     return ignis__op_finish_backward(&op, args, 4, gradients);
+}
+
+/*  Differentiates the layers one by one. */
+IGNIS__PRIVATE void ignis__vjp_of_mlp_gated(const ignis_vjp_args *args)
+{
+    ignis_tensor inputs[4], hidden;
+    int i;
+    for (i = 0; i < 4; i++)
+        inputs[i] = ignis__vjp_input(args, i, i);
+    hidden = ignis_silu_mul(ignis_linear(inputs[0], inputs[1], ignis__no_tensor()),
+                            ignis_linear(inputs[0], inputs[2], ignis__no_tensor()));
+    ignis__vjp_plain(args, ignis_linear(hidden, inputs[3], ignis__no_tensor()), inputs);
 }
 
 IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down)
@@ -31224,8 +32778,24 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
         return ignis__failed();
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -1);
+    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -rope.direction);
     return ignis__op_finish_backward(&op, args, 1, &dx);
+}
+
+/*  Rotates the gradient back, which is recorded as a rotation too. */
+IGNIS__PRIVATE void ignis__vjp_of_rope(const ignis_vjp_args *args)
+{
+    ignis__array *own = args->node->saved_count ? args->node->saved[0] : NULL, *dx;
+    ignis__rope rope;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_rope", 1, &args->grad_output))
+        return;
+    memcpy(&rope, args->params, sizeof rope);
+    rope.direction = -rope.direction;
+    dx = ignis__op_new_like(&op, op.in[0]);
+    ignis__rope_run(&op, &rope, dx, own, rope.direction);
+    ignis__op_save(&op, own);
+    args->grad_inputs[0] = ignis__op_end_recorded(&op, dx, "rope", ignis__rope_backward, &rope, sizeof rope);
 }
 
 /*  Checks that the caller's frequencies on the device fit heads of `pairs` pairs. */
@@ -31273,6 +32843,7 @@ IGNIS__PRIVATE bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *de
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
     rope->rows = op->in[0]->numel / shape->dim[shape->ndim - 1];
     rope->offset = desc->pos_offset;
+    rope->direction = 1;
     if (own)
         return ignis__rope_check_frequency_array(op, desc, own, rope->half);
     if (desc->inv_freq && desc->inv_freq_f64)
@@ -35586,6 +37157,216 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
                                               const ignis_sdpa_desc *desc)
 {
     return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
+}
+
+/*  >>ops.vjp_table - from the name of a rule to the function that computes its gradients by operations
+
+    Such a function has the arguments of a backward function, as tensors, and fills the same gradients. Most are beside
+    their operation; those that need nothing of it are here.
+    Uses: vjp, and all operations. Invariant: a rule that is not in the table is refused by its name. */
+
+static void ignis__vjp_of_same(const ignis_vjp_args *args) { args->grad_inputs[0] = args->grad_output; }
+
+static void ignis__vjp_of_scale(const ignis_vjp_args *args)
+{
+    args->grad_inputs[0] = ignis_scale(args->grad_output, *(const double *)args->params);
+}
+
+static void ignis__vjp_of_cast(const ignis_vjp_args *args)
+{
+    args->grad_inputs[0] = ignis_cast(args->grad_output, *(const ignis_dtype *)args->params);
+}
+
+static void ignis__vjp_of_add(const ignis_vjp_args *args)
+{
+    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
+    args->grad_inputs[0] = args->grad_output;
+    if (args->needed[1])
+        args->grad_inputs[1] = p->axis.n == 1 ? args->grad_output : ignis__vjp_sum_axis(args->grad_output, &p->axis);
+}
+
+static void ignis__vjp_of_sub(const ignis_vjp_args *args)
+{
+    ignis__vjp_of_add(args);
+    if (args->needed[1])
+        args->grad_inputs[1] = ignis_scale(args->grad_inputs[1], -1);
+}
+
+static void ignis__vjp_of_mul(const ignis_vjp_args *args)
+{
+    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
+    const ignis_tensor g = args->grad_output;
+    if (args->needed[0])
+        args->grad_inputs[0] = ignis_mul(g, ignis__vjp_input(args, 1, p->saved_b));
+    if (args->needed[1]) {
+        args->grad_inputs[1] = ignis_mul(g, ignis__vjp_input(args, 0, p->saved_a));
+        if (p->axis.n != 1)
+            args->grad_inputs[1] = ignis__vjp_sum_axis(args->grad_inputs[1], &p->axis);
+    }
+}
+
+static void ignis__vjp_of_expand(const ignis_vjp_args *args)
+{
+    args->grad_inputs[0] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 0));
+}
+
+/*  Running sums in the other direction. */
+static void ignis__vjp_of_cumsum(const ignis_vjp_args *args)
+{
+    const ignis__axis *axis = (const ignis__axis *)args->params;
+    const int dim = 1;
+    ignis_tensor g = ignis_reshape(args->grad_output, IGNIS_SHAPE(axis->outer, axis->n, axis->inner));
+    args->grad_inputs[0] = ignis_flip(ignis_cumsum(ignis_flip(g, &dim, 1), 1), &dim, 1);
+}
+
+static void ignis__vjp_of_activation(const ignis_vjp_args *args)
+{
+    static const struct {
+        const char *name, *formula;
+    } formulas[] = {{"relu", "relu(x)"}, {"gelu", "gelu(x)"}, {"gelu_exact", "gelu_exact(x)"}, {"silu", "silu(x)"}};
+    const ignis_tensor x = ignis__vjp_input(args, 0, 0);
+    int i = 0;
+    while (strcmp(formulas[i].name, args->node->name) != 0)
+        i++;
+    ignis__vjp_plain(args, ignis_map(formulas[i].formula, IGNIS_INPUTS(x)), &x);
+}
+
+static void ignis__vjp_of_silu_mul(const ignis_vjp_args *args)
+{
+    ignis_tensor inputs[2];
+    inputs[0] = ignis__vjp_input(args, 0, 0);
+    inputs[1] = ignis__vjp_input(args, 1, 1);
+    ignis__vjp_plain(args, ignis_map("silu(a)*b", IGNIS_INPUTS(IGNIS_NAMED(a, inputs[0]), IGNIS_NAMED(b, inputs[1]))),
+                     inputs);
+}
+
+static const ignis_reduce_desc ignis__vjp_rows = {{-1}, 1, true};
+
+/*  y (g - the sum of g y) */
+static void ignis__vjp_of_softmax(const ignis_vjp_args *args)
+{
+    const ignis_tensor g = args->grad_output, y = ignis__vjp_output(args, 0),
+                       s = ignis_map_reduce(IGNIS_REDUCE_SUM, "g*y", IGNIS_INPUTS(g, y), &ignis__vjp_rows);
+    args->grad_inputs[0] = ignis_map("y*(g - s)", IGNIS_INPUTS(y, g, s));
+}
+
+/*  g - softmax(x) times the sum of g */
+static void ignis__vjp_of_log_softmax(const ignis_vjp_args *args)
+{
+    const ignis_tensor g = args->grad_output, y = ignis_softmax(ignis__vjp_input(args, 0, 0)),
+                       s = ignis_map_reduce(IGNIS_REDUCE_SUM, "g", IGNIS_INPUTS(g), &ignis__vjp_rows);
+    args->grad_inputs[0] = ignis_map("g - y*s", IGNIS_INPUTS(g, y, s));
+}
+
+/*  The index along a dimension for every element of a shape, from one row of it. */
+static ignis_tensor ignis__vjp_index(ignis_tensor row, ignis_shape shape, int dim)
+{
+    ignis_shape one = shape;
+    int i;
+    for (i = 0; i < shape.ndim; i++)
+        one.dim[i] = i == dim ? shape.dim[i] : 1;
+    return ignis_expand(ignis_reshape(row, one), shape);
+}
+
+static void ignis__vjp_of_gather(const ignis_vjp_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    args->grad_inputs[0] =
+        ignis_scatter_add(ignis__vjp_zeros(args, 0, x->shape), x->dim, ignis__vjp_constant(args, 0), args->grad_output);
+}
+
+static void ignis__vjp_of_index_select(const ignis_vjp_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    const ignis_tensor index = ignis__vjp_index(ignis__vjp_constant(args, 0), args->node->output->shape, x->dim);
+    args->grad_inputs[0] = ignis_scatter_add(ignis__vjp_zeros(args, 0, x->shape), x->dim, index, args->grad_output);
+}
+
+static void ignis__vjp_of_embedding(const ignis_vjp_args *args)
+{
+    const ignis_shape *table = ignis__vjp_shape(args, 0);
+    const ignis_tensor ids = ignis__vjp_constant(args, 0);
+    const ignis_shape shape = IGNIS_SHAPE(ids.id ? ignis_tensor_numel(ids) : 0, table->dim[1]);
+    args->grad_inputs[0] = ignis_scatter_add(ignis__vjp_zeros(args, 0, *table), 0, ignis__vjp_index(ids, shape, 0),
+                                             ignis_reshape(args->grad_output, shape));
+}
+
+static void ignis__vjp_of_scatter_add(const ignis_vjp_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    args->grad_inputs[0] = args->grad_output;
+    if (args->needed[2])
+        args->grad_inputs[2] = ignis_gather(args->grad_output, x->dim, ignis__vjp_constant(args, 0));
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*fn)(const ignis_vjp_args *args);
+} ignis__vjps[] = {
+    {"add", ignis__vjp_of_add},
+    {"sub", ignis__vjp_of_sub},
+    {"mul", ignis__vjp_of_mul},
+    {"scale", ignis__vjp_of_scale},
+    {"cast", ignis__vjp_of_cast},
+    {"relu", ignis__vjp_of_activation},
+    {"gelu", ignis__vjp_of_activation},
+    {"gelu_exact", ignis__vjp_of_activation},
+    {"silu", ignis__vjp_of_activation},
+    {"silu_mul", ignis__vjp_of_silu_mul},
+    {"dropout", ignis__vjp_of_dropout},
+    {"sum", ignis__vjp_of_sum},
+    {"mean", ignis__vjp_of_sum},
+    {"cumsum", ignis__vjp_of_cumsum},
+    {"reshape", ignis__vjp_of_same},
+    {"split", ignis__vjp_of_same},
+    {"part", ignis__vjp_of_slice},
+    {"slice", ignis__vjp_of_slice},
+    {"concat", ignis__vjp_of_concat},
+    {"transpose", ignis__vjp_of_transpose},
+    {"permute", ignis__vjp_of_strided},
+    {"flip", ignis__vjp_of_strided},
+    {"pad", ignis__vjp_of_strided},
+    {"slice_step", ignis__vjp_of_strided},
+    {"strided", ignis__vjp_of_strided},
+    {"expand", ignis__vjp_of_expand},
+    {"tril", ignis__vjp_of_band},
+    {"triu", ignis__vjp_of_band},
+    {"gather", ignis__vjp_of_gather},
+    {"index_select", ignis__vjp_of_index_select},
+    {"scatter_add", ignis__vjp_of_scatter_add},
+    {"embedding", ignis__vjp_of_embedding},
+    {"sort", ignis__vjp_of_gather},
+    {"topk", ignis__vjp_of_gather},
+    {"rope", ignis__vjp_of_rope},
+    {"softmax", ignis__vjp_of_softmax},
+    {"log_softmax", ignis__vjp_of_log_softmax},
+    {"matmul", ignis__vjp_of_matmul},
+    {"matmul_t", ignis__vjp_of_matmul},
+    {"product", ignis__vjp_of_product},
+    {"linear", ignis__vjp_of_linear},
+    {"mlp", ignis__vjp_of_mlp},
+    {"mlp_gated", ignis__vjp_of_mlp_gated},
+};
+
+/*  The vjp_fn of all operations of Ignis. */
+IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args)
+{
+    const uint64_t failures = ignis__failures();
+    int i = 0;
+    if (args->node->backward_fn == ignis__formula_backward) {
+        ignis__vjp_of_formula(args);
+        return ignis__ended(failures, true);
+    }
+    while (i < IGNIS__COUNT(ignis__vjps) && strcmp(ignis__vjps[i].name, args->node->name) != 0)
+        i++;
+    if (i == IGNIS__COUNT(ignis__vjps))
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                           "the gradient of '%s' cannot be differentiated; without create_graph it has a gradient",
+                           args->node->name);
+    ignis__vjps[i].fn(args);
+    return ignis__ended(failures, true);
 }
 
 /*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
@@ -41699,6 +43480,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_zero_grad(...) IGNIS__AT(ignis_zero_grad(__VA_ARGS__))
 #define ignis_detach(...) IGNIS__AT(ignis_detach(__VA_ARGS__))
 #define ignis_checkpoint(...) IGNIS__AT(ignis_checkpoint(__VA_ARGS__))
+#define ignis_grad(...) IGNIS__AT(ignis_grad(__VA_ARGS__))
 #define ignis_matmul(...) IGNIS__AT(ignis_matmul(__VA_ARGS__))
 #define ignis_matmul_t(...) IGNIS__AT(ignis_matmul_t(__VA_ARGS__))
 #define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))

@@ -49,6 +49,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__formula *ignis__formula_read(ignis__formula_pa
         parser->name[i].term =
             ignis__formula_add_leaf(parser, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
     }
+    parser->inputs = count;
     if (!*parser->fault)
         ignis__formula_parse_program(parser);
     if (!*parser->fault)

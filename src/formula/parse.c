@@ -5,6 +5,8 @@
 
 #include "room.h"
 
+IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser); /* it parses the formula inside */
+
 /*  Returns the term equal to `wanted`; adds it if there is none. */
 static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {
@@ -57,7 +59,7 @@ static int ignis__formula_convert(ignis__formula_parser *r, char type, int x)
 }
 
 /*  Applies a function to terms, converted to the types that it takes. */
-static int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number)
+IGNIS__PRIVATE int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number)
 {
     const ignis__formula_function *f = &ignis__formula_functions[function];
     ignis__formula_term term = IGNIS__ZERO;
@@ -80,26 +82,26 @@ static int ignis__formula_apply(ignis__formula_parser *r, int function, const in
 
 static int ignis__formula_parse_expression(ignis__formula_parser *r);
 
-/*  Applies the formula that is a function's body. */
-static int ignis__formula_apply_body(ignis__formula_parser *parser, const ignis__formula_function *function,
-                                     const int *args)
+/*  Applies a formula of a, b, ... to terms. */
+IGNIS__PRIVATE int ignis__formula_apply_body(ignis__formula_parser *parser, const char *body, int body_count,
+                                             const int *args)
 {
-    static const char *const letters = "abc";
+    static const char *const letters = "abcd";
     const char *text = parser->text;
     size_t at = parser->at, start = parser->start;
     char kind = parser->kind;
     bool inside = parser->inside;
     int first = parser->name_first, count = parser->name_count, i, result;
-    if (*parser->fault || count + function->count > IGNIS__FORMULA_NAMES)
+    if (*parser->fault || count + body_count > IGNIS__FORMULA_NAMES)
         return ignis__formula_syntax_error(parser, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
-    for (i = 0; i < function->count; i++) {
+    for (i = 0; i < body_count; i++) {
         parser->name[count + i].text = letters + i;
         parser->name[count + i].length = 1;
         parser->name[count + i].term = args[i];
     }
     parser->name_first = count;
-    parser->name_count = count + function->count;
-    parser->text = function->body;
+    parser->name_count = count + body_count;
+    parser->text = body;
     parser->at = 0;
     parser->inside = true;
     ignis__formula_next_token(parser);
@@ -155,7 +157,7 @@ static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, b
 
 /*  Raises a term to a literal integer power. An integer stays an integer, unless the result may be a
     fraction, or both are literals. */
-static int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
+IGNIS__PRIVATE int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
 {
     if (n < 0 || r->term[x].function == IGNIS__FORMULA_NUMBER)
         x = ignis__formula_convert(r, 'w', x);
@@ -209,7 +211,7 @@ static int ignis__formula_parse_call(ignis__formula_parser *parser, size_t start
     if (*parser->fault)
         return 0;
     if (f->body)
-        return ignis__formula_apply_body(parser, f, args);
+        return ignis__formula_apply_body(parser, f->body, f->count, args);
     if (strcmp(f->name, "pow") == 0 && parser->term[args[1]].function == IGNIS__FORMULA_NUMBER &&
         parser->term[args[1]].type == 'i')
         return ignis__formula_power(parser, args[0], parser->term[args[1]].number);
@@ -382,6 +384,8 @@ IGNIS__PRIVATE void ignis__formula_parse_program(ignis__formula_parser *parser)
 {
     char token[40];
     int result;
+    if (ignis__formula_parse_gradient(parser))
+        return;
     ignis__formula_next_token(parser);
     while (parser->kind == 'a') {
         size_t start = parser->start, length = parser->at - start,

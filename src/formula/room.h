@@ -67,7 +67,8 @@ typedef struct ignis__formula_parser {
     /* Of the current token: a name (a), a number (0), an operator (+), the end (0). */
     char kind;
     int tokens, depth;
-    bool inside; /* the body of a function */
+    bool inside;           /* the body of a function */
+    int inputs, gradients; /* inputs of the formula; gradients that it is of, the outermost first */
     int name_first, name_count, term_count, result_count, randoms;
     int result[IGNIS_MAX_INPUTS];
     ignis__formula_name name[IGNIS__FORMULA_NAMES];
@@ -243,10 +244,18 @@ IGNIS__COLD IGNIS__PRIVATE const char *ignis__formula_token_text(const ignis__fo
 IGNIS__PRIVATE void ignis__formula_expect(ignis__formula_parser *r, const char *sign);
 
 /* parse.c */
+IGNIS__PRIVATE int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number);
+IGNIS__PRIVATE int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n);
+IGNIS__PRIVATE int ignis__formula_apply_body(ignis__formula_parser *parser, const char *body, int count,
+                                             const int *args);
 IGNIS__PRIVATE int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number,
                                            const char *text, size_t length);
 IGNIS__PRIVATE void ignis__formula_parse_program(ignis__formula_parser *parser);
 IGNIS__PRIVATE bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity);
+
+/* gradient_formula.c */
+IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser);
+IGNIS__PRIVATE uint32_t ignis__formula_inputs_used(const ignis__formula *formula);
 
 /* cache.c */
 extern struct ignis__formulas_type ignis__formulas;

@@ -53,6 +53,20 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
+/*  A slice of the gradient for each tensor. */
+IGNIS__PRIVATE void ignis__vjp_of_concat(const ignis_vjp_args *args)
+{
+    const ignis__concat_params *p = (const ignis__concat_params *)args->params;
+    int64_t offset = 0, rows = ignis__shape_product(&p->shapes[0], 0, p->dim), length;
+    const ignis_tensor g = ignis_reshape(args->grad_output, IGNIS_SHAPE(rows, p->row));
+    int i;
+    for (i = 0; i < args->input_count; i++, offset += length) {
+        length = ignis__shape_product(&p->shapes[i], p->dim, p->shapes[i].ndim);
+        if (args->needed[i])
+            args->grad_inputs[i] = ignis_slice(g, 1, offset, length);
+    }
+}
+
 /*  Joins up to IGNIS__OP_INPUTS tensors. Tensors from `joined` on first get a dimension of 1 at dim, for a
     stack. first: the caller's number of the first tensor, for messages. */
 static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined,

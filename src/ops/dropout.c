@@ -32,6 +32,26 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
                                          ignis__op_dropout(&op, op.in[0], (const ignis__dropout_params *)args->params));
 }
 
+/*  Drops the same elements of the gradient. */
+IGNIS__PRIVATE void ignis__vjp_of_dropout(const ignis_vjp_args *args)
+{
+    ignis__dropout_params p = *(const ignis__dropout_params *)args->params;
+    ignis__array *launches = NULL, *out;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_dropout", 1, &args->grad_output))
+        return;
+    if (args->node->saved_count) {
+        p.random.launches.id = args->node->saved[0]->slot.handle;
+        launches = ignis__array_hold(op.work.call, p.random.launches);
+        op.ok = launches != NULL;
+    }
+    out = ignis__op_dropout(&op, op.in[0], &p);
+    ignis__op_save(&op, launches);
+    args->grad_inputs[0] = ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
+    if (launches)
+        ignis__array_drop("ignis_dropout", launches);
+}
+
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
 {
     static const char call[] = "ignis_dropout";

@@ -8,6 +8,8 @@
 
 #include "room.h"
 
+IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args); /* it uses all operations */
+
 /*  Reports a failure if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD IGNIS__PRIVATE bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
@@ -289,7 +291,7 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
                                      const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     const char *call = op->work.call;
-    ignis__node *node = ignis__node_make(call, count, inputs, tape_states, rule);
+    ignis__node *node = ignis__node_make(call, count, inputs, tape_states, rule, 0);
     int i;
     for (i = 0; node && i < rule->saved_count; i++) {
         ignis__array *array = op->saved[i];
@@ -362,6 +364,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_rule ignis__op_rule(const ignis__op *op, co
     ignis_rule rule = IGNIS__ZERO;
     rule.name = name;
     rule.backward_fn = backward_fn;
+    rule.vjp_fn = ignis__op_vjp;
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;

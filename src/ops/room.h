@@ -295,6 +295,7 @@ typedef struct ignis__rope {
     int64_t rows, seq, offset;
     int heads, half;
     double frequencies[IGNIS__ROPE_HALF];
+    double direction; /* of the rotation that is recorded; 1, or -1: back. This is for the host */
 } ignis__rope;
 
 /*  Rows whose first elements are heads: the first one, and elements from row to row. */
@@ -439,6 +440,31 @@ typedef struct ignis__fft_step {
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
+
+/* vjp.c, vjp_table.c, and beside the operations */
+IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args);
+IGNIS__PRIVATE ignis_tensor ignis__vjp_input(const ignis_vjp_args *args, int input, int saved);
+IGNIS__PRIVATE ignis_tensor ignis__vjp_output(const ignis_vjp_args *args, int saved);
+IGNIS__PRIVATE ignis_tensor ignis__vjp_constant(const ignis_vjp_args *args, int saved);
+IGNIS__PRIVATE const ignis_shape *ignis__vjp_shape(const ignis_vjp_args *args, int input);
+IGNIS__PRIVATE ignis_tensor ignis__vjp_zeros(const ignis_vjp_args *args, int input, ignis_shape shape);
+IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_to(ignis_tensor x, const ignis_shape *shape);
+IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_axis(ignis_tensor x, const ignis__axis *axis);
+IGNIS__PRIVATE void ignis__vjp_plain(const ignis_vjp_args *args, ignis_tensor plain, const ignis_tensor *inputs);
+IGNIS__PRIVATE void ignis__vjp_of_dropout(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_sum(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_slice(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_concat(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_transpose(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_strided(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_band(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_rope(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_formula(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_mlp(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_mlp_gated(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_product(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_matmul(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_linear(const ignis_vjp_args *args);
 
 /* operation.c */
 IGNIS__PRINTF(3, 4)

@@ -109,8 +109,24 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
         return ignis__failed();
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -1);
+    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -rope.direction);
     return ignis__op_finish_backward(&op, args, 1, &dx);
+}
+
+/*  Rotates the gradient back, which is recorded as a rotation too. */
+IGNIS__PRIVATE void ignis__vjp_of_rope(const ignis_vjp_args *args)
+{
+    ignis__array *own = args->node->saved_count ? args->node->saved[0] : NULL, *dx;
+    ignis__rope rope;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_rope", 1, &args->grad_output))
+        return;
+    memcpy(&rope, args->params, sizeof rope);
+    rope.direction = -rope.direction;
+    dx = ignis__op_new_like(&op, op.in[0]);
+    ignis__rope_run(&op, &rope, dx, own, rope.direction);
+    ignis__op_save(&op, own);
+    args->grad_inputs[0] = ignis__op_end_recorded(&op, dx, "rope", ignis__rope_backward, &rope, sizeof rope);
 }
 
 /*  Checks that the caller's frequencies on the device fit heads of `pairs` pairs. */
@@ -158,6 +174,7 @@ IGNIS__PRIVATE bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *de
     rope->seq = shape->ndim > 1 ? shape->dim[shape->ndim - 2] : 1;
     rope->rows = op->in[0]->numel / shape->dim[shape->ndim - 1];
     rope->offset = desc->pos_offset;
+    rope->direction = 1;
     if (own)
         return ignis__rope_check_frequency_array(op, desc, own, rope->half);
     if (desc->inv_freq && desc->inv_freq_f64)

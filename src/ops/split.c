@@ -138,6 +138,15 @@ static ignis_status ignis__slice_backward(const ignis_backward_args *args)
     return ignis__slice_add_gradient("ignis_slice", args, NULL);
 }
 
+/*  The gradient of a slice, with zeros around it. */
+IGNIS__PRIVATE void ignis__vjp_of_slice(const ignis_vjp_args *args)
+{
+    const ignis__slice_params *p = (const ignis__slice_params *)args->params;
+    const int64_t before[2] = {0, p->offset}, after[2] = {0, p->row - p->offset - p->length};
+    args->grad_inputs[0] =
+        ignis_pad(ignis_reshape(args->grad_output, IGNIS_SHAPE(p->rows, p->length)), before, after, 2, 0);
+}
+
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len)
 {
     const ignis_shape *shape;

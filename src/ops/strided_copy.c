@@ -138,6 +138,33 @@ static ignis_status ignis__strided_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
+/*  The copy in the other direction, whose own gradient is the first one again. */
+IGNIS__PRIVATE void ignis__vjp_of_strided(const ignis_vjp_args *args)
+{
+    const ignis__strided_params *p = (const ignis__strided_params *)args->params;
+    ignis__strided_params there = *p;
+    ignis__array *gradient;
+    ignis__op op;
+    int64_t numel = 1;
+    int i;
+    if (!ignis__op_begin(&op, p->call, 1, &args->grad_output))
+        return;
+    gradient = ignis__op_new(&op, &p->shape, op.in[0]->dtype);
+    if (gradient && !p->whole)
+        ignis__op_zero(&op, gradient);
+    ignis__op_strided(&op, gradient, op.in[0], &p->back);
+    for (i = 0; i < p->back.rank; i++)
+        numel *= p->back.size[i];
+    there.shape = op.in[0]->shape;
+    there.whole = numel == op.in[0]->numel;
+    memcpy(there.back.from, p->back.to, sizeof p->back.to);
+    memcpy(there.back.to, p->back.from, sizeof p->back.from);
+    there.back.from_offset = p->back.to_offset;
+    there.back.to_offset = p->back.from_offset;
+    args->grad_inputs[0] =
+        ignis__op_end_recorded(&op, gradient, "strided", ignis__strided_backward, &there, sizeof there);
+}
+
 /*  Begins such an operation. The strides are those of an input that is copied as it is. */
 IGNIS__PRIVATE bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
 {

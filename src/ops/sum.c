@@ -109,6 +109,16 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
+/*  The gradient of the result, times the factor, for each element of the axis. */
+IGNIS__PRIVATE void ignis__vjp_of_sum(const ignis_vjp_args *args)
+{
+    const ignis__sum_params *p = (const ignis__sum_params *)args->params;
+    ignis_tensor g = ignis_reshape(args->grad_output, IGNIS_SHAPE(p->axis.outer, 1, p->axis.inner));
+    if (p->factor != 1)
+        g = ignis_scale(g, p->factor);
+    args->grad_inputs[0] = ignis_expand(g, IGNIS_SHAPE(p->axis.outer, p->axis.n, p->axis.inner));
+}
+
 /*  Sums along a dimension, or all elements if whole; divides by their number if mean. */
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {

@@ -44,6 +44,14 @@ static ignis_status ignis__transpose_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward_one(&op, args, ignis__op_exchange(&op, op.in[0], &p->shape, &p->back));
 }
 
+IGNIS__PRIVATE void ignis__vjp_of_transpose(const ignis_vjp_args *args)
+{
+    static const int dims[] = {0, 3, 2, 1, 4};
+    const ignis__exchange *back = &((const ignis__transpose_params *)args->params)->back;
+    args->grad_inputs[0] = ignis_permute(
+        ignis_reshape(args->grad_output, IGNIS_SHAPE(back->a, back->m, back->b, back->n, back->c)), dims, 5);
+}
+
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
 {
     ignis__transpose_params transpose = IGNIS__ZERO;

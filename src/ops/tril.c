@@ -44,6 +44,12 @@ static ignis_tensor ignis__band_op(const char *call, const char *name, ignis_ten
     return ignis__op_end_recorded(&op, out, name, ignis__band_backward, &band, sizeof band);
 }
 
+IGNIS__PRIVATE void ignis__vjp_of_band(const ignis_vjp_args *args)
+{
+    const ignis__band *band = (const ignis__band *)args->params;
+    args->grad_inputs[0] = ignis__band_op("ignis_tril", args->node->name, args->grad_output, band->low, band->high);
+}
+
 IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal)
 {
     return ignis__band_op("ignis_tril", "tril", tensor, INT64_MIN, diagonal);

@@ -2,12 +2,18 @@
 
     Calls the backward function of each node that a gradient has reached, adds up gradients, writes those of
     leaves at the end.
-    Uses: backward_state, gradient, tape, scope. Calls functions of rules, which may begin a backward pass of
-    their own.
+    Uses: backward_state, gradient, tape, scope, recorded_gradient. Calls functions of rules, which may
+    begin a backward pass of their own.
+    A pass of ignis_grad (with a request) runs only nodes that an input leads to, and writes no leaf. A pass that is
+    recorded has tensors for gradients: see recorded_gradient.c.
     Invariants: after a failure no leaf has changed; the output of the running node is held.
     Locks: none is held while a backward function runs. Only the thread of a tape runs its nodes. */
 
 #include "room.h"
+
+/* Of the parts after this one, which run passes themselves. */
+IGNIS__PRIVATE bool ignis__grad_leads(const ignis__backward_pass *pass, ignis__tensor *tensor);
+IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed);
 
 /*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient if that is the total, which includes
     the sum. */
@@ -25,7 +31,12 @@ static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__ar
 static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient,
                                              bool whole)
 {
-    ignis__leaf_state *reached = ignis__backward_pass_reach_leaf(pass, leaf);
+    ignis__leaf_state *reached;
+    if (pass->request && !(pass->count && *ignis__backward_pass_find_leaf(pass, leaf))) { /* not asked for */
+        ignis__array_unclaim(pass->call, gradient);
+        return true;
+    }
+    reached = ignis__backward_pass_reach_leaf(pass, leaf);
     if (reached && !(reached->group && reached->group->done))
         return ignis__backward_pass_add(pass, &reached->sum, gradient, whole);
     if (reached)
@@ -39,8 +50,8 @@ static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__
 }
 
 /*  Checks that an input of a node can still receive a gradient. */
-static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
-                                         const ignis__tape_state *tape_state)
+IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
+                                                 const ignis__tape_state *tape_state)
 {
     if (tape_state->node && tape_state->tape != pass->tape)
         ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call,
@@ -62,8 +73,8 @@ static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const
 }
 
 /*  Adds a gradient, whose claim is taken over, to a held tensor that the pass is yet to reach. */
-static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient,
-                                        bool whole)
+IGNIS__PRIVATE bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor,
+                                                ignis__array *gradient, bool whole)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     if (!ignis__backward_pass_accepts(pass, tensor, &tape_state)) {
@@ -72,6 +83,10 @@ static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tenso
     }
     if (!tape_state.node)
         return ignis__backward_pass_add_to_leaf(pass, tensor, gradient, whole);
+    if (pass->within && tape_state.node->serial <= pass->within->first) { /* no pass reaches it */
+        ignis__array_unclaim(pass->call, gradient);
+        return true;
+    }
     if (!tape_state.node->grad)
         /* The output is held until its node is done: nothing else may keep it alive. */
         ignis__tensor_hold_again(tensor);
@@ -181,7 +196,7 @@ static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_p
 static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, const ignis__node *node)
 {
     int i;
-    for (i = 0; i < node->saved_count; i++) {
+    for (i = 0; i < node->saved_count - (pass->records ? 0 : node->kept_count); i++) {
         const ignis__array *saved = node->saved[i];
         uint64_t version = ignis__storage_version(saved->storage);
         char view_of[40] = "";
@@ -199,6 +214,22 @@ static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, c
     return true;
 }
 
+/*  Returns the status of a node's function, which has returned. A failure is reported by now. */
+IGNIS__PRIVATE ignis_status ignis__backward_pass_status(const ignis__backward_pass *pass, const ignis__node *node,
+                                                        ignis_status status)
+{
+    if (pass->failed && status == IGNIS_OK)
+        status =
+            ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
+                        "the backward of '%s' returned OK, but an ignis_backward inside of it has failed", node->name);
+    if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' returned %s", node->name,
+                    ignis_status_name(status));
+    else if (status != IGNIS_OK)
+        ignis__this_thread.latest = status;
+    return status;
+}
+
 /*  Runs the backward function of a node between scopes and no-grad sections that it cannot end. */
 static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node,
                                            const ignis_backward_args *args)
@@ -214,16 +245,7 @@ static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__no
     pass->node = NULL;
     if (!ignis__frame_end(&frame) && status == IGNIS_OK)
         status = ignis__failed();
-    if (pass->failed && status == IGNIS_OK)
-        status =
-            ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
-                        "the backward of '%s' returned OK, but an ignis_backward inside of it has failed", node->name);
-    if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' returned %s", node->name,
-                    ignis_status_name(status));
-    else if (status != IGNIS_OK)
-        ignis__this_thread.latest = status;
-    return status == IGNIS_OK;
+    return ignis__backward_pass_status(pass, node, status) == IGNIS_OK;
 }
 
 /*  Reshapes the gradient of a node's output to the output's shape. It had the shape that the function or the
@@ -246,8 +268,8 @@ static bool ignis__backward_pass_reshape_gradient(const ignis__backward_pass *pa
     return true;
 }
 
-/*  Runs the backward function of one node, and hands its gradients on. */
-static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__node *node)
+/*  Runs the backward function of one node, and hands its gradients on to the needed inputs. */
+static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed)
 {
     ignis_backward_args args = IGNIS__ZERO;
     ignis_array grads[IGNIS__MAX_INPUTS] = IGNIS__ZERO, saved_few[16], *saved = saved_few;
@@ -256,31 +278,31 @@ static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__nod
     int i;
     for (i = 0; i < node->input_count; i++) {
         ignis__tape_state tape_state = ignis__tensor_tape_state(node->inputs[i]);
-        if (node->needed[i] && !ignis__backward_pass_accepts(pass, node->inputs[i], &tape_state))
+        if (needed[i] && !ignis__backward_pass_accepts(pass, node->inputs[i], &tape_state))
             return false;
     }
-    if (node->saved_count > IGNIS__COUNT(saved_few) &&
-        (saved = (ignis_array *)ignis__alloc_for(pass->call, sizeof *saved * (size_t)node->saved_count)) == NULL)
+    args.saved_count = node->saved_count - node->kept_count;
+    if (args.saved_count > IGNIS__COUNT(saved_few) &&
+        (saved = (ignis_array *)ignis__alloc_for(pass->call, sizeof *saved * (size_t)args.saved_count)) == NULL)
         return false;
-    for (i = 0; i < node->saved_count; i++)
+    for (i = 0; i < args.saved_count; i++)
         saved[i].id = node->saved[i]->slot.handle;
     args.grad_output.id = node->grad->slot.handle != pass->one ? node->grad->slot.handle : 0;
     args.saved = saved;
-    args.saved_count = node->saved_count;
     args.params = node->params;
     args.input_count = node->input_count;
-    args.needed = node->needed;
+    args.needed = needed;
     args.grad_inputs = grads;
     args.user_data = node->user_data;
     ok = ignis__backward_pass_call_rule(pass, node, &args);
     for (i = 0; i < node->input_count; i++) { /* claim all before any is handed on: one array may be there twice */
         given[i] = grads[i].id ? ignis__backward_pass_claim_gradient(pass, node, i, grads[i]) : NULL;
-        ok = ok && (given[i] || !grads[i].id || !node->needed[i]);
+        ok = ok && (given[i] || !grads[i].id || !needed[i]);
     }
     if (!pass->offered) /* sums that are among the gradients belong to whoever received them */
         ignis__backward_pass_drop_column_sums(pass);
     for (i = 0; i < node->input_count; i++) {
-        if (given[i] && ok && node->needed[i])
+        if (given[i] && ok && needed[i])
             ok = ignis__backward_pass_add_to(pass, node->inputs[i], given[i], pass->summed_inputs >> i & 1);
         else if (given[i])
             ignis__array_unclaim(pass->call, given[i]);
@@ -290,30 +312,67 @@ static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__nod
     return ok;
 }
 
-/*  Runs the nodes from the root's back to the first that a gradient has reached, and destroys them unless the
-    pass retains them. A pass inside a backward function ends at the node of the enclosing pass. The output of
-    the running node is held. */
-static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *root, ignis__array *gradient)
+/*  Keeps the gradient of a node's output, if the request or ignis_retain_grad asks for it. */
+static bool ignis__backward_pass_keep_gradient(ignis__backward_pass *pass, ignis__node *node)
 {
-    uint64_t end = pass->outer ? pass->outer->node->serial : 0;
+    if (pass->request && node->wanted && pass->records) {
+        pass->request->recorded[node->wanted - 1] = node->recorded_grad;
+    } else if (pass->request && node->wanted) {
+        ignis__array_claim(node->grad);
+        pass->request->arrays[node->wanted - 1] = node->grad;
+    } else if (node->output->retains_grad && !pass->request && !pass->records) {
+        ignis__array_claim(node->grad);
+        return ignis__backward_pass_add_to_leaf(pass, node->output, node->grad, false);
+    }
+    return true;
+}
+
+/*  Hands the gradient of a node on. A pass with a request runs only nodes, and asks only for gradients, that one of its
+    inputs leads to. */
+static bool ignis__backward_pass_visit(ignis__backward_pass *pass, ignis__node *node)
+{
+    bool leading[IGNIS__MAX_INPUTS];
+    const bool *needed = node->needed;
+    int i;
+    if ((!pass->records && !ignis__backward_pass_reshape_gradient(pass, node)) ||
+        !ignis__backward_pass_keep_gradient(pass, node))
+        return false;
+    if (pass->request) {
+        if (!node->leads)
+            return true;
+        for (i = 0; i < node->input_count; i++)
+            leading[i] = needed[i] && ignis__grad_leads(pass, node->inputs[i]);
+        needed = leading;
+    }
+    if (!ignis__backward_pass_check_saved(pass, node))
+        return false;
+    return pass->records ? ignis__recorded_run_node(pass, node, needed)
+                         : ignis__backward_pass_run_node(pass, node, needed);
+}
+
+/*  Runs the nodes from the root's back to the first that a gradient has reached, and destroys them unless the
+    pass retains them, or has not used them. A pass inside a backward function ends at the node of the enclosing pass.
+    The output of the running node is held. After a failure (ok is false) the gradients are dropped. */
+IGNIS__PRIVATE bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *root, bool ok)
+{
+    uint64_t end = pass->request ? pass->request->first : pass->outer ? pass->outer->node->serial : 0;
     ignis__node *node = root, *before;
-    bool ok = true;
-    ignis__tensor_hold_again(root->output); /* as of every node with a gradient */
-    root->grad = gradient;
     ignis__tensor_hold_again(root->output);
-    if (!pass->outer && ignis__atomic_load(&ignis__grad_groups))
-        ok = ignis__groups_count(pass, root);
+    if (!pass->outer && !pass->request && ignis__atomic_load(&ignis__grad_groups))
+        ok = ignis__groups_count(pass, root) && ok;
     for (; node; node = before) {
         ignis__tensor *output = node->output;
-        if (node->grad)
-            ok = ok && ignis__backward_pass_check_saved(pass, node) &&
-                 ignis__backward_pass_reshape_gradient(pass, node) && ignis__backward_pass_run_node(pass, node);
+        bool reached = node->grad || node->recorded_grad.id;
+        if (reached)
+            ok = ok && ignis__backward_pass_visit(pass, node);
         if (node->counted)
             ok = ignis__groups_pass(pass, node, ok);
         before = ignis__node_before(pass->tape, node, end);
-        if (node->grad) {
-            if (pass->retains) {
-                ignis__array_unclaim(pass->call, node->grad);
+        if (reached) {
+            node->recorded_grad.id = 0;
+            if (pass->retains || (pass->request && !node->leads)) {
+                if (node->grad)
+                    ignis__array_unclaim(pass->call, node->grad);
                 node->grad = NULL;
             } else {
                 ignis__node_consume(pass->call, node);
@@ -325,13 +384,28 @@ static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *ro
     return ok;
 }
 
-/*  Writes the gradients of leaves. A pass inside a backward function writes only leaves that the function
-    made, so that it can read them. The others wait for the enclosing pass: if the outermost one fails, no
-    leaf has changed. */
-static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
+/*  Begins a pass of the calling thread; ignis__backward_pass_end ends it. */
+IGNIS__PRIVATE void ignis__backward_pass_begin(ignis__backward_pass *pass, const char *call)
 {
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    memset(pass, 0, sizeof *pass);
+    pass->call = call;
+    pass->tape = thread->tape;
+    pass->outer = thread->pass;
+    pass->within = pass->outer ? pass->outer->within : NULL;
+    pass->serial = ignis__atomic_add(&ignis__backward_pass_serials, 1);
+    thread->pass = pass;
+    thread->pass_serial = pass->serial;
+}
+
+/*  Writes the gradients of leaves, unless a request wants them. A pass inside a backward function writes only leaves
+    that the function made, so that it can read them. The others wait for the enclosing pass: if the outermost one
+    fails, no leaf has changed. */
+IGNIS__PRIVATE bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
+{
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__leaf_state **link = &pass->leaves, *reached;
-    while (pass->outer && (reached = *link) != NULL) {
+    while (pass->outer && !pass->request && (reached = *link) != NULL) {
         ignis__array *sum = reached->sum;
         if (reached->leaf->made_in == pass->outer->serial) {
             link = &reached->next;
@@ -346,12 +420,14 @@ static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
         ignis__leaf_states_free(pass->call, &reached);
     }
     ignis__backward_pass_drop_column_sums(pass);
-    ok = ok && ignis__leaves_write(pass->call, pass->leaves);
+    ok = ok && (pass->request || ignis__leaves_write(pass->call, pass->leaves));
     ok = ignis__groups_end(pass, ok);
     ignis__leaf_states_free(pass->call, &pass->leaves);
     ignis__free(pass->table);
-    if (!ok && pass->outer)
+    if (!ok && pass->outer && !pass->request)
         pass->outer->failed = true;
+    thread->pass = pass->outer;
+    thread->pass_serial = pass->outer ? pass->outer->serial : 0;
     return ok;
 }
 
@@ -379,14 +455,14 @@ IGNIS__PRIVATE ignis__array *ignis__gradient_hold(const char *call, const ignis_
 
 /*  Returns the claimed gradient that a pass starts from: the caller's, or 1. A node that knows it starts from
     1 gets it unwritten. NULL, and reported, if it does not fit. */
-static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output,
-                                           bool known)
+IGNIS__PRIVATE ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor,
+                                                   ignis_array grad_output, const char *name, bool known)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     ignis_array made;
     ignis__array *gradient;
     if (grad_output.id) {
-        gradient = ignis__gradient_hold(call, tensor, grad_output, "grad_output");
+        gradient = ignis__gradient_hold(call, tensor, grad_output, name);
         if (!gradient)
             return NULL;
         /* a view, which ends with the pass: the array itself stays the caller's */
@@ -396,8 +472,8 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
     }
     if (ignis__tensor_numel(tensor) != 1) {
         ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call,
-                    "a tensor of shape %s needs grad_output; without it there has to be one element",
-                    ignis__shape_write(&tensor->shape).text);
+                    "a tensor of shape %s needs %s; without it there has to be one element",
+                    ignis__shape_write(&tensor->shape).text, name);
         return NULL;
     }
     desc.shape = tensor->shape;
@@ -433,23 +509,16 @@ static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor
     /* inside a backward function, whatever is older than its node waits for the enclosing pass */
     runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->node->serial);
     known = runs && !grad_output.id && tape_state.node->knows_one;
-    gradient = ignis__backward_start(call, tensor, grad_output, known);
+    gradient = ignis__backward_start(call, tensor, grad_output, "grad_output", known);
     if (!gradient)
         return ignis__failed();
-    memset(&pass, 0, sizeof pass);
-    pass.call = call;
-    pass.tape = thread->tape;
+    ignis__backward_pass_begin(&pass, call);
     pass.retains = retains;
-    pass.outer = thread->pass;
-    pass.serial = ignis__atomic_add(&ignis__backward_pass_serials, 1);
     pass.one = known ? gradient->slot.handle : 0;
-    thread->pass = &pass;
-    thread->pass_serial = pass.serial;
-    ok = runs ? ignis__backward_pass_run(&pass, tape_state.node, gradient)
-              : ignis__backward_pass_add_to(&pass, tensor, gradient, false);
+    ok = ignis__backward_pass_add_to(&pass, tensor, gradient, false);
+    if (runs)
+        ok = ignis__backward_pass_run(&pass, tape_state.node, ok);
     ok = ignis__backward_pass_end(&pass, ok);
-    thread->pass = pass.outer;
-    thread->pass_serial = pass.outer ? pass.outer->serial : 0;
     return ok ? IGNIS_OK : ignis__failed();
 }
 

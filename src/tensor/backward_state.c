@@ -83,7 +83,7 @@ IGNIS__PRIVATE ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backwar
     if (reached)
         return reached;
     reached = (ignis__leaf_state *)ignis__alloc_for(pass->call, sizeof *reached);
-    if (!reached || (!pass->outer && !ignis__backward_pass_join_group(pass, leaf, &reached->group))) {
+    if (!reached || (!pass->outer && !pass->request && !ignis__backward_pass_join_group(pass, leaf, &reached->group))) {
         ignis__free(reached);
         return NULL;
     }

@@ -81,6 +81,22 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     return status;
 }
 
+/*  Runs the function again, recorded, on the inputs themselves, and differentiates what it has recorded. */
+IGNIS__COLD static ignis_status ignis__checkpoint_vjp(const ignis_vjp_args *args)
+{
+    static const char call[] = "ignis_checkpoint";
+    const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
+    const ignis__node *node = args->node;
+    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
+    ignis_tensor output;
+    *random = checkpoint->random;
+    random->again = true;
+    random->launches = checkpoint->counts ? node->saved[node->saved_count - node->kept_count - 1]->slot.handle : 0;
+    output = ignis__tensor_fn_call(call, 0, checkpoint->fn, args->inputs, args->input_count, checkpoint->user_data);
+    *random = before;
+    return output.id ? ignis__recorded_splice(call, output, args->grad_output) : ignis__failed();
+}
+
 /*  Runs the function of a checkpoint unrecorded in a scope of its own. Returns a tensor over its result,
     which may be an input. */
 IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint,
@@ -124,6 +140,7 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     }
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
+    rule.vjp_fn = ignis__checkpoint_vjp;
     /* Arrays that fn has freed itself cannot be read again. */
     for (i = count; i < reads->count; i++) {
         if (ignis_array_is_live(reads->arrays[i])) {

@@ -68,7 +68,7 @@ IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ig
 }
 
 /*  Replaces a claimed sum by a copy, unless its memory is private already. */
-static bool ignis__gradient_separate(const char *call, ignis__array **sum)
+IGNIS__PRIVATE bool ignis__gradient_separate(const char *call, ignis__array **sum)
 {
     ignis__array *copy;
     if (ignis__array_is_private(*sum))

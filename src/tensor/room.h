@@ -50,7 +50,8 @@ typedef struct ignis__tensor {
     bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
     struct ignis__node *node; /* the node that made it */
     bool requires_grad, leaf;
-    bool consumed; /* its node was used up by a pass, or cleared */
+    bool consumed;     /* its node was used up by a pass, or cleared */
+    bool retains_grad; /* of a result: passes write its gradient as that of a leaf */
     uint64_t
         read; /* 1: a node has it as an input, so it cannot become a result: nodes would hold each other for ever */
     ignis_shape shape; /* of data, also when data has been released */
@@ -72,8 +73,11 @@ typedef struct ignis__node {
     ignis__tensor *output;
     const char *name;
     ignis_status (*backward_fn)(const ignis_backward_args *args);
+    ignis_status (*vjp_fn)(const ignis_vjp_args *args); /* NULL: it has no second derivative */
     void *user_data;
-    int input_count, saved_count;
+    int input_count, saved_count, kept_count; /* the last saved arrays are the inputs' own, kept for vjp_fn */
+    int wanted;             /* during ignis_grad: 1 + the number of the input that its output is; 0: none */
+    bool leads;             /* during ignis_grad: an input of that leads here */
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
     bool running;           /* its backward function runs */
@@ -87,6 +91,7 @@ typedef struct ignis__node {
     bool *needed; /* for each input, whether it required a gradient when this was recorded */
     /* During a pass: the gradient of the output so far, claimed; the output is held meanwhile. */
     ignis__array *grad;
+    ignis_tensor recorded_grad; /* the same in a pass that is recorded */
 } ignis__node;
 
 typedef struct ignis__tape {
@@ -142,6 +147,7 @@ typedef struct ignis__checkpoint_inputs {
 typedef struct ignis__leaf_state {
     ignis__tensor *leaf;              /* held */
     ignis__array *sum;                /* claimed; NULL: nothing yet, or written already */
+    ignis_tensor recorded_sum;        /* the same in a pass that is recorded */
     struct ignis__group_state *group; /* NULL: none */
     struct ignis__leaf_state *next;
 } ignis__leaf_state;
@@ -157,17 +163,30 @@ typedef struct ignis__group_state {
     struct ignis__group_state *next;
 } ignis__group_state;
 
+/*  A request of ignis_grad to its pass: gradients of some tensors, and of no others. */
+typedef struct ignis__grad_request {
+    int count;
+    ignis__tensor **inputs; /* held */
+    ignis__array **arrays;  /* their gradients so far, claimed; of inputs that have a node */
+    ignis_tensor *recorded; /* the same in a pass that is recorded */
+    ignis__tensor **held;   /* these, held until their aliases are made */
+    uint64_t first;         /* nodes up to this serial do not lead from an input */
+} ignis__grad_request;
+
 /*  One backward pass. A backward function that it calls may run another one inside it. */
 typedef struct ignis__backward_pass {
     const char *call;
     ignis__tape *tape;
     struct ignis__backward_pass *outer; /* the pass whose backward function started this one; NULL: none */
     uint64_t serial;
-    bool retains;           /* nodes are kept for another pass */
-    ignis__node *node;      /* the node whose backward function is running; NULL: none */
-    uint64_t summed_inputs; /* a bit for each input whose gradient that function has added up itself */
-    uint64_t one;           /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
-    bool failed;            /* a pass inside it has failed and may have added only some of its gradients */
+    bool retains;                      /* nodes are kept for another pass */
+    bool records;                      /* gradients are tensors, and what computes them is recorded */
+    ignis__grad_request *request;      /* NULL: gradients are written to the leaves */
+    const ignis__grad_request *within; /* the request, or that of the innermost enclosing pass that has one */
+    ignis__node *node;                 /* the node whose backward function is running; NULL: none */
+    uint64_t summed_inputs;            /* a bit for each input whose gradient that function has added up itself */
+    uint64_t one; /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
+    bool failed;  /* a pass inside it has failed and may have added only some of its gradients */
     /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
        its column sums, both claimed */
     ignis__array *offered, *sums;
@@ -235,7 +254,8 @@ IGNIS__PRIVATE bool ignis__recording(void);
 IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array);
 IGNIS__COLD IGNIS__PRIVATE void ignis__node_discard(const char *call, ignis__node *node);
 IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
-                                             const ignis__tape_state *tape_states, const ignis_rule *rule);
+                                             const ignis__tape_state *tape_states, const ignis_rule *rule,
+                                             int kept_count);
 IGNIS__PRIVATE bool ignis__node_save(ignis__node *node, ignis__array *claimed);
 IGNIS__PRIVATE void ignis__tensor_result(ignis__tensor *output, ignis__node *node);
 IGNIS__PRIVATE void ignis__tape_append(ignis__node *node);
@@ -250,6 +270,7 @@ IGNIS__COLD IGNIS__PRIVATE int ignis__tape_list_claims(ignis__string_writer *tex
 IGNIS__PRIVATE void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape);
 IGNIS__PRIVATE bool ignis__array_is_private(ignis__array *array);
 IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient);
+IGNIS__PRIVATE bool ignis__gradient_separate(const char *call, ignis__array **sum);
 IGNIS__PRIVATE void ignis__leaf_enter(ignis__tensor *leaf);
 IGNIS__PRIVATE void ignis__leaf_leave(ignis__tensor *leaf);
 IGNIS__PRIVATE bool ignis__gradient_wait(const char *call, ignis__array *grad);
@@ -277,10 +298,31 @@ IGNIS__PRIVATE ignis_array ignis__backward_pass_take_column_sums(const ignis__ar
 IGNIS__PRIVATE bool ignis__backward_pass_retains(void);
 IGNIS__PRIVATE ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
                                                   const char *name);
+IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
+                                                 const ignis__tape_state *tape_state);
+IGNIS__PRIVATE bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor,
+                                                ignis__array *gradient, bool whole);
+IGNIS__PRIVATE ignis_status ignis__backward_pass_status(const ignis__backward_pass *pass, const ignis__node *node,
+                                                        ignis_status status);
+IGNIS__PRIVATE bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *root, bool ok);
+IGNIS__PRIVATE void ignis__backward_pass_begin(ignis__backward_pass *pass, const char *call);
+IGNIS__PRIVATE bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok);
+IGNIS__PRIVATE ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor,
+                                                   ignis_array grad_output, const char *name, bool known);
 
 /* zero_grad.c */
 IGNIS__PRIVATE bool ignis__gradient_drop(const char *call, ignis__tensor *tensor);
 IGNIS__COLD IGNIS__PRIVATE void ignis__tape_clear(const char *call, ignis__tape *tape);
+
+/* recorded_gradient.c */
+IGNIS__PRIVATE ignis_tensor ignis__recorded_alias(const char *call, ignis__tensor *of, ignis__array *array,
+                                                  const ignis_shape *shape);
+IGNIS__PRIVATE bool ignis__recorded_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis_tensor gradient);
+IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed);
+IGNIS__PRIVATE ignis_status ignis__recorded_splice(const char *call, ignis_tensor tensor, ignis_tensor grad_output);
+
+/* grad.c */
+IGNIS__PRIVATE bool ignis__grad_leads(const ignis__backward_pass *pass, ignis__tensor *tensor);
 
 /* checkpoint.c */
 IGNIS__PRIVATE ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn,

@@ -58,14 +58,16 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__node_discard(const char *call, ignis__nod
     ignis__tensors_destroy_chain(call, dead);
 }
 
-/*  Makes a node for an operation on held inputs, with room for what the rule saves; it is on no tape yet.
-    tape_states may be NULL: they are read here. NULL, and reported, if it cannot be recorded on this thread's
-    tape, or if out of memory. */
+/*  Makes a node for an operation on held inputs, with room for what the rule saves and for `kept_count` arrays more;
+    it is on no tape yet. tape_states may be NULL: they are read here. NULL, and reported, if it cannot be recorded on
+    this thread's tape, or if out of memory. */
 IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
-                                             const ignis__tape_state *tape_states, const ignis_rule *rule)
+                                             const ignis__tape_state *tape_states, const ignis_rule *rule,
+                                             int kept_count)
 {
     ignis__tape *tape = ignis__tape_now(call);
-    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
+    int saved_count = rule->saved_count + kept_count;
+    size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)saved_count;
     size_t size =
         sizeof(ignis__node) + (sizeof(ignis__tensor *) + sizeof(bool)) * (size_t)count + saved_size + rule->params_size;
     ignis__node *node = tape ? (ignis__node *)ignis__alloc_for(call, size) : NULL;
@@ -75,11 +77,13 @@ IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis_
     node->tape = tape;
     node->name = rule->name;
     node->backward_fn = rule->backward_fn;
+    node->vjp_fn = rule->vjp_fn;
+    node->kept_count = kept_count;
     node->user_data = rule->user_data;
     node->inputs = (ignis__tensor **)(void *)(node + 1);
     node->saved = (ignis__array **)(void *)(node->inputs + count);
-    node->versions = (uint64_t *)(void *)(node->saved + rule->saved_count);
-    node->params = node->versions + rule->saved_count;
+    node->versions = (uint64_t *)(void *)(node->saved + saved_count);
+    node->params = node->versions + saved_count;
     node->needed = (bool *)node->params + rule->params_size;
     if (rule->params_size)
         memcpy(node->params, rule->params, rule->params_size);
@@ -165,11 +169,13 @@ static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ig
 IGNIS__PRIVATE ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count,
                                             ignis__tensor *const *inputs, const ignis_rule *rule)
 {
-    ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule);
+    int kept_count = rule->vjp_fn ? count : 0;
+    ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule, kept_count);
     bool ok = true;
     int i;
-    for (i = 0; node && ok && i < rule->saved_count; i++) {
-        ignis__array *array = ignis__array_hold(call, rule->saved[i]);
+    for (i = 0; node && ok && i < rule->saved_count + kept_count; i++) {
+        ignis__array *array = i < rule->saved_count ? ignis__array_hold(call, rule->saved[i])
+                                                    : ignis__tensor_array(call, inputs[i - rule->saved_count]);
         ok = array && ignis__node_save(node, ignis__array_keep(call, array));
         if (array)
             ignis__array_drop(call, array);

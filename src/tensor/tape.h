@@ -19,6 +19,21 @@ typedef struct ignis_backward_args {
     void *user_data; /* ignis_rule.user_data */
 } ignis_backward_args;
 
+/*  Arguments of a function that computes the same gradients by operations on tensors, and its results. */
+typedef struct ignis_vjp_args {
+    ignis_tensor grad_output; /* gradient of the output, in its shape and dtype */
+    /* The inputs on the tape, with their values at the time of recording. */
+    const ignis_tensor *inputs;
+    int input_count;
+    const bool *needed; /* for each input, whether its gradient is needed */
+    const void *params; /* the copy of ignis_rule.params */
+    /* To be filled, for each needed input, with a tensor of its numel and dtype. It may be grad_output, an input, or
+       one tensor twice. No handle is zero. */
+    ignis_tensor *grad_inputs;
+    void *user_data;                /* ignis_rule.user_data */
+    const struct ignis__node *node; /* for operations of Ignis */
+} ignis_vjp_args;
+
 /*  The rule that computes the gradient of an operation. */
 typedef struct ignis_rule {
     const char *name; /* a constant string: messages and graphs show it */
@@ -28,6 +43,9 @@ typedef struct ignis_rule {
     const void *params; /* small values that backward needs, copied (none) */
     size_t params_size;
     void *user_data;
+    /* Computes these gradients by operations on tensors, for ignis_grad with create_graph, which refuses the operation
+       without it. With it the tape keeps the memory of the inputs. (none) */
+    ignis_status (*vjp_fn)(const ignis_vjp_args *args);
 } ignis_rule;
 
 /*  A function of tensors, for ignis_checkpoint and ignis_gradcheck. */

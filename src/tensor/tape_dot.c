@@ -14,9 +14,12 @@ IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const igni
 static void ignis__dot_node(ignis__string_writer *text, const ignis__node *node)
 {
     int64_t bytes = 0;
-    int i;
-    for (i = 0; i < node->saved_count; i++)
-        bytes += ignis__array_bytes(node->saved[i]);
+    int i, k;
+    for (i = 0; i < node->saved_count; i++) {
+        for (k = 0; k < i && node->saved[k]->storage != node->saved[i]->storage; k++)
+            ;
+        bytes += k == i || i < node->saved_count - node->kept_count ? ignis__array_bytes(node->saved[i]) : 0;
+    }
     ignis__string_add(text, "  n%p [shape=box label=\"%s\\n", (const void *)node, node->name);
     ignis__dot_tensor(text, node->output);
     ignis__string_add(text, "\\n%lld bytes kept\"];\n", (long long)bytes);

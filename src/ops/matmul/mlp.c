@@ -135,6 +135,7 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
             ignis__op_save(&op, out[l]);
         for (l = 0; l < count - 1; l++)
             ignis__op_save(&op, pre[l]);
+        ignis__op_save_inputs(&op, 1 + count, used); /* the biases are for ignis__vjp_of_mlp alone */
     }
     return ignis__op_end_recorded(&op, out[count - 1], "mlp", ignis__mlp_backward, &mlp,
                                   offsetof(ignis__mlp, layer) + sizeof mlp.layer[0] * (size_t)count);
@@ -158,6 +159,23 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
         return ignis__no_tensor();
     }
     return ignis__mlp_op(call, false, x, weights, biases, count, activation);
+}
+
+/*  Differentiates the layers one by one. */
+IGNIS__PRIVATE void ignis__vjp_of_mlp(const ignis_vjp_args *args)
+{
+    const ignis__mlp *mlp = (const ignis__mlp *)args->params;
+    const int biases = args->node->saved_count - (args->input_count - 1 - mlp->count);
+    ignis_tensor inputs[IGNIS__OP_INPUTS], x;
+    int i, l;
+    for (i = 0; i < args->input_count; i++)
+        inputs[i] = ignis__vjp_input(args, i, i <= mlp->count ? i : biases + i - 1 - mlp->count);
+    for (x = inputs[0], l = 0; l < mlp->count; l++) {
+        x = ignis_linear(x, inputs[1 + l], mlp->bias[l] ? inputs[mlp->bias[l]] : ignis__no_tensor());
+        if (l < mlp->count - 1)
+            x = mlp->activation == IGNIS_ACTIVATION_RELU ? ignis_relu(x) : ignis_gelu(x);
+    }
+    ignis__vjp_plain(args, x, inputs);
 }
 
 /*  Returns whether a tensor is the result of a layer whose bias needs a gradient: the column sums of the

@@ -43,6 +43,18 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 4, gradients);
 }
 
+/*  Differentiates the layers one by one. */
+IGNIS__PRIVATE void ignis__vjp_of_mlp_gated(const ignis_vjp_args *args)
+{
+    ignis_tensor inputs[4], hidden;
+    int i;
+    for (i = 0; i < 4; i++)
+        inputs[i] = ignis__vjp_input(args, i, i);
+    hidden = ignis_silu_mul(ignis_linear(inputs[0], inputs[1], ignis__no_tensor()),
+                            ignis_linear(inputs[0], inputs[2], ignis__no_tensor()));
+    ignis__vjp_plain(args, ignis_linear(hidden, inputs[3], ignis__no_tensor()), inputs);
+}
+
 IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down)
 {
     enum { X, GATE, UP, DOWN, INPUTS };

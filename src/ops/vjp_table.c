@@ -1,0 +1,211 @@
+/*  >>ops.vjp_table - from the name of a rule to the function that computes its gradients by operations
+
+    Such a function has the arguments of a backward function, as tensors, and fills the same gradients. Most are beside
+    their operation; those that need nothing of it are here.
+    Uses: vjp, and all operations. Invariant: a rule that is not in the table is refused by its name. */
+
+#include "room.h"
+
+static void ignis__vjp_of_same(const ignis_vjp_args *args) { args->grad_inputs[0] = args->grad_output; }
+
+static void ignis__vjp_of_scale(const ignis_vjp_args *args)
+{
+    args->grad_inputs[0] = ignis_scale(args->grad_output, *(const double *)args->params);
+}
+
+static void ignis__vjp_of_cast(const ignis_vjp_args *args)
+{
+    args->grad_inputs[0] = ignis_cast(args->grad_output, *(const ignis_dtype *)args->params);
+}
+
+static void ignis__vjp_of_add(const ignis_vjp_args *args)
+{
+    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
+    args->grad_inputs[0] = args->grad_output;
+    if (args->needed[1])
+        args->grad_inputs[1] = p->axis.n == 1 ? args->grad_output : ignis__vjp_sum_axis(args->grad_output, &p->axis);
+}
+
+static void ignis__vjp_of_sub(const ignis_vjp_args *args)
+{
+    ignis__vjp_of_add(args);
+    if (args->needed[1])
+        args->grad_inputs[1] = ignis_scale(args->grad_inputs[1], -1);
+}
+
+static void ignis__vjp_of_mul(const ignis_vjp_args *args)
+{
+    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
+    const ignis_tensor g = args->grad_output;
+    if (args->needed[0])
+        args->grad_inputs[0] = ignis_mul(g, ignis__vjp_input(args, 1, p->saved_b));
+    if (args->needed[1]) {
+        args->grad_inputs[1] = ignis_mul(g, ignis__vjp_input(args, 0, p->saved_a));
+        if (p->axis.n != 1)
+            args->grad_inputs[1] = ignis__vjp_sum_axis(args->grad_inputs[1], &p->axis);
+    }
+}
+
+static void ignis__vjp_of_expand(const ignis_vjp_args *args)
+{
+    args->grad_inputs[0] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 0));
+}
+
+/*  Running sums in the other direction. */
+static void ignis__vjp_of_cumsum(const ignis_vjp_args *args)
+{
+    const ignis__axis *axis = (const ignis__axis *)args->params;
+    const int dim = 1;
+    ignis_tensor g = ignis_reshape(args->grad_output, IGNIS_SHAPE(axis->outer, axis->n, axis->inner));
+    args->grad_inputs[0] = ignis_flip(ignis_cumsum(ignis_flip(g, &dim, 1), 1), &dim, 1);
+}
+
+static void ignis__vjp_of_activation(const ignis_vjp_args *args)
+{
+    static const struct {
+        const char *name, *formula;
+    } formulas[] = {{"relu", "relu(x)"}, {"gelu", "gelu(x)"}, {"gelu_exact", "gelu_exact(x)"}, {"silu", "silu(x)"}};
+    const ignis_tensor x = ignis__vjp_input(args, 0, 0);
+    int i = 0;
+    while (strcmp(formulas[i].name, args->node->name) != 0)
+        i++;
+    ignis__vjp_plain(args, ignis_map(formulas[i].formula, IGNIS_INPUTS(x)), &x);
+}
+
+static void ignis__vjp_of_silu_mul(const ignis_vjp_args *args)
+{
+    ignis_tensor inputs[2];
+    inputs[0] = ignis__vjp_input(args, 0, 0);
+    inputs[1] = ignis__vjp_input(args, 1, 1);
+    ignis__vjp_plain(args, ignis_map("silu(a)*b", IGNIS_INPUTS(IGNIS_NAMED(a, inputs[0]), IGNIS_NAMED(b, inputs[1]))),
+                     inputs);
+}
+
+static const ignis_reduce_desc ignis__vjp_rows = {{-1}, 1, true};
+
+/*  y (g - the sum of g y) */
+static void ignis__vjp_of_softmax(const ignis_vjp_args *args)
+{
+    const ignis_tensor g = args->grad_output, y = ignis__vjp_output(args, 0),
+                       s = ignis_map_reduce(IGNIS_REDUCE_SUM, "g*y", IGNIS_INPUTS(g, y), &ignis__vjp_rows);
+    args->grad_inputs[0] = ignis_map("y*(g - s)", IGNIS_INPUTS(y, g, s));
+}
+
+/*  g - softmax(x) times the sum of g */
+static void ignis__vjp_of_log_softmax(const ignis_vjp_args *args)
+{
+    const ignis_tensor g = args->grad_output, y = ignis_softmax(ignis__vjp_input(args, 0, 0)),
+                       s = ignis_map_reduce(IGNIS_REDUCE_SUM, "g", IGNIS_INPUTS(g), &ignis__vjp_rows);
+    args->grad_inputs[0] = ignis_map("g - y*s", IGNIS_INPUTS(g, y, s));
+}
+
+/*  The index along a dimension for every element of a shape, from one row of it. */
+static ignis_tensor ignis__vjp_index(ignis_tensor row, ignis_shape shape, int dim)
+{
+    ignis_shape one = shape;
+    int i;
+    for (i = 0; i < shape.ndim; i++)
+        one.dim[i] = i == dim ? shape.dim[i] : 1;
+    return ignis_expand(ignis_reshape(row, one), shape);
+}
+
+static void ignis__vjp_of_gather(const ignis_vjp_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    args->grad_inputs[0] =
+        ignis_scatter_add(ignis__vjp_zeros(args, 0, x->shape), x->dim, ignis__vjp_constant(args, 0), args->grad_output);
+}
+
+static void ignis__vjp_of_index_select(const ignis_vjp_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    const ignis_tensor index = ignis__vjp_index(ignis__vjp_constant(args, 0), args->node->output->shape, x->dim);
+    args->grad_inputs[0] = ignis_scatter_add(ignis__vjp_zeros(args, 0, x->shape), x->dim, index, args->grad_output);
+}
+
+static void ignis__vjp_of_embedding(const ignis_vjp_args *args)
+{
+    const ignis_shape *table = ignis__vjp_shape(args, 0);
+    const ignis_tensor ids = ignis__vjp_constant(args, 0);
+    const ignis_shape shape = IGNIS_SHAPE(ids.id ? ignis_tensor_numel(ids) : 0, table->dim[1]);
+    args->grad_inputs[0] = ignis_scatter_add(ignis__vjp_zeros(args, 0, *table), 0, ignis__vjp_index(ids, shape, 0),
+                                             ignis_reshape(args->grad_output, shape));
+}
+
+static void ignis__vjp_of_scatter_add(const ignis_vjp_args *args)
+{
+    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    args->grad_inputs[0] = args->grad_output;
+    if (args->needed[2])
+        args->grad_inputs[2] = ignis_gather(args->grad_output, x->dim, ignis__vjp_constant(args, 0));
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*fn)(const ignis_vjp_args *args);
+} ignis__vjps[] = {
+    {"add", ignis__vjp_of_add},
+    {"sub", ignis__vjp_of_sub},
+    {"mul", ignis__vjp_of_mul},
+    {"scale", ignis__vjp_of_scale},
+    {"cast", ignis__vjp_of_cast},
+    {"relu", ignis__vjp_of_activation},
+    {"gelu", ignis__vjp_of_activation},
+    {"gelu_exact", ignis__vjp_of_activation},
+    {"silu", ignis__vjp_of_activation},
+    {"silu_mul", ignis__vjp_of_silu_mul},
+    {"dropout", ignis__vjp_of_dropout},
+    {"sum", ignis__vjp_of_sum},
+    {"mean", ignis__vjp_of_sum},
+    {"cumsum", ignis__vjp_of_cumsum},
+    {"reshape", ignis__vjp_of_same},
+    {"split", ignis__vjp_of_same},
+    {"part", ignis__vjp_of_slice},
+    {"slice", ignis__vjp_of_slice},
+    {"concat", ignis__vjp_of_concat},
+    {"transpose", ignis__vjp_of_transpose},
+    {"permute", ignis__vjp_of_strided},
+    {"flip", ignis__vjp_of_strided},
+    {"pad", ignis__vjp_of_strided},
+    {"slice_step", ignis__vjp_of_strided},
+    {"strided", ignis__vjp_of_strided},
+    {"expand", ignis__vjp_of_expand},
+    {"tril", ignis__vjp_of_band},
+    {"triu", ignis__vjp_of_band},
+    {"gather", ignis__vjp_of_gather},
+    {"index_select", ignis__vjp_of_index_select},
+    {"scatter_add", ignis__vjp_of_scatter_add},
+    {"embedding", ignis__vjp_of_embedding},
+    {"sort", ignis__vjp_of_gather},
+    {"topk", ignis__vjp_of_gather},
+    {"rope", ignis__vjp_of_rope},
+    {"softmax", ignis__vjp_of_softmax},
+    {"log_softmax", ignis__vjp_of_log_softmax},
+    {"matmul", ignis__vjp_of_matmul},
+    {"matmul_t", ignis__vjp_of_matmul},
+    {"product", ignis__vjp_of_product},
+    {"linear", ignis__vjp_of_linear},
+    {"mlp", ignis__vjp_of_mlp},
+    {"mlp_gated", ignis__vjp_of_mlp_gated},
+};
+
+/*  The vjp_fn of all operations of Ignis. */
+IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args)
+{
+    const uint64_t failures = ignis__failures();
+    int i = 0;
+    if (args->node->backward_fn == ignis__formula_backward) {
+        ignis__vjp_of_formula(args);
+        return ignis__ended(failures, true);
+    }
+    while (i < IGNIS__COUNT(ignis__vjps) && strcmp(ignis__vjps[i].name, args->node->name) != 0)
+        i++;
+    if (i == IGNIS__COUNT(ignis__vjps))
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                           "the gradient of '%s' cannot be differentiated; without create_graph it has a gradient",
+                           args->node->name);
+    ignis__vjps[i].fn(args);
+    return ignis__ended(failures, true);
+}

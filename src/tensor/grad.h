@@ -1,0 +1,37 @@
+/* >>grad - gradients as tensors, and derivatives of them ---------------------------------------------------------
+
+   ignis_grad returns gradients and changes none that tensors have. With create_graph what computes them is recorded, so
+   they can be differentiated again, to any order. */
+
+typedef struct ignis_grad_desc {
+    /* The gradient of each output, in its shape and dtype; no handle: 1, for an output of one element (NULL: none) */
+    const ignis_tensor *seeds;
+    bool create_graph; /* the gradients are on the tape; costs the memory of all that computes them (false) */
+    bool retain_graph; /* the entries of the tape stay for another pass, as with create_graph (false) */
+    bool allow_unused; /* inputs that do not lead to the outputs get no handle (false: an error) */
+} ignis_grad_desc;
+
+/*  ignis_grad - compute the gradients of outputs with regard to some tensors, as tensors of their own
+    grads[i] is the sum over all outputs of the gradient with regard to inputs[i], which is a leaf or the result of an
+    operation on the way. No gradient that a tensor has is read or changed. Only operations that an input leads to are
+    run. Without create_graph and retain_graph their entries of the tape are freed, as by ignis_backward. With
+    create_graph, also inside ignis_no_grad_begin, the gradients depend on inputs and seeds. An operation without a
+    second derivative fails then, by its name. Inside a backward function or vjp_fn all inputs must be made there.
+    Shapes and dtypes: those of the inputs.
+    Returns: IGNIS_OK, and grads filled; on failure they are 0.
+    Errors: FREED, ARGUMENT (null; a count below 1; a tensor that requires no gradient; an input that does not lead to
+    the outputs; an output of several elements without a seed; those of ignis_backward), SHAPE, DTYPE, DEVICE (a seed),
+    UNSUPPORTED (an operation without a second derivative), MEMORY, CUDA, and what backward functions fail with.
+    Ownership: as ignis_tensor_from_host, for each gradient. Inputs, outputs and seeds stay the caller's.
+    Threads: the one that recorded the outputs. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
+                                  int input_count, ignis_tensor *grads, const ignis_grad_desc *desc);
+
+/*  ignis_retain_grad - make ignis_backward write the gradient of an operation's result, as it does for leaves
+    It is added to the one that the tensor has; ignis_tensor_grad returns it. A leaf that requires a gradient has one
+    anyway.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (the tensor requires no gradient).
+    Ownership: the gradient ends with the tensor.
+    Threads: any. */
+IGNIS_API ignis_status ignis_retain_grad(ignis_tensor tensor);
