@@ -18,8 +18,8 @@
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>grad          gradients as tensors, and derivatives of them
-        >>ops           operations on tensors, in families: >>ops.matmul .conv .fft .pointwise .formula .sum .shape
-                        .norm .image .rope .embedding .index .sort .select .loss .attention  ON THE TAPE
+        >>ops           operations on tensors, in families: >>ops.matmul .conv .fft .einsum .pointwise .formula .sum
+                        .shape .norm .image .rope .embedding .index .sort .select .loss .attention  ON THE TAPE
         >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
@@ -423,6 +423,10 @@
         bf16 and tf32, except in small products whose rows are not multiples of 16 bytes. On 9.0, f32 operands must be
         contiguous along the sum; others are copied first: a of a^T b, and b of a b. Built-in kernels compute biases,
         activations and bias gradients inside the product.
+
+        ignis_einsum writes sums of products by labels, "bhqd,bhkd->bhqk", as NumPy does, and ignis_tensordot by
+        dimensions. They become these products, sums and permuted copies. "bhqd,bhkd->bhqk" needs no copy;
+        "bqhd,bkhd->bhqk" permutes both operands first.
 
         IGNIS_MATMUL_MEASURE stores its choices in the file products.txt of the kernel cache's folder. It costs some
         26 runs for each kind of product. With another cache it may choose differently, and so give other last bits.
@@ -985,7 +989,9 @@ typedef enum ignis_status {
     X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")                                     \
     X(NO_TOKEN, ARGUMENT, "some token can be drawn: its logit is a number, and nothing forbids it")                  \
     X(MATRIX_SHAPE, SHAPE, "matrices of linear algebra are square where they must be, and fit their right sides")    \
-    X(MATRIX_SINGULAR, ARGUMENT, "a matrix that is solved with is not singular; Cholesky needs a positive definite one")
+    X(MATRIX_SINGULAR, ARGUMENT,                                                                                     \
+      "a matrix that is solved with is not singular; Cholesky needs a positive definite one")                        \
+    X(EQUATION, ARGUMENT, "an equation of ignis_einsum is sound, and has a term for each operand")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -2853,6 +2859,43 @@ IGNIS_API ignis_tensor ignis_complex_mul(ignis_tensor a, ignis_tensor b, bool co
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_fft_conv(ignis_tensor x, ignis_tensor w, int ndim);
+
+/* >>ops.einsum - sums of products by labels of dimensions -------------------------------------------------------
+
+   They are computed by the library's products, sums and permutations, and have their gradients. */
+
+#define IGNIS_MAX_OPERANDS 8 /* of ignis_einsum */
+
+/*  ignis_einsum - sums of products, by Einstein's convention
+    ignis_einsum("bhqd,bhkd->bhqk", operands, 2)
+    Each operand has a label, a letter, for each of its dimensions; terms are separated by commas. Elements are
+    multiplied where labels are equal, and summed over labels that the result lacks. As numpy.einsum and
+    torch.einsum:
+        "ii->i"       a label twice in a term: the diagonal
+        "...ij,...jk" dots: all other dimensions; they broadcast from the last one on. The result without dots sums them
+        "ij,jk"       without ->, the result has the dots, and the labels that come once, in ASCII order: "ik"
+    A dimension of 1 broadcasts to that of the same label elsewhere. Blanks do not count. The order of up to
+    IGNIS_MAX_OPERANDS operands is that with the fewest multiplications, of all orders.
+    A product of two that sums over a label is a matrix product (ignis_matmul), of permuted copies where labels are
+    not in its order; other products are formulas. f16 and bf16 are rounded after each product of two.
+    Shapes: up to 8 dimensions, also between two products; without labels the result is [1], and so is an operand.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null, count, an equation that is not sound, with its column), SHAPE (sizes of a label
+    differ, labels and dimensions differ in number, more than 8 dimensions), DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_einsum(const char *equation, const ignis_tensor *operands, int count);
+
+/*  ignis_tensordot - the sums of products of a and b over count pairs of dimensions: dims_a[i] of a and dims_b[i] of b
+    Negative dimensions count from the last one on. Dimensions of the result are the others of a, and then those of
+    b; [1] if there are none. count may be 0.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null, count), SHAPE (no such dimension, one given twice, sizes of a pair differ, more
+    than 8 dimensions), DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tensordot(ignis_tensor a, ignis_tensor b, const int *dims_a, const int *dims_b, int count);
 
 /* >>ops.pointwise - arithmetic, activations, dropout ------------------------------------------------------------
 
@@ -25178,6 +25221,27 @@ typedef struct ignis__fft_step {
 
 #define IGNIS__FFT_LONGEST ((int64_t)1 << 29)
 
+#define IGNIS__LETTERS 52
+#define IGNIS__LABELS (IGNIS__LETTERS + IGNIS_MAX_DIMS) /* letters, and the dimensions of dots */
+
+/*  A tensor of ignis_einsum, with a label for each of its dimensions. */
+typedef struct ignis__term {
+    ignis_tensor tensor;
+    bool is_made; /* by ignis_einsum, which releases it */
+    bool has_dots;
+    int count;
+    uint8_t label[IGNIS_MAX_DIMS];
+    int64_t size[IGNIS_MAX_DIMS];
+} ignis__term;
+
+typedef struct ignis__einsum {
+    ignis__op *op; /* of the checks */
+    const char *equation;
+    int count;
+    int64_t size[IGNIS__LABELS]; /* -1: no operand has the label */
+    ignis__term terms[IGNIS_MAX_OPERANDS], result;
+} ignis__einsum;
+
 /*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
@@ -33759,6 +33823,721 @@ IGNIS_API ignis_tensor ignis_fft_conv(ignis_tensor x, ignis_tensor w, int ndim)
         if (made[i].id)
             (void)ignis_tensor_release(made[i]);
     return result;
+}
+
+/*  >>ops.einsum.equation - reads the equation of ignis_einsum, and checks it against the operands
+
+    Labels are numbers: letters in ASCII order, then the dimensions of the dots. The last one of those is
+    always the same label.
+    Uses: operation. */
+
+/*  Reports a fault at a character of the equation, beside the operation's other checks. */
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__equation_fail(ignis__einsum *e, const char *at, const char *format, ...)
+{
+    char fault[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fault, sizeof fault, format, args);
+    va_end(args);
+    return ignis__op_fail(e->op, IGNIS_DIAG_EQUATION, "column %d of '%.200s': %s", (int)(at - e->equation) + 1,
+                          e->equation, fault);
+}
+
+/*  Returns the label of a letter; -1 of other characters. */
+static int ignis__label_of(char letter)
+{
+    return letter >= 'A' && letter <= 'Z' ? letter - 'A' : letter >= 'a' && letter <= 'z' ? 26 + letter - 'a' : -1;
+}
+
+/*  Writes what a label is called. */
+static const char *ignis__equation_label(int label, char name[40])
+{
+    if (label < IGNIS__LETTERS)
+        snprintf(name, 40, "label %c", label < 26 ? 'A' + label : 'a' + label - 26);
+    else
+        snprintf(name, 40, "dimension %d of the dots", label - IGNIS__LABELS);
+    return name;
+}
+
+/*  Appends the labels of dots that are `count` dimensions. */
+static bool ignis__term_add_dots(ignis__einsum *e, const char *at, ignis__term *term, int count)
+{
+    int i;
+    if (term->count + count > IGNIS_MAX_DIMS)
+        return ignis__equation_fail(e, at, "more than %d dimensions", IGNIS_MAX_DIMS);
+    for (i = 0; i < count; i++)
+        term->label[term->count++] = (uint8_t)(IGNIS__LABELS - count + i);
+    return true;
+}
+
+/*  Reads the labels of a term up to a comma, -> or the end: *end. dots: dimensions of the dots; -1: those that are left
+    of `ndim`. */
+static bool ignis__term_read(ignis__einsum *e, const char *at, ignis__term *term, int ndim, int dots, const char **end)
+{
+    const char *c;
+    int letters = 0;
+    for (c = at; *c && *c != ',' && *c != '-'; c++)
+        letters += ignis__label_of(*c) >= 0;
+    if (dots < 0 && letters > ndim)
+        return ignis__equation_fail(e, at, "%d labels for operand %d, of %d dimensions", letters,
+                                    (int)(term - e->terms), ndim);
+    dots = dots < 0 ? ndim - letters : dots;
+    for (c = at; *c && *c != ',' && *c != '-'; c++) {
+        if (*c == ' ')
+            continue;
+        if (c[0] == '.' && c[1] == '.' && c[2] == '.') {
+            if (term->has_dots)
+                return ignis__equation_fail(e, c, "dots a second time in a term");
+            term->has_dots = true;
+            if (!ignis__term_add_dots(e, c, term, dots))
+                return false;
+            c += 2;
+            continue;
+        }
+        if (ignis__label_of(*c) < 0)
+            return ignis__equation_fail(e, c, "expected a letter, '...', ',' or '->'");
+        if (term->count == IGNIS_MAX_DIMS)
+            return ignis__equation_fail(e, c, "more than %d dimensions", IGNIS_MAX_DIMS);
+        term->label[term->count++] = (uint8_t)ignis__label_of(*c);
+    }
+    *end = c;
+    return true;
+}
+
+/*  Takes the sizes of an operand's labels. Labels of 1 that are longer elsewhere stay 1 in their term. */
+static bool ignis__term_sizes(ignis__einsum *e, const char *at, ignis__term *term, const ignis_shape *shape)
+{
+    const int number = (int)(term - e->terms);
+    char name[40];
+    int i, k;
+    if (term->count == 0 && shape->ndim == 1 && shape->dim[0] == 1)
+        return true;
+    if (term->count != shape->ndim)
+        return ignis__op_fail(
+            e->op, IGNIS_DIAG_SHAPE_DIFFERS, "column %d of '%.200s': %d labels for operand %d, which is %s",
+            (int)(at - e->equation) + 1, e->equation, term->count, number, ignis__shape_write(shape).text);
+    for (i = 0; i < term->count; i++) {
+        int64_t *size = &e->size[term->label[i]];
+        term->size[i] = shape->dim[i];
+        for (k = 0; k < i; k++)
+            if (term->label[k] == term->label[i] && term->size[k] != term->size[i])
+                return ignis__op_fail(e->op, IGNIS_DIAG_SHAPE_DIFFERS,
+                                      "column %d of '%.200s': the diagonal of operand %d, %s, of two sizes",
+                                      (int)(at - e->equation) + 1, e->equation, number, ignis__shape_write(shape).text);
+        if (*size < 0 || *size == 1)
+            *size = shape->dim[i];
+        else if (shape->dim[i] != 1 && shape->dim[i] != *size)
+            return ignis__op_fail(e->op, IGNIS_DIAG_SHAPE_DIFFERS,
+                                  "column %d of '%.200s': %s is %lld in operand %d, %s, and %lld in another one",
+                                  (int)(at - e->equation) + 1, e->equation, ignis__equation_label(term->label[i], name),
+                                  (long long)shape->dim[i], number, ignis__shape_write(shape).text, (long long)*size);
+    }
+    return true;
+}
+
+/*  Counts how often each label is in the operands. Returns the dimensions of the longest dots. */
+static int ignis__labels_count(const ignis__einsum *e, int *counts)
+{
+    int dots = 0, i, k;
+    memset(counts, 0, IGNIS__LABELS * sizeof *counts);
+    for (i = 0; i < e->count; i++)
+        for (k = 0; k < e->terms[i].count; k++) {
+            const int label = e->terms[i].label[k];
+            counts[label]++;
+            if (IGNIS__LABELS - label > dots && label >= IGNIS__LETTERS)
+                dots = IGNIS__LABELS - label;
+        }
+    return dots;
+}
+
+/*  Makes the labels of a result that the equation does not name. */
+static bool ignis__result_imply(ignis__einsum *e, const char *at, const int *counts, int dots)
+{
+    int label;
+    if (!ignis__term_add_dots(e, at, &e->result, dots))
+        return false;
+    for (label = 0; label < IGNIS__LETTERS; label++) {
+        if (counts[label] != 1)
+            continue;
+        if (e->result.count == IGNIS_MAX_DIMS)
+            return ignis__equation_fail(e, at, "a result of more than %d dimensions", IGNIS_MAX_DIMS);
+        e->result.label[e->result.count++] = (uint8_t)label;
+    }
+    return true;
+}
+
+/*  Checks that labels of the result are in an operand, each once. */
+static bool ignis__result_check(ignis__einsum *e, const char *at, const int *counts)
+{
+    uint64_t seen = 0;
+    for (; *at; at++) {
+        const int label = ignis__label_of(*at);
+        if (label < 0)
+            continue;
+        if (!counts[label])
+            return ignis__equation_fail(e, at, "label %c is in no operand", *at);
+        if (seen >> label & 1)
+            return ignis__equation_fail(e, at, "label %c a second time in the result", *at);
+        seen |= (uint64_t)1 << label;
+    }
+    return true;
+}
+
+/*  Reads the equation of the operation's inputs. False, and reported, if it is not sound. */
+IGNIS__PRIVATE bool ignis__equation_read(ignis__einsum *e)
+{
+    const char *at = e->equation, *end = at;
+    int counts[IGNIS__LABELS], dots, i;
+    for (i = 0; i < e->count; i++) {
+        while (*at == ' ')
+            at++;
+        if (!ignis__term_read(e, at, &e->terms[i], e->op->in[i]->shape.ndim, -1, &end) ||
+            !ignis__term_sizes(e, at, &e->terms[i], &e->op->in[i]->shape))
+            return false;
+        if (i < e->count - 1 && *end != ',')
+            return ignis__equation_fail(e, end, "%d terms for %d operands", i + 1, e->count);
+        at = i < e->count - 1 ? end + 1 : end;
+    }
+    if (*end == ',')
+        return ignis__equation_fail(e, end, "more terms than operands, which are %d", e->count);
+    dots = ignis__labels_count(e, counts);
+    if (!*end)
+        return ignis__result_imply(e, end, counts, dots);
+    if (end[0] != '-' || end[1] != '>')
+        return ignis__equation_fail(e, end, "expected '->'");
+    at = end + 2;
+    if (!ignis__term_read(e, at, &e->result, 0, dots, &end))
+        return false;
+    if (*end)
+        return ignis__equation_fail(e, end, "expected the end");
+    return ignis__result_check(e, at, counts);
+}
+
+/*  >>ops.einsum.contract - products of two terms, and the order of products of several
+
+    A term is a tensor with labels. First each term loses what it has alone: diagonals are taken, dimensions of 1 that
+    broadcast are dropped, labels that no other term and no result has are summed. Then two terms at a time become one.
+    Uses: equation, strided_copy, permute, reshape, matmul, map. */
+
+static uint64_t ignis__term_labels(const ignis__term *term)
+{
+    uint64_t labels = 0;
+    int i;
+    for (i = 0; i < term->count; i++)
+        labels |= (uint64_t)1 << term->label[i];
+    return labels;
+}
+
+/*  Replaces the tensor of a term; the one before is released if it was made here. */
+static bool ignis__term_set(ignis__term *term, ignis_tensor tensor)
+{
+    if (term->is_made && term->tensor.id)
+        (void)ignis_tensor_release(term->tensor);
+    term->tensor = tensor;
+    term->is_made = true;
+    return tensor.id != 0;
+}
+
+/*  Gives a term's tensor the shape of the sizes of its labels; [1] without labels. */
+static bool ignis__term_reshape(ignis__term *term)
+{
+    ignis_shape shape = IGNIS_SHAPE(1);
+    int i;
+    for (i = 0; i < term->count; i++)
+        shape.dim[i] = term->size[i];
+    shape.ndim = term->count ? term->count : 1;
+    return ignis__term_set(term, ignis_reshape(term->tensor, shape));
+}
+
+/*  Keeps one dimension of each label: the diagonal of those that come twice. A strided copy. */
+static bool ignis__term_diagonal(ignis__term *term)
+{
+    ignis__strides strides, all;
+    ignis__term made = *term;
+    ignis_shape shape;
+    ignis__op op;
+    int i, k;
+    if (!ignis__strided_begin(&op, "ignis_einsum", term->tensor, &strides))
+        return false;
+    all = strides;
+    made.count = 0;
+    for (i = 0; i < term->count; i++) {
+        for (k = 0; k < made.count && made.label[k] != term->label[i]; k++)
+            ;
+        if (k < made.count) {
+            strides.from[k] += all.from[i];
+            continue;
+        }
+        made.label[k] = term->label[i];
+        made.size[k] = shape.dim[k] = strides.size[k] = term->size[i];
+        strides.from[k] = all.from[i];
+        made.count++;
+    }
+    strides.rank = shape.ndim = made.count;
+    if (!ignis__term_set(&made, ignis__strided_end(&op, "diagonal", &shape, &strides, NULL))) {
+        term->tensor.id = 0;
+        return false;
+    }
+    *term = made;
+    return true;
+}
+
+/*  Sums a term over labels. */
+static bool ignis__term_sum(ignis__term *term, uint64_t labels)
+{
+    ignis_reduce_desc desc = IGNIS__ZERO;
+    ignis_inputs inputs = IGNIS__ZERO;
+    int i, count = 0;
+    inputs.names = "x";
+    inputs.count = 1;
+    inputs.tensor[0] = term->tensor;
+    for (i = 0; i < term->count; i++) {
+        if (labels >> term->label[i] & 1) {
+            desc.dims[desc.dim_count++] = i;
+            continue;
+        }
+        term->label[count] = term->label[i];
+        term->size[count++] = term->size[i];
+    }
+    term->count = count;
+    return ignis__term_set(term, ignis_map_reduce(IGNIS_REDUCE_SUM, "x", inputs, &desc));
+}
+
+/*  Takes from a term what it has alone. others: labels of the other terms and of the result. */
+static bool ignis__term_prepare(ignis__einsum *e, ignis__term *term, uint64_t others)
+{
+    uint64_t seen = 0, alone;
+    bool repeats = false;
+    int i, count = 0;
+    for (i = 0; i < term->count; i++) {
+        repeats = repeats || (seen >> term->label[i] & 1);
+        seen |= (uint64_t)1 << term->label[i];
+    }
+    if (repeats && !ignis__term_diagonal(term))
+        return false;
+    for (i = 0; i < term->count; i++) {
+        if (term->size[i] == 1 && e->size[term->label[i]] != 1)
+            continue;
+        term->label[count] = term->label[i];
+        term->size[count++] = term->size[i];
+    }
+    if (count < term->count) {
+        term->count = count;
+        if (!ignis__term_reshape(term))
+            return false;
+    }
+    alone = ignis__term_labels(term) & ~others;
+    return !alone || ignis__term_sum(term, alone);
+}
+
+/*  Permutes a term to an order of its labels. */
+static bool ignis__term_permute(ignis__term *term, const uint8_t *order)
+{
+    int64_t size[IGNIS_MAX_DIMS];
+    int dims[IGNIS_MAX_DIMS], i, k;
+    bool moves = false;
+    for (i = 0; i < term->count; i++) {
+        for (k = 0; term->label[k] != order[i]; k++)
+            ;
+        dims[i] = k;
+        size[i] = term->size[k];
+        moves = moves || k != i;
+    }
+    if (!moves)
+        return true;
+    memcpy(term->label, order, (size_t)term->count);
+    memcpy(term->size, size, sizeof size);
+    return ignis__term_set(term, ignis_permute(term->tensor, dims, term->count));
+}
+
+/*  Appends those of a term's labels that are in a set, in the term's order. */
+static void ignis__order_add(uint8_t *order, int *count, const ignis__term *term, uint64_t set)
+{
+    int i;
+    for (i = 0; i < term->count; i++)
+        if (set >> term->label[i] & 1)
+            order[(*count)++] = term->label[i];
+}
+
+/*  An arrangement of a matrix product of two terms. */
+typedef struct ignis__contraction {
+    uint8_t a[IGNIS_MAX_DIMS], b[IGNIS_MAX_DIMS], out[2 * IGNIS_MAX_DIMS];
+    int a_count, b_count, out_count;
+    bool swaps, transposes_b;
+    double moved; /* elements that are permuted */
+} ignis__contraction;
+
+static double ignis__term_numel(const ignis__term *term)
+{
+    double numel = 1;
+    int i;
+    for (i = 0; i < term->count; i++)
+        numel *= (double)term->size[i];
+    return numel;
+}
+
+/*  Makes an arrangement. choice: bit 0: the order of labels of both that stay is b's; bit 1: that of labels that are
+    summed; bit 2: b is the first factor; bit 3: the second factor is transposed. */
+static ignis__contraction ignis__contraction_make(const ignis__einsum *e, const ignis__term *a, const ignis__term *b,
+                                                  uint64_t both, uint64_t summed, int choice)
+{
+    const ignis__term *batch = choice & 1 ? b : a, *inner = choice & 2 ? b : a, *first = choice & 4 ? b : a,
+                      *second = choice & 4 ? a : b;
+    ignis__contraction c = IGNIS__ZERO;
+    double rows = 1;
+    int i;
+    c.swaps = (choice & 4) != 0;
+    c.transposes_b = (choice & 8) != 0;
+    ignis__order_add(c.a, &c.a_count, batch, both);
+    ignis__order_add(c.a, &c.a_count, first, ~(both | summed));
+    ignis__order_add(c.a, &c.a_count, inner, summed);
+    ignis__order_add(c.b, &c.b_count, batch, both);
+    if (c.transposes_b)
+        ignis__order_add(c.b, &c.b_count, second, ~(both | summed));
+    ignis__order_add(c.b, &c.b_count, inner, summed);
+    if (!c.transposes_b)
+        ignis__order_add(c.b, &c.b_count, second, ~(both | summed));
+    ignis__order_add(c.out, &c.out_count, batch, both);
+    ignis__order_add(c.out, &c.out_count, first, ~(both | summed));
+    ignis__order_add(c.out, &c.out_count, second, ~(both | summed));
+    if (memcmp(c.a, first->label, (size_t)c.a_count) != 0)
+        c.moved += ignis__term_numel(first);
+    if (memcmp(c.b, second->label, (size_t)c.b_count) != 0)
+        c.moved += ignis__term_numel(second);
+    for (i = 0; i < c.out_count; i++)
+        rows *= (double)e->size[c.out[i]];
+    if (c.out_count == e->result.count && memcmp(c.out, e->result.label, (size_t)c.out_count) != 0)
+        c.moved += rows;
+    return c;
+}
+
+/*  Gives a tensor the shape of groups of its labels: [batch, m, k]; two dimensions without labels of a batch. */
+static ignis_tensor ignis__term_matrix(const ignis__einsum *e, const ignis__term *term, uint64_t both, uint64_t last)
+{
+    ignis_shape shape = IGNIS_SHAPE(1, 1, 1);
+    int i;
+    for (i = 0; i < term->count; i++) {
+        const uint64_t label = (uint64_t)1 << term->label[i];
+        shape.dim[label & both ? 0 : label & last ? 2 : 1] *= e->size[term->label[i]];
+    }
+    if (!both) {
+        shape.dim[0] = shape.dim[1];
+        shape.dim[1] = shape.dim[2];
+        shape.ndim = 2;
+    }
+    return ignis_reshape(term->tensor, shape);
+}
+
+/*  Multiplies terms as matrices. The result is in a. */
+static bool ignis__terms_multiply(ignis__einsum *e, ignis__term *a, ignis__term *b, uint64_t both, uint64_t summed)
+{
+    ignis__contraction best = IGNIS__ZERO, c;
+    ignis__term *first, *second;
+    ignis_tensor left, right, product;
+    int choice, i;
+    for (choice = 0; choice < 16; choice++) {
+        c = ignis__contraction_make(e, a, b, both, summed, choice);
+        if (choice == 0 || c.moved < best.moved)
+            best = c;
+    }
+    first = best.swaps ? b : a;
+    second = best.swaps ? a : b;
+    if (!ignis__term_permute(first, best.a) || !ignis__term_permute(second, best.b))
+        return false;
+    left = ignis__term_matrix(e, first, both, summed);
+    right = ignis__term_matrix(e, second, both, best.transposes_b ? summed : ~(both | summed));
+    product = best.transposes_b ? ignis_matmul_t(left, right) : ignis_matmul(left, right);
+    if (left.id)
+        (void)ignis_tensor_release(left);
+    if (right.id)
+        (void)ignis_tensor_release(right);
+    if (!ignis__term_set(a, product))
+        return false;
+    a->count = best.out_count;
+    for (i = 0; i < a->count; i++) {
+        a->label[i] = best.out[i];
+        a->size[i] = e->size[best.out[i]];
+    }
+    return ignis__term_reshape(a);
+}
+
+/*  Multiplies terms element by element, and sums over labels: those that stay are in the result's order where it has
+    them. The result is in a. */
+static bool ignis__terms_map(ignis__einsum *e, ignis__term *a, ignis__term *b, uint64_t summed)
+{
+    const uint64_t all = ignis__term_labels(a) | ignis__term_labels(b), known = ignis__term_labels(&e->result);
+    ignis__term *terms[2], whole = IGNIS__ZERO;
+    ignis_reduce_desc desc = IGNIS__ZERO;
+    ignis_inputs inputs = IGNIS__ZERO;
+    int count = 0, i, k, at;
+    ignis__order_add(whole.label, &count, &e->result, all);
+    ignis__order_add(whole.label, &count, a, ~(known | summed));
+    ignis__order_add(whole.label, &count, b, ~(known | summed | ignis__term_labels(a)));
+    whole.count = count; /* labels that stay */
+    ignis__order_add(whole.label, &count, a, summed);
+    inputs.names = "a, b";
+    inputs.count = 2;
+    terms[0] = a;
+    terms[1] = b;
+    for (i = 0; i < 2; i++) {
+        uint8_t order[IGNIS_MAX_DIMS];
+        ignis_shape shape = IGNIS_SHAPE(1);
+        for (k = at = 0; k < count; k++) {
+            const bool has = (ignis__term_labels(terms[i]) >> whole.label[k] & 1) != 0;
+            shape.dim[k] = has ? e->size[whole.label[k]] : 1;
+            if (has)
+                order[at++] = whole.label[k];
+        }
+        shape.ndim = count ? count : 1;
+        if (!ignis__term_permute(terms[i], order) || !ignis__term_set(terms[i], ignis_reshape(terms[i]->tensor, shape)))
+            return false;
+        inputs.tensor[i] = terms[i]->tensor;
+    }
+    for (k = whole.count; k < count; k++)
+        desc.dims[desc.dim_count++] = k;
+    for (k = 0; k < whole.count; k++) {
+        a->label[k] = whole.label[k];
+        a->size[k] = e->size[whole.label[k]];
+    }
+    a->count = whole.count;
+    return ignis__term_set(a, summed ? ignis_map_reduce(IGNIS_REDUCE_SUM, "a*b", inputs, &desc)
+                                     : ignis_map("a*b", inputs));
+}
+
+/*  Makes one term, a, of two. kept: labels of the other terms and of the result. */
+static bool ignis__terms_contract(ignis__einsum *e, ignis__term *a, ignis__term *b, uint64_t kept)
+{
+    const uint64_t of_a = ignis__term_labels(a), of_b = ignis__term_labels(b), shared = of_a & of_b,
+                   summed = shared & ~kept;
+    const bool ok = summed && (of_a | of_b) != shared ? ignis__terms_multiply(e, a, b, shared & kept, summed)
+                                                      : ignis__terms_map(e, a, b, summed);
+    if (b->is_made && b->tensor.id)
+        (void)ignis_tensor_release(b->tensor);
+    b->tensor.id = 0;
+    return ok;
+}
+
+/*  Multiplications and the best last step of the product of each set of terms. */
+typedef struct ignis__orders {
+    double cost[1 << IGNIS_MAX_OPERANDS];
+    uint64_t labels[1 << IGNIS_MAX_OPERANDS]; /* of the result of a set */
+    int first[1 << IGNIS_MAX_OPERANDS];       /* the set that is the first factor */
+} ignis__orders;
+
+static int ignis__label_count(uint64_t labels)
+{
+    int count = 0;
+    for (; labels; labels &= labels - 1)
+        count++;
+    return count;
+}
+
+/*  Finds the order with the fewest multiplications, by those of all smaller sets. Results of more than IGNIS_MAX_DIMS
+    dimensions are left out. */
+static void ignis__orders_find(const ignis__einsum *e, ignis__orders *orders)
+{
+    const int all = (1 << e->count) - 1;
+    int set, first, i;
+    for (set = 1; set <= all; set++) {
+        uint64_t inside = 0, outside = ignis__term_labels(&e->result);
+        for (i = 0; i < e->count; i++)
+            *(set >> i & 1 ? &inside : &outside) |= ignis__term_labels(&e->terms[i]);
+        orders->labels[set] = inside & outside;
+        orders->first[set] = 0;
+        orders->cost[set] = (set & (set - 1)) == 0 ? 0 : -1;
+        for (first = (set - 1) & set; first; first = (first - 1) & set) {
+            uint64_t labels = orders->labels[first] | orders->labels[set ^ first];
+            double cost = 1;
+            if (orders->cost[first] < 0 || orders->cost[set ^ first] < 0 || first < (set ^ first) ||
+                ignis__label_count(orders->labels[set]) > IGNIS_MAX_DIMS)
+                continue;
+            for (i = 0; i < IGNIS__LABELS; i++)
+                if (labels >> i & 1)
+                    cost *= (double)(e->size[i] > 0 ? e->size[i] : 1);
+            cost += orders->cost[first] + orders->cost[set ^ first];
+            if (orders->cost[set] < 0 || cost < orders->cost[set]) {
+                orders->cost[set] = cost;
+                orders->first[set] = first;
+            }
+        }
+    }
+}
+
+/*  Contracts a set of terms in the order that was found. Returns the index of the term with the result; -1 after a
+    failure. */
+static int ignis__orders_run(ignis__einsum *e, const ignis__orders *orders, int set)
+{
+    uint64_t kept = ignis__term_labels(&e->result);
+    int a, b, i;
+    if ((set & (set - 1)) == 0) {
+        for (i = 0; !(set >> i & 1); i++)
+            ;
+        return i;
+    }
+    a = ignis__orders_run(e, orders, orders->first[set]);
+    b = a < 0 ? -1 : ignis__orders_run(e, orders, set ^ orders->first[set]);
+    if (b < 0)
+        return -1;
+    for (i = 0; i < e->count; i++) /* terms outside of the set have their own labels, or a part's result has them */
+        if (!(set >> i & 1) && e->terms[i].tensor.id)
+            kept |= ignis__term_labels(&e->terms[i]);
+    return ignis__terms_contract(e, &e->terms[a], &e->terms[b], kept) ? a : -1;
+}
+
+/*  Computes the result of terms whose tensors and sizes are set. No handle after a failure. */
+IGNIS__PRIVATE ignis_tensor ignis__einsum_run(ignis__einsum *e)
+{
+    ignis_tensor result = IGNIS__ZERO;
+    ignis__orders orders;
+    bool ok = true;
+    int i, k, at = -1;
+    for (i = 0; ok && i < e->count; i++) {
+        uint64_t others = ignis__term_labels(&e->result);
+        for (k = 0; k < e->count; k++)
+            others |= k == i ? 0 : ignis__term_labels(&e->terms[k]);
+        ok = ignis__term_prepare(e, &e->terms[i], others);
+    }
+    if (ok) {
+        ignis__orders_find(e, &orders);
+        if (orders.cost[(1 << e->count) - 1] < 0)
+            ignis__fail(IGNIS_DIAG_SHAPE_RANK, e->op->work.call,
+                        "each order of the products has a result of more than %d dimensions in between",
+                        IGNIS_MAX_DIMS);
+        else
+            at = ignis__orders_run(e, &orders, (1 << e->count) - 1);
+    }
+    if (at >= 0 && ignis__term_permute(&e->terms[at], e->result.label) && ignis__term_reshape(&e->terms[at])) {
+        result = e->terms[at].tensor;
+        e->terms[at].tensor.id = 0;
+    }
+    for (i = 0; i < e->count; i++)
+        if (e->terms[i].is_made && e->terms[i].tensor.id)
+            (void)ignis_tensor_release(e->terms[i].tensor);
+    return result;
+}
+
+/*  >>ops.einsum - ignis_einsum and ignis_tensordot: checks, then products of terms
+
+    Inputs are checked in an operation of their own, so messages name the call. The operations after it are
+    recorded as any others.
+    Uses: equation, contract. */
+
+/*  Begins the checks. False, and reported, on failure. */
+static bool ignis__einsum_begin(ignis__einsum *e, ignis__op *op, const char *call, const ignis_tensor *operands,
+                                int count)
+{
+    int i;
+    memset(e, 0, sizeof *e);
+    if (!ignis__op_begin(op, call, count, operands))
+        return false;
+    e->op = op;
+    e->count = count;
+    for (i = 0; i < IGNIS__LABELS; i++)
+        e->size[i] = -1;
+    ignis__op_is_float(op, 0, "operand 0");
+    for (i = 0; i < count; i++) {
+        e->terms[i].tensor = operands[i];
+        if (op->in[i]->dtype != op->in[0]->dtype)
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "operand %d is %s, operand 0 is %s", i,
+                           ignis__dtypes[op->in[i]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
+    }
+    return true;
+}
+
+/*  Ends the checks, and computes the result. */
+static ignis_tensor ignis__einsum_end(ignis__einsum *e)
+{
+    return ignis__op_leave(e->op) == IGNIS_OK ? ignis__einsum_run(e) : ignis__no_tensor();
+}
+
+IGNIS_API ignis_tensor ignis_einsum(const char *equation, const ignis_tensor *operands, int count)
+{
+    static const char call[] = "ignis_einsum";
+    ignis__einsum e;
+    ignis__op op;
+    if (!equation || !operands) {
+        ignis__fail_null(call, equation ? "operands" : "equation");
+        return ignis__no_tensor();
+    }
+    if (count < 1 || count > IGNIS_MAX_OPERANDS) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected 1 to %d", count, IGNIS_MAX_OPERANDS);
+        return ignis__no_tensor();
+    }
+    if (!ignis__einsum_begin(&e, &op, call, operands, count))
+        return ignis__no_tensor();
+    e.equation = equation;
+    if (op.ok)
+        ignis__equation_read(&e);
+    return ignis__einsum_end(&e);
+}
+
+/*  Checks a pair of dimensions that are summed. */
+static bool ignis__tensordot_pair(ignis__op *op, const int *dims[2], int pair, int *at, uint64_t *seen)
+{
+    int i;
+    for (i = 0; i < 2; i++) {
+        const int dim = dims[i][pair], ndim = op->in[i]->shape.ndim;
+        if (dim < -ndim || dim >= ndim)
+            return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "dims_%c[%d] is %d; expected -%d to %d, as %c is %s",
+                                  "ab"[i], pair, dim, ndim, ndim - 1, "ab"[i],
+                                  ignis__shape_write(&op->in[i]->shape).text);
+        at[i] = dim < 0 ? dim + ndim : dim;
+        if (seen[i] >> at[i] & 1)
+            return ignis__op_fail(op, IGNIS_DIAG_DIM_RANGE, "dims_%c[%d] is %d, which is given twice", "ab"[i], pair,
+                                  dim);
+        seen[i] |= (uint64_t)1 << at[i];
+    }
+    if (op->in[0]->shape.dim[at[0]] != op->in[1]->shape.dim[at[1]])
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "dimension %d of a, %s, and %d of b, %s, differ", at[0],
+                              ignis__shape_write(&op->in[0]->shape).text, at[1],
+                              ignis__shape_write(&op->in[1]->shape).text);
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_tensordot(ignis_tensor a, ignis_tensor b, const int *dims_a, const int *dims_b, int count)
+{
+    static const char call[] = "ignis_tensordot";
+    ignis_tensor operands[2];
+    const int *dims[2];
+    uint64_t seen[2] = {0, 0};
+    ignis__einsum e;
+    ignis__op op;
+    int i, k, at[2], label = 0;
+    operands[0] = a;
+    operands[1] = b;
+    dims[0] = dims_a;
+    dims[1] = dims_b;
+    if (!ignis__einsum_begin(&e, &op, call, operands, 2))
+        return ignis__no_tensor();
+    if (count < 0 || count > IGNIS_MAX_DIMS)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "count is %d; expected 0 to %d", count, IGNIS_MAX_DIMS);
+    else if (count && (!dims_a || !dims_b))
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "%s is null", dims_a ? "dims_b" : "dims_a");
+    for (i = 0; op.ok && i < count; i++)
+        if (ignis__tensordot_pair(&op, dims, i, at, seen)) {
+            e.terms[0].label[at[0]] = e.terms[1].label[at[1]] = (uint8_t)label;
+            e.size[label++] = op.in[0]->shape.dim[at[0]];
+        }
+    for (k = 0; op.ok && k < 2; k++) {
+        const ignis_shape *shape = &op.in[k]->shape;
+        e.terms[k].count = shape->ndim;
+        for (i = 0; op.ok && i < shape->ndim; i++) {
+            e.terms[k].size[i] = shape->dim[i];
+            if (seen[k] >> i & 1)
+                continue;
+            if (e.result.count == IGNIS_MAX_DIMS) {
+                ignis__op_fail(&op, IGNIS_DIAG_SHAPE_RANK,
+                               "a is %s, b is %s; the result would have more than %d dimensions",
+                               ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
+                               IGNIS_MAX_DIMS);
+                continue;
+            }
+            e.size[label] = shape->dim[i];
+            e.terms[k].label[i] = e.result.label[e.result.count++] = (uint8_t)label++;
+        }
+    }
+    return ignis__einsum_end(&e);
 }
 
 /*  >>ops.radix_sort - sorts rows with their positions, a byte a pass
@@ -43497,6 +44276,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_irfft(...) IGNIS__AT(ignis_irfft(__VA_ARGS__))
 #define ignis_complex_mul(...) IGNIS__AT(ignis_complex_mul(__VA_ARGS__))
 #define ignis_fft_conv(...) IGNIS__AT(ignis_fft_conv(__VA_ARGS__))
+#define ignis_einsum(...) IGNIS__AT(ignis_einsum(__VA_ARGS__))
+#define ignis_tensordot(...) IGNIS__AT(ignis_tensordot(__VA_ARGS__))
 #define ignis_add(...) IGNIS__AT(ignis_add(__VA_ARGS__))
 #define ignis_sub(...) IGNIS__AT(ignis_sub(__VA_ARGS__))
 #define ignis_mul(...) IGNIS__AT(ignis_mul(__VA_ARGS__))

@@ -221,6 +221,17 @@ static void ops_fft(void)
     ignis_fft_conv(x, w, 1);                     // [8, 124]
 }
 
+/* >>ops.einsum */
+static void ops_einsum(void)
+{
+    const int last[] = {2}, first[] = {0};
+    ignis_tensor q = ignis_tensor_randn(IGNIS_SHAPE(2, 5, 8), NULL), w = ignis_tensor_randn(IGNIS_SHAPE(8, 4), NULL);
+    const ignis_tensor three[] = {q, q, w};
+    ignis_einsum("bqd,bkd->bqk", three, 2);    // [2, 5, 5]
+    ignis_einsum("bqd,bkd,de->bqe", three, 3); // [2, 5, 4], in the order with the fewest multiplications
+    ignis_tensordot(q, w, last, first, 1);     // [2, 5, 4]
+}
+
 /* >>ops.sum */
 static void ops_sum(void)
 {

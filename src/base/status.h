@@ -184,7 +184,9 @@ typedef enum ignis_status {
     X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")                                     \
     X(NO_TOKEN, ARGUMENT, "some token can be drawn: its logit is a number, and nothing forbids it")                  \
     X(MATRIX_SHAPE, SHAPE, "matrices of linear algebra are square where they must be, and fit their right sides")    \
-    X(MATRIX_SINGULAR, ARGUMENT, "a matrix that is solved with is not singular; Cholesky needs a positive definite one")
+    X(MATRIX_SINGULAR, ARGUMENT,                                                                                     \
+      "a matrix that is solved with is not singular; Cholesky needs a positive definite one")                        \
+    X(EQUATION, ARGUMENT, "an equation of ignis_einsum is sound, and has a term for each operand")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,

@@ -436,6 +436,27 @@ typedef struct ignis__fft_step {
 
 #define IGNIS__FFT_LONGEST ((int64_t)1 << 29)
 
+#define IGNIS__LETTERS 52
+#define IGNIS__LABELS (IGNIS__LETTERS + IGNIS_MAX_DIMS) /* letters, and the dimensions of dots */
+
+/*  A tensor of ignis_einsum, with a label for each of its dimensions. */
+typedef struct ignis__term {
+    ignis_tensor tensor;
+    bool is_made; /* by ignis_einsum, which releases it */
+    bool has_dots;
+    int count;
+    uint8_t label[IGNIS_MAX_DIMS];
+    int64_t size[IGNIS_MAX_DIMS];
+} ignis__term;
+
+typedef struct ignis__einsum {
+    ignis__op *op; /* of the checks */
+    const char *equation;
+    int count;
+    int64_t size[IGNIS__LABELS]; /* -1: no operand has the label */
+    ignis__term terms[IGNIS_MAX_OPERANDS], result;
+} ignis__einsum;
+
 /*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
@@ -836,6 +857,12 @@ IGNIS__PRIVATE void ignis__fft_pass(ignis__op *op, const ignis__fft_work *work);
 /* passes.c */
 IGNIS__PRIVATE ignis__array *ignis__fft_step_run(ignis__op *op, const ignis__fft_step *step, ignis__array *from,
                                                  ignis__array *to, const ignis_shape *shape);
+
+/* equation.c */
+IGNIS__PRIVATE bool ignis__equation_read(ignis__einsum *e);
+
+/* contract.c */
+IGNIS__PRIVATE ignis_tensor ignis__einsum_run(ignis__einsum *e);
 
 /* select.c */
 IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k,

@@ -700,6 +700,14 @@ def fft_cases(m):
     yield Case("fft", [m.normal(3, m_rows, n // 2 + 1, 2).float()], back, ints=[2, 1 + two, norm, 0, n], note="irfft")
 
 
+def einsum_cases(m):
+    sizes = {c: m.size(12) for c in "bijkl"}
+    for number, equation in enumerate(["bij,bjk->bik", "ji,kj->ki", "ij,jk,kl->il", "bij,bij->b", "iij,jk->ik"]):
+        terms = equation.split("->")[0].split(",")
+        yield Case("einsum", [m.normal(*(sizes[c] for c in term)) for term in terms], lambda *x, e=equation: torch.einsum(e, *x),
+                   ints=[number], note=equation)
+
+
 def cumsum_cases(m):
     shape = m.lead() + [m.size(300), m.size(300)]
     for dim in range(len(shape)):

@@ -224,6 +224,11 @@ static void run_fft(job *j)
            : j->ints[3]      ? ignis_ifft(j->in[0], &desc)
                              : ignis_fft(j->in[0], &desc));
 }
+static void run_einsum(job *j)
+{
+    static const char *const equations[] = {"bij,bjk->bik", "ji,kj->ki", "ij,jk,kl->il", "bij,bij->b", "iij,jk->ik"};
+    one(j, ignis_einsum(equations[j->ints[0]], j->in, (int)j->input_count));
+}
 static void run_cumsum(job *j) { one(j, ignis_cumsum(j->in[0], (int)j->ints[0])); }
 static void run_cumprod(job *j) { one(j, ignis_cumprod(j->in[0], (int)j->ints[0])); }
 static void run_logcumsumexp(job *j) { one(j, ignis_logcumsumexp(j->in[0], (int)j->ints[0])); }
@@ -682,6 +687,7 @@ static const struct {
     {"index_select", run_index_select},
     {"scatter_add", run_scatter_add},
     {"fft", run_fft},
+    {"einsum", run_einsum},
     {"cumsum", run_cumsum},
     {"scatter", run_scatter},
     {"nonzero", run_nonzero},

@@ -505,7 +505,7 @@ TEST(errors)
     freed = tensor_noise(IGNIS_SHAPE(4, 8, 2), IGNIS_F32, 1, false);
     real8 = tensor_noise(IGNIS_SHAPE(1, 1, 1, 1, 1, 1, 1, 4), IGNIS_F32, 1, false);
     CHECK_OK(ignis_tensor_release(freed));
-    CHECK_INT(ignis_fft(none, NULL).id, 0);
+    CHECK_REFUSED(0, ignis_fft(none, NULL).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     CHECK_REFUSED(0, ignis_fft(freed, NULL).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     CHECK_REFUSED(0, ignis_fft(half, NULL).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_rfft(half, NULL).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
