@@ -6331,39 +6331,31 @@ __attribute__((constructor)) static void ignis__model_kernels_are_known(void)
 IGNIS__PRIVATE ignis__kernel_table *ignis__kernels_above = &ignis__model_kernels;
 #endif
 
-/*  models/setup.c - registers what ignis_shutdown closes of models
+/*  models/setup.c - makes the kernels of models known, and registers what ignis_shutdown closes of models
 
-    Sequences are closed before graphs, as they hold some. Adapters, models and tokenizers follow, in this
-    order.
-    Uses: ignis__closers of ignis.h. Locks: one of its own, around the registration. */
+    Uses: ignis__closers of ignis.h. Locks: one of its own, around both. */
 
-IGNIS__PRIVATE void ignis__sequences_close(const char *call);
-IGNIS__PRIVATE void ignis__loras_close(const char *call);
-IGNIS__PRIVATE void ignis__models_close(const char *call);
-IGNIS__PRIVATE void ignis__tokenizers_close(const char *call);
+static ignis__mutex ignis__models_lock = IGNIS__MUTEX_INIT;
 
-static void ignis__models_close_all(const char *call)
-{
-    ignis__loras_close(call);
-    ignis__models_close(call);
-    ignis__tokenizers_close(call);
-}
-
-/*  Checks the setup, as ignis__enter does, and registers. The functions that open a tokenizer or a model
-    begin with it; all other functions need one of these objects. In C++ a constructor may call them before
-    the kernels are registered. */
+/*  Checks the setup, as ignis__enter does. The functions that open a tokenizer or a model begin with it; all other
+    functions need one of these objects. In C++ a constructor may call them before the kernels are registered. */
 IGNIS__PRIVATE bool ignis__models_enter(const char *call)
 {
-    static ignis__mutex lock = IGNIS__MUTEX_INIT;
     if (!ignis__enter(call))
         return false;
-    ignis__mutex_lock(&lock);
+    ignis__mutex_lock(&ignis__models_lock);
     if (!ignis__kernels_above)
         ignis__kernels_above = &ignis__model_kernels;
-    ignis__closers[IGNIS__CLOSE_BEFORE_GRAPHS] = ignis__sequences_close;
-    ignis__closers[IGNIS__CLOSE_MODELS] = ignis__models_close_all;
-    ignis__mutex_unlock(&lock);
+    ignis__mutex_unlock(&ignis__models_lock);
     return true;
+}
+
+/*  Registers the function that closes the objects of a room at ignis_shutdown. Called before the first object is made. */
+IGNIS__PRIVATE void ignis__models_close_by(int closer, void (*close)(const char *call))
+{
+    ignis__mutex_lock(&ignis__models_lock);
+    ignis__closers[closer] = close;
+    ignis__mutex_unlock(&ignis__models_lock);
 }
 
 /* ===============================================================================================================
@@ -10352,6 +10344,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
         ignis__tokenizer_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
             ignis__tokenizer_fill_info(tokenizer);
+            ignis__models_close_by(IGNIS__CLOSE_TOKENIZERS, ignis__tokenizers_close);
             handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
         } else {
             if (*load.fault)
@@ -19414,6 +19407,7 @@ static bool ignis__model_publish(const char *call, ignis__model *read, ignis_mod
     if (!model)
         return false;
     ignis__pool_fill(&ignis__models, model, read);
+    ignis__models_close_by(IGNIS__CLOSE_MODELS, ignis__models_close);
     handle->id = ignis__pool_publish(&ignis__models, model);
     return true;
 }
@@ -20462,6 +20456,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
         ignis__model_drop(call, model);
         return NULL;
     }
+    ignis__models_close_by(IGNIS__CLOSE_LORAS, ignis__loras_close);
     memcpy((char *)lora + sizeof lora->slot, (const char *)read + sizeof read->slot, sizeof *lora - sizeof lora->slot);
     lora->model = model;
     lora->count = lora->merged = 0;
@@ -23373,6 +23368,7 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__mo
     ignis__sequence *sequence = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
     if (!sequence)
         return NULL;
+    ignis__models_close_by(IGNIS__CLOSE_SEQUENCES, ignis__sequences_close);
     memset((char *)sequence + sizeof sequence->slot, 0, sizeof *sequence - sizeof sequence->slot);
     sequence->model = model;
     sequence->engine = engine;

@@ -250,7 +250,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
         if (ignis__closers[i])
             ignis__closers[i](call);
 #ifndef IGNIS_NO_TENSORS
-        if (i == IGNIS__CLOSE_BEFORE_GRAPHS)
+        if (i == IGNIS__CLOSE_SEQUENCES)
             ignis__graphs_close(call);
 #endif
     }

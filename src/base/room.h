@@ -600,8 +600,16 @@ typedef struct ignis__label {
 /*  Objects alive at ignis_shutdown are reported one per line up to this many, and counted beyond. */
 #define IGNIS__LEAKS_SHOWN 20
 
-/*  Close the headers above, in this order and before all else. Each header registers its functions here at its first use. */
-enum { IGNIS__CLOSE_BEFORE_GRAPHS, IGNIS__CLOSE_MODELS, IGNIS__CLOSE_COLLECTIVE, IGNIS__CLOSE_COUNT };
+/*  Functions of the headers above, which ignis_shutdown calls in this order and before all else. Each room registers its
+    function at its first object. */
+enum {
+    IGNIS__CLOSE_SEQUENCES, /* before graphs are closed, as sequences hold some */
+    IGNIS__CLOSE_LORAS,
+    IGNIS__CLOSE_MODELS,
+    IGNIS__CLOSE_TOKENIZERS,
+    IGNIS__CLOSE_COLLECTIVE,
+    IGNIS__CLOSE_COUNT
+};
 
 #ifndef IGNIS_NO_TENSORS
 /*  A name in quotes, cut, for a message. A struct, so that one message can have several. */

@@ -145,6 +145,7 @@ extern ignis__kernel_table *ignis__kernels_above;
 
 /* setup.c */
 IGNIS__PRIVATE bool ignis__models_enter(const char *call);
+IGNIS__PRIVATE void ignis__models_close_by(int closer, void (*close)(const char *call));
 
 /* gguf.c */
 extern const struct ignis__gguf_types_type ignis__gguf_types[];

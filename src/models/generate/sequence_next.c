@@ -14,6 +14,7 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__mo
     ignis__sequence *sequence = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
     if (!sequence)
         return NULL;
+    ignis__models_close_by(IGNIS__CLOSE_SEQUENCES, ignis__sequences_close);
     memset((char *)sequence + sizeof sequence->slot, 0, sizeof *sequence - sizeof sequence->slot);
     sequence->model = model;
     sequence->engine = engine;

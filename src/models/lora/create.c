@@ -51,6 +51,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
         ignis__model_drop(call, model);
         return NULL;
     }
+    ignis__models_close_by(IGNIS__CLOSE_LORAS, ignis__loras_close);
     memcpy((char *)lora + sizeof lora->slot, (const char *)read + sizeof read->slot, sizeof *lora - sizeof lora->slot);
     lora->model = model;
     lora->count = lora->merged = 0;

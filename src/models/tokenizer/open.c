@@ -82,6 +82,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
         ignis__tokenizer_open(&load, path, file, size);
         if (load.diagnostic == IGNIS_DIAG_NONE) {
             ignis__tokenizer_fill_info(tokenizer);
+            ignis__models_close_by(IGNIS__CLOSE_TOKENIZERS, ignis__tokenizers_close);
             handle.id = ignis__pool_publish(&ignis__tokenizers, tokenizer);
         } else {
             if (*load.fault)

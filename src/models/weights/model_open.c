@@ -300,6 +300,7 @@ static bool ignis__model_publish(const char *call, ignis__model *read, ignis_mod
     if (!model)
         return false;
     ignis__pool_fill(&ignis__models, model, read);
+    ignis__models_close_by(IGNIS__CLOSE_MODELS, ignis__models_close);
     handle->id = ignis__pool_publish(&ignis__models, model);
     return true;
 }
