@@ -22796,6 +22796,19 @@ IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequ
     ignis__pool_recycle(&ignis__sequences, sequence);
 }
 
+/*  Reports all live sequences at ignis_shutdown, and ends them before graphs, as they hold some. */
+IGNIS__PRIVATE void ignis__sequences_close(const char *call)
+{
+    ignis__sequence *sequence;
+    uint64_t index = 0;
+    while ((sequence = (ignis__sequence *)ignis__pool_next(&ignis__sequences, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "sequence of %d tokens on device %d", sequence->length,
+                           (int)(sequence->engine->device - ignis__devices));
+        ignis__handle_kill(sequence);
+        ignis__sequence_drop(call, sequence);
+    }
+}
+
 /*  Waits for a token that is sampled ahead, and discards it. The caller holds the engine's lock. */
 IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine)
 {
@@ -24268,18 +24281,6 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model handle, const ignis_model_
     ignis__free(warmup.sequences);
     ignis__free(warmup.ids);
     return ok ? IGNIS_OK : ignis__failed();
-}
-
-IGNIS__PRIVATE void ignis__sequences_close(const char *call)
-{
-    ignis__sequence *sequence;
-    uint64_t index = 0;
-    while ((sequence = (ignis__sequence *)ignis__pool_next(&ignis__sequences, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "sequence of %d tokens on device %d", sequence->length,
-                           (int)(sequence->engine->device - ignis__devices));
-        ignis__handle_kill(sequence);
-        ignis__sequence_drop(call, sequence);
-    }
 }
 
 #ifdef _MSC_VER

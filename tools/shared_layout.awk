@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Lists the structs of src/shared and their members for tests/test_shared.c:
+# Lists the structs of src/shared and their members for tests/shared/test_shared.c:
 #
 #   awk -f tools/shared_layout.awk src/shared/*.h src/shared/*/*.h
 #

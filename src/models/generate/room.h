@@ -341,6 +341,7 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
 
 /* sequence.c */
 IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence);
+IGNIS__PRIVATE void ignis__sequences_close(const char *call);
 IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine);
 IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *engine);
 IGNIS__PRIVATE bool ignis__engine_leave(ignis__op *op);
@@ -388,6 +389,3 @@ IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model 
 /* stop_string.c */
 IGNIS__PRIVATE bool ignis__text_output_put(ignis__text_output *output, int32_t id);
 IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate_desc *desc);
-
-/* warmup.c */
-IGNIS__PRIVATE void ignis__sequences_close(const char *call);
