@@ -3904,6 +3904,29 @@ IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r);
     Threads: any. Streams: queued on the current stream, and waits for it if info is null. */
 IGNIS_API ignis_tensor ignis_lstsq(ignis_tensor a, ignis_tensor b, ignis_tensor *info);
 
+/*  ignis_eigh - the eigenvalues of symmetric matrices, the smallest first, and in *vectors, where vectors is not
+    null, eigenvectors: a v = v diag(values)
+    By Jacobi's rotations. Only the lower triangle of a is read. Vectors are orthonormal, up to their signs, and
+    up to rotations where values are equal: a loss must not depend on these. The gradient of the vectors divides
+    by differences of values, and is infinite or NaN where two are equal; that of the values is finite.
+    Shapes: a [..., n, n]; the result [..., n]; *vectors like a, a column each.
+    Returns: the tensor, or no handle, and none in *vectors.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, for both.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors);
+
+/*  ignis_svd - the singular values of matrices, the largest first, and singular vectors: a = u diag(values) vt
+    u and vt may be null. By Jacobi's rotations of rows (Hestenes 1958). Vectors are orthonormal, also where
+    values are 0. Signs, equal values, and gradients as of ignis_eigh; those of vectors also divide by values
+    where a is not square.
+    Shapes: a [..., m, n]; with k the smaller of m and n the result is [..., k], *u [..., m, k], *vt [..., k, n].
+    Returns: the tensor, or no handle, and none in *u and *vt.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, for all.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *vt);
+
 /* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling --------------------------------------------
 
    An optimizer updates all its parameters of one element type in one launch.
@@ -13437,6 +13460,15 @@ typedef struct ignis__kernel_table {
     X(LINALG_QR, LINALG_QR_CU, "ignis_linalg_qr", PLAIN)                                                \
     X(LINALG_QR_PANEL, LINALG_QR_CU, "ignis_linalg_qr_panel", PLAIN)                                    \
     X(LINALG_RANK, LINALG_QR_CU, "ignis_linalg_rank", PLAIN)                                            \
+    X(LINALG_JACOBI_BEGIN, LINALG_JACOBI_CU, "ignis_linalg_jacobi_begin", PLAIN)                        \
+    X(LINALG_EIGH, LINALG_JACOBI_CU, "ignis_linalg_eigh", PLAIN)                                        \
+    X(LINALG_EIGH_ANGLES, LINALG_JACOBI_CU, "ignis_linalg_eigh_angles", PLAIN)                          \
+    X(LINALG_EIGH_ROTATE, LINALG_JACOBI_CU, "ignis_linalg_eigh_rotate", PLAIN)                          \
+    X(LINALG_SVD, LINALG_JACOBI_CU, "ignis_linalg_svd", PLAIN)                                          \
+    X(LINALG_SVD_ROTATE, LINALG_JACOBI_CU, "ignis_linalg_svd_rotate", PLAIN)                            \
+    X(LINALG_JACOBI_VALUES, LINALG_JACOBI_CU, "ignis_linalg_jacobi_values", PLAIN)                      \
+    X(LINALG_JACOBI_ROWS, LINALG_JACOBI_CU, "ignis_linalg_jacobi_rows", PLAIN)                          \
+    X(LINALG_SIGN_COLUMNS, LINALG_JACOBI_CU, "ignis_linalg_sign_columns", PLAIN)                        \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
     X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
     X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \
@@ -13811,6 +13843,7 @@ static const ignis__kernel_part ignis__parts[] = {
     IGNIS__PART(SORT_COUNT, SORT_PASS),
     IGNIS__PART(LINALG_COPY, LINALG_DET),
     IGNIS__PART(LINALG_QR, LINALG_RANK),
+    IGNIS__PART(LINALG_JACOBI_BEGIN, LINALG_SIGN_COLUMNS),
     IGNIS__PART(LAYER_NORM_WARP, LAYER_NORM_BLOCK),
     IGNIS__PART(LAYER_NORM_BACKWARD_AVERAGES, LAYER_NORM_BACKWARD_COLUMNS),
     IGNIS__PART(RMS_NORM_WARP, RMS_NORM_BLOCK),
@@ -38161,7 +38194,8 @@ IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args)
 #define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
 #define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
 #define IGNIS__LINALG_QR_PANEL 32
-#define IGNIS__LINALG_INPUTS 4 /* saved arrays of an operation, and its inputs */
+#define IGNIS__LINALG_INPUTS 4  /* saved arrays of an operation, and its inputs */
+#define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
 #define IGNIS__LINALG_SHARED 49152
 
 /*  A batch of matrices by strides, in elements, as in kernels/linalg.cuh; and its sizes, for the host. */
@@ -38186,6 +38220,14 @@ typedef struct ignis__lu {
     ignis__address pivots, info;
     int64_t pivot_batch;
 } ignis__lu;
+
+/*  Rotations of the rows of work, or of its rows and columns, and their product j. */
+typedef struct ignis__jacobi {
+    ignis__matrix work, j;
+    ignis__address scales, places; /* as in kernels/linalg_jacobi.cu */
+    ignis__array *rotated;
+    int n; /* rows that have values */
+} ignis__jacobi;
 
 /*  Computes gradients by operations on tensors, so that they can be recorded. saved[] are over the saved arrays;
     gradients[] receives those that are needed, no handle after a failure. */
@@ -39409,6 +39451,367 @@ IGNIS_API ignis_tensor ignis_lstsq(ignis_tensor a, ignis_tensor b, ignis_tensor 
     if (array)
         ignis__array_drop(call, array);
     return ignis__linalg_end(call, "has not full rank", x, numbers, info);
+}
+
+/*  >>linalg.jacobi - rotations of pairs of rows: what ignis_eigh and ignis_svd share
+
+    Matrices of up to 64 rows run in one launch, a block each. Larger ones take one or two launches a round, in a fixed
+    number of sweeps; after a sweep without a rotation, which the device notices itself, launches do nothing.
+    Uses: matrix; kernels/linalg_jacobi.cu. */
+
+/*  Makes the copies that are rotated: work [rows, columns], and j [rows, rows], the product of the rotations.
+    symmetric: from is [n, n], and work has a row and a column of zeros more if n is odd. */
+IGNIS__PRIVATE ignis__jacobi ignis__jacobi_begin(ignis__op *op, ignis__matrix from, bool symmetric)
+{
+    ignis__jacobi run = IGNIS__ZERO;
+    int n = (int)from.rows, rows = symmetric ? n + (n & 1) : n, columns = symmetric ? rows : (int)from.columns;
+    int is_symmetric = symmetric;
+    ignis__array *work = ignis__op_new_row(op, from.count * rows * columns, from.dtype);
+    ignis__array *j = ignis__op_new_row(op, from.count * rows * rows, from.dtype);
+    ignis__address of_work = ignis__op_write(op, work), of_j = ignis__op_write(op, j);
+    void *params[] = {&run.work, &run.j, &run.scales, &from, &rows, &columns, &n, &is_symmetric};
+    run.scales = ignis__op_write(op, ignis__op_new_row(op, 2 * from.count, from.dtype));
+    run.rotated = ignis__op_new_row(op, from.count * IGNIS__LINALG_SWEEPS, IGNIS_I32);
+    ignis__op_zero(op, run.rotated);
+    run.n = n;
+    if (!op->ok)
+        return run;
+    run.work = ignis__matrix_of(work, of_work, rows, columns);
+    run.j = ignis__matrix_of(j, of_j, rows, rows);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_JACOBI_BEGIN, from.dtype, from.count, 256, params);
+    return run;
+}
+
+/*  Returns whether a block has a matrix with this much in shared memory; *shared becomes the bytes, 0 if they are too
+    many. */
+static bool ignis__jacobi_is_small(const ignis__op *op, const ignis__jacobi *run, int64_t elements, size_t *shared)
+{
+    int64_t bytes = elements * ignis__dtypes[run->work.dtype].size;
+    *shared = bytes <= op->work.device->info.shared_per_block - 4096 ? (size_t)bytes : 0;
+    return run->n <= IGNIS__LINALG_SMALL;
+}
+
+/*  Brings the symmetric work to its diagonal. */
+IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
+{
+    int n = (int)run->work.rows, round, sweep, sweeps = IGNIS__LINALG_SWEEPS, in_shared;
+    ignis_dtype dtype = run->work.dtype;
+    ignis__address rotated = ignis__op_write(op, run->rotated), angles;
+    size_t shared;
+    void *small[] = {&run->work, &run->j, &run->scales, &n, &in_shared};
+    void *find[] = {&run->work, &angles, &rotated, &run->scales, &n, &round, &sweep, &sweeps};
+    void *rotate[] = {&run->work, &run->j, &angles, &rotated, &n, &round, &sweep, &sweeps};
+    if (!op->ok)
+        return;
+    if (ignis__jacobi_is_small(op, run, (int64_t)2 * n * (n | 1), &shared)) {
+        in_shared = shared > 0;
+        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_EIGH, dtype, NULL, run->work.count, 1, 1,
+                         n <= 8    ? 32
+                         : n <= 16 ? 64
+                                   : 128,
+                         1, shared, small);
+        return;
+    }
+    angles = ignis__op_write(op, ignis__op_new_row(op, run->work.count * n, dtype));
+    for (sweep = 0; sweep < sweeps; sweep++)
+        for (round = 0; round < n - 1 && op->ok; round++) {
+            ignis__op_launch(op, IGNIS__BUILTIN_LINALG_EIGH_ANGLES, dtype, NULL, ignis__ceil_div(n / 2, 128),
+                             run->work.count, 1, 128, 1, 0, find);
+            ignis__op_launch(op, IGNIS__BUILTIN_LINALG_EIGH_ROTATE, dtype, NULL,
+                             ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), 128), 1, 65535),
+                             run->work.count, 1, 128, 1, 0, rotate);
+        }
+}
+
+/*  Makes the rows of work orthogonal. */
+IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
+{
+    int n = run->n, length = (int)run->work.columns, round, sweep, sweeps = IGNIS__LINALG_SWEEPS, in_shared;
+    ignis_dtype dtype = run->work.dtype;
+    ignis__address rotated = ignis__op_write(op, run->rotated);
+    size_t shared;
+    void *small[] = {&run->work, &run->j, &run->scales, &n, &length, &in_shared};
+    void *rotate[] = {&run->work, &run->j, &rotated, &run->scales, &n, &length, &round, &sweep, &sweeps};
+    if (!op->ok)
+        return;
+    if (ignis__jacobi_is_small(op, run, (int64_t)n * (length | 1) + (int64_t)n * n, &shared)) {
+        in_shared = shared > 0;
+        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SVD, dtype, NULL, run->work.count, 1, 1,
+                         n <= 2   ? 32
+                         : n <= 8 ? 64
+                                  : 128,
+                         1, shared, small);
+        return;
+    }
+    for (sweep = 0; sweep < sweeps; sweep++)
+        for (round = 0; round < n + (n & 1) - 1 && op->ok; round++)
+            ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SVD_ROTATE, dtype, NULL, ignis__ceil_div(n, 2), run->work.count,
+                             1, 128, 1, 0, rotate);
+}
+
+/*  Writes the values in order, and finds their places. length: of the rows whose norms they are; 0: the diagonal. */
+IGNIS__PRIVATE void ignis__jacobi_values(ignis__op *op, ignis__jacobi *run, ignis__array *values, int length)
+{
+    ignis__address to = ignis__op_write(op, values), unsorted;
+    void *params[] = {&to, &run->places, &unsorted, &run->work, &run->scales, &run->n, &length};
+    unsorted = ignis__op_write(op, ignis__op_new_row(op, values ? values->numel : 0, run->work.dtype));
+    run->places = ignis__op_write(op, ignis__op_new_row(op, values ? values->numel : 0, IGNIS_I32));
+    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_JACOBI_VALUES, run->work.dtype, run->work.count, 256, params);
+}
+
+/*  Copies the first rows of `columns` elements of from to their places in to. */
+IGNIS__PRIVATE void ignis__jacobi_rows(ignis__op *op, ignis__jacobi *run, ignis__matrix to, ignis__matrix from,
+                                       int columns)
+{
+    int64_t count = run->work.count;
+    void *params[] = {&to, &from, &run->places, &run->scales, &run->n, &columns, &count};
+    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_JACOBI_ROWS, run->work.dtype,
+                         ignis__clamp(ignis__ceil_div(count * run->n * columns, 1024), 0, 65535), 256, params);
+}
+
+/*  >>linalg.eigh - ignis_eigh: eigenvalues and eigenvectors of symmetric matrices
+
+    The lower triangle is copied to both, and rotated to a diagonal. Gradients are those of Giles 2008.
+    Uses: matrix, jacobi, gradient. */
+
+/*  Returns the symmetric part of v x v^T. */
+static ignis_tensor ignis__eigh_back(ignis_tensor v, ignis_tensor x)
+{
+    ignis_tensor product = ignis_matmul_t(ignis_matmul(v, x), v);
+    return ignis__tensor_formula("(a + b)/2", product, ignis__tensor_transposed(product));
+}
+
+/*  Returns numbers [..., n] of matrices as rows [..., 1, n]; columns: [..., n, 1]. */
+IGNIS__PRIVATE ignis_tensor ignis__tensor_as_row(ignis_tensor numbers, ignis_tensor like, bool columns)
+{
+    ignis_shape shape = ignis_tensor_shape(like), values = ignis_tensor_shape(numbers);
+    int64_t n = values.ndim ? values.dim[values.ndim - 1] : 0;
+    if (shape.ndim < 2)
+        return ignis__no_tensor();
+    return ignis_reshape(numbers, ignis__linalg_shape(&shape, columns ? n : 1, columns ? 1 : n));
+}
+
+/*  Of values with gradient g: V diag(g) V^T (Giles 2008, 3.1). */
+static void ignis__eigh_gradient_values(const ignis_backward_args *args, ignis_tensor gradient,
+                                        const ignis_tensor *saved, ignis_tensor *gradients)
+{
+    ignis_tensor v = saved[1], scaled = ignis__tensor_formula("a*b", v, ignis__tensor_as_row(gradient, v, false));
+    (void)args;
+    scaled = ignis_matmul_t(scaled, v);
+    gradients[0] = ignis__tensor_formula("(a + b)/2", scaled, ignis__tensor_transposed(scaled));
+}
+
+/*  Of vectors with gradient g: V (V^T g / (l_j - l_i)) V^T, without the diagonal. */
+static void ignis__eigh_gradient_vectors(const ignis_backward_args *args, ignis_tensor gradient,
+                                         const ignis_tensor *saved, ignis_tensor *gradients)
+{
+    ignis_tensor v = saved[1], gaps, inner;
+    (void)args;
+    gaps = ignis__tensor_formula("b - a", ignis__tensor_as_row(saved[0], v, true),
+                                 ignis__tensor_as_row(saved[0], v, false));
+    inner = ignis__tensor_formula("a/b", ignis_matmul(ignis__tensor_transposed(v), gradient), gaps);
+    inner = ignis__tensor_formula("a + b", ignis_tril(inner, -1), ignis_triu(inner, 1));
+    gradients[0] = ignis__eigh_back(v, inner);
+}
+
+static ignis_status ignis__eigh_backward_values(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_eigh", args, ignis__eigh_gradient_values);
+}
+
+static ignis_status ignis__eigh_backward_vectors(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_eigh", args, ignis__eigh_gradient_vectors);
+}
+
+IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
+{
+    ignis__array *values = NULL, *v = NULL;
+    ignis_tensor result;
+    ignis_rule rule;
+    ignis__op op;
+    if (vectors)
+        *vectors = ignis__no_tensor();
+    if (!ignis__op_begin(&op, "ignis_eigh", 1, &a))
+        return ignis__no_tensor();
+    if (ignis__linalg_check(&op, 0, "a", true)) {
+        ignis_shape shape = op.in[0]->shape;
+        ignis__matrix from = ignis__matrix_read(&op, op.in[0]);
+        shape.ndim--;
+        values = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        v = ignis__op_new_like(&op, op.in[0]);
+        if (op.ok && op.in[0]->numel) {
+            ignis__jacobi run = ignis__jacobi_begin(&op, from, true);
+            ignis__jacobi_eigh(&op, &run);
+            ignis__jacobi_values(&op, &run, values, 0);
+            ignis__jacobi_rows(&op, &run, ignis__matrix_transpose(ignis__matrix_write(&op, v)),
+                               ignis__matrix_transpose(run.j), run.n);
+        }
+    }
+    ignis__op_save(&op, values);
+    ignis__op_save(&op, v);
+    rule = ignis__op_rule(&op, "eigh", ignis__eigh_backward_values, NULL, 0);
+    result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    rule.backward_fn = ignis__eigh_backward_vectors;
+    if (vectors)
+        *vectors = ignis__op_result(&op, v, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    if (ignis__op_leave(&op) == IGNIS_OK)
+        return result;
+    if (result.id)
+        (void)ignis_tensor_release(result);
+    return ignis__no_tensor();
+}
+
+/*  >>linalg.svd - ignis_svd: singular values and vectors
+
+    The rows of the matrix with fewer rows, a or its transpose, are made orthogonal: j w = diag(s) u^T, so that the
+    transpose of w is u diag(s) j. Householder reflections of the sorted rows give u: it is orthonormal also where
+    singular values are 0.
+    Uses: matrix, qr, jacobi, eigh (tensor_as_row), gradient. */
+
+/*  Writes u [m, k], s and vt [k, n] of a [m, n], m >= n = k. */
+static void ignis__matrix_svd(ignis__op *op, ignis__matrix u, ignis__array *s, ignis__matrix vt, ignis__matrix a)
+{
+    ignis__jacobi run = ignis__jacobi_begin(op, ignis__matrix_transpose(a), false);
+    int64_t m = a.rows, k = a.columns, blocks = ignis__clamp(ignis__ceil_div(m * k * a.count, 1024), 0, 65535);
+    ignis__array *columns = ignis__op_new_row(op, a.count * m * k, a.dtype),
+                 *triangle = ignis__op_new_row(op, a.count * k * k, a.dtype);
+    ignis__address of_columns = ignis__op_write(op, columns), of_triangle = ignis__op_write(op, triangle);
+    ignis__matrix sorted, r;
+    void *params[] = {&u, &r, &m, &run.n, &a.count};
+    ignis__jacobi_svd(op, &run);
+    ignis__jacobi_values(op, &run, s, (int)m);
+    if (!op->ok)
+        return;
+    sorted = ignis__matrix_of(columns, of_columns, m, k);
+    r = ignis__matrix_of(triangle, of_triangle, k, k);
+    ignis__jacobi_rows(op, &run, ignis__matrix_transpose(sorted), run.work, (int)m);
+    ignis__jacobi_rows(op, &run, vt, run.j, run.n);
+    ignis__matrix_qr(op, u, r, sorted);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_SIGN_COLUMNS, a.dtype, blocks, 256, params);
+}
+
+/*  Returns (x - x^T) / (s_j^2 - s_i^2), without the diagonal. */
+static ignis_tensor ignis__svd_skew(ignis_tensor x, ignis_tensor s)
+{
+    ignis_tensor gaps =
+        ignis__tensor_formula("b*b - a*a", ignis__tensor_as_row(s, x, true), ignis__tensor_as_row(s, x, false));
+    x = ignis__tensor_formula("a - b", x, ignis__tensor_transposed(x));
+    x = ignis__tensor_formula("a/b", x, gaps);
+    return ignis__tensor_formula("a + b", ignis_tril(x, -1), ignis_triu(x, 1));
+}
+
+/*  Returns whether vectors span the space: what is outside of it is only rounding then. */
+static bool ignis__svd_is_square(ignis_tensor vectors)
+{
+    ignis_shape shape = ignis_tensor_shape(vectors);
+    return shape.ndim >= 2 && shape.dim[shape.ndim - 1] == shape.dim[shape.ndim - 2];
+}
+
+/*  Of u with gradient g: (u F diag(s) + (g - u u^T g) / s) vt, F the skew part of u^T g (Townsend 2016). */
+static void ignis__svd_gradient_u(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                  ignis_tensor *gradients)
+{
+    ignis_tensor u = saved[0], vt = saved[2], s = ignis__tensor_as_row(saved[1], u, false),
+                 inner = ignis_matmul(ignis__tensor_transposed(u), gradient), outside, rotation;
+    (void)args;
+    rotation = ignis__tensor_formula("a*b", ignis_matmul(u, ignis__svd_skew(inner, saved[1])), s);
+    if (!ignis__svd_is_square(u)) {
+        outside = ignis__tensor_formula("a - b", gradient, ignis_matmul(u, inner));
+        rotation = ignis__tensor_formula("a + b", rotation, ignis__tensor_formula("a/b", outside, s));
+    }
+    gradients[0] = ignis_matmul(rotation, vt);
+}
+
+/*  Of s with gradient g: u diag(g) vt. */
+static void ignis__svd_gradient_s(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                  ignis_tensor *gradients)
+{
+    (void)args;
+    gradients[0] =
+        ignis_matmul(ignis__tensor_formula("a*b", saved[0], ignis__tensor_as_row(gradient, saved[0], false)), saved[2]);
+}
+
+/*  Of vt with gradient g: u (diag(s) F vt + (g - g v v^T) / s), F the skew part of vt g^T. */
+static void ignis__svd_gradient_vt(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
+                                   ignis_tensor *gradients)
+{
+    ignis_tensor u = saved[0], vt = saved[2], s = ignis__tensor_as_row(saved[1], vt, true),
+                 inner = ignis_matmul_t(vt, gradient), outside, rotation;
+    (void)args;
+    rotation = ignis__tensor_formula("a*b", ignis_matmul(ignis__svd_skew(inner, saved[1]), vt), s);
+    if (!ignis__svd_is_square(vt)) {
+        outside = ignis__tensor_formula("a - b", gradient, ignis_matmul(ignis__tensor_transposed(inner), vt));
+        rotation = ignis__tensor_formula("a + b", rotation, ignis__tensor_formula("a/b", outside, s));
+    }
+    gradients[0] = ignis_matmul(u, rotation);
+}
+
+static ignis_status ignis__svd_backward_u(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_u);
+}
+
+static ignis_status ignis__svd_backward_s(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_s);
+}
+
+static ignis_status ignis__svd_backward_vt(const ignis_backward_args *args)
+{
+    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_vt);
+}
+
+IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *vt)
+{
+    ignis__array *values = NULL, *left = NULL, *right = NULL;
+    ignis_tensor result;
+    ignis_rule rule;
+    ignis__op op;
+    if (u)
+        *u = ignis__no_tensor();
+    if (vt)
+        *vt = ignis__no_tensor();
+    if (!ignis__op_begin(&op, "ignis_svd", 1, &a))
+        return ignis__no_tensor();
+    if (ignis__linalg_check(&op, 0, "a", false)) {
+        ignis_shape shape = op.in[0]->shape, of_u, of_vt;
+        int64_t m = shape.dim[shape.ndim - 2], n = shape.dim[shape.ndim - 1], k = m < n ? m : n;
+        ignis__matrix from = ignis__matrix_read(&op, op.in[0]), to_u, to_vt;
+        of_u = ignis__linalg_shape(&shape, m, k);
+        of_vt = ignis__linalg_shape(&shape, k, n);
+        shape.dim[--shape.ndim - 1] = k;
+        values = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        left = ignis__op_new(&op, &of_u, op.in[0]->dtype);
+        right = ignis__op_new(&op, &of_vt, op.in[0]->dtype);
+        to_u = ignis__matrix_write(&op, left);
+        to_vt = ignis__matrix_write(&op, right);
+        if (op.ok && op.in[0]->numel && m >= n)
+            ignis__matrix_svd(&op, to_u, values, to_vt, from);
+        else if (op.ok && op.in[0]->numel)
+            ignis__matrix_svd(&op, ignis__matrix_transpose(to_vt), values, ignis__matrix_transpose(to_u),
+                              ignis__matrix_transpose(from));
+    }
+    ignis__op_save(&op, left);
+    ignis__op_save(&op, values);
+    ignis__op_save(&op, right);
+    rule = ignis__op_rule(&op, "svd", ignis__svd_backward_s, NULL, 0);
+    result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    rule.backward_fn = ignis__svd_backward_u;
+    if (u)
+        *u = ignis__op_result(&op, left, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    rule.backward_fn = ignis__svd_backward_vt;
+    if (vt)
+        *vt = ignis__op_result(&op, right, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
+    if (ignis__op_leave(&op) == IGNIS_OK)
+        return result;
+    if (result.id)
+        (void)ignis_tensor_release(result);
+    if (u && u->id)
+        (void)ignis_tensor_release(*u);
+    if (u)
+        *u = ignis__no_tensor();
+    return ignis__no_tensor();
 }
 
 /* ===============================================================================================================
@@ -44377,6 +44780,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_lu(...) IGNIS__AT(ignis_lu(__VA_ARGS__))
 #define ignis_qr(...) IGNIS__AT(ignis_qr(__VA_ARGS__))
 #define ignis_lstsq(...) IGNIS__AT(ignis_lstsq(__VA_ARGS__))
+#define ignis_eigh(...) IGNIS__AT(ignis_eigh(__VA_ARGS__))
+#define ignis_svd(...) IGNIS__AT(ignis_svd(__VA_ARGS__))
 #define ignis_adamw(...) IGNIS__AT(ignis_adamw(__VA_ARGS__))
 #define ignis_sgd(...) IGNIS__AT(ignis_sgd(__VA_ARGS__))
 #define ignis_rmsprop(...) IGNIS__AT(ignis_rmsprop(__VA_ARGS__))

@@ -39,12 +39,15 @@ struct Team {
     }
 };
 
-/*  Returns memory of a team for `elements` elements: its part of the dynamic shared memory. */
-__device__ inline T *team_memory(const Team &team, int elements)
+/*  Returns the dynamic shared memory of a block. */
+__device__ inline T *block_memory()
 {
     extern __shared__ double linalg_memory[];
-    return (T *)linalg_memory + (long long)team.number * elements;
+    return (T *)linalg_memory;
 }
+
+/*  Returns memory of a team for `elements` elements. */
+__device__ inline T *team_memory(const Team &team, int elements) { return block_memory() + team.number * elements; }
 
 /*  Return the sum, or the largest, of x over the threads of a team. NaN is the largest. */
 template <typename Op> __device__ inline T team_reduce(const Team &team, T x, const Op &op)

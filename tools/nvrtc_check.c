@@ -545,6 +545,7 @@ static const struct {
     {IGNIS__SOURCE_SCAN_CU, scans, 0, 0, {0}},
     {IGNIS__SOURCE_LINALG_CU, wide_floats, 0, 0, {0}},
     {IGNIS__SOURCE_LINALG_QR_CU, wide_floats, 0, 0, {0}},
+    {IGNIS__SOURCE_LINALG_JACOBI_CU, wide_floats, 0, 0, {0}},
     {IGNIS__SOURCE_SORT_CU, every_type, 0, 0, {0, 0, 20}}, /* sm_100: sort_count of 16 bits; sm_90: of u8, 4 */
     {IGNIS__SOURCE_ROPE_CU, every_float, 0, 0, {0, 0, 8}}, /* sm_100: f64 */
     {IGNIS__SOURCE_ATTENTION_CU, attention, 0, 0, {0}},

@@ -215,6 +215,15 @@ typedef struct ignis__kernel_table {
     X(LINALG_QR, LINALG_QR_CU, "ignis_linalg_qr", PLAIN)                                                \
     X(LINALG_QR_PANEL, LINALG_QR_CU, "ignis_linalg_qr_panel", PLAIN)                                    \
     X(LINALG_RANK, LINALG_QR_CU, "ignis_linalg_rank", PLAIN)                                            \
+    X(LINALG_JACOBI_BEGIN, LINALG_JACOBI_CU, "ignis_linalg_jacobi_begin", PLAIN)                        \
+    X(LINALG_EIGH, LINALG_JACOBI_CU, "ignis_linalg_eigh", PLAIN)                                        \
+    X(LINALG_EIGH_ANGLES, LINALG_JACOBI_CU, "ignis_linalg_eigh_angles", PLAIN)                          \
+    X(LINALG_EIGH_ROTATE, LINALG_JACOBI_CU, "ignis_linalg_eigh_rotate", PLAIN)                          \
+    X(LINALG_SVD, LINALG_JACOBI_CU, "ignis_linalg_svd", PLAIN)                                          \
+    X(LINALG_SVD_ROTATE, LINALG_JACOBI_CU, "ignis_linalg_svd_rotate", PLAIN)                            \
+    X(LINALG_JACOBI_VALUES, LINALG_JACOBI_CU, "ignis_linalg_jacobi_values", PLAIN)                      \
+    X(LINALG_JACOBI_ROWS, LINALG_JACOBI_CU, "ignis_linalg_jacobi_rows", PLAIN)                          \
+    X(LINALG_SIGN_COLUMNS, LINALG_JACOBI_CU, "ignis_linalg_sign_columns", PLAIN)                        \
     X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
     X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
     X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \

@@ -99,3 +99,26 @@ IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r);
     Ownership: as ignis_tensor_from_host, also for *info.
     Threads: any. Streams: queued on the current stream, and waits for it if info is null. */
 IGNIS_API ignis_tensor ignis_lstsq(ignis_tensor a, ignis_tensor b, ignis_tensor *info);
+
+/*  ignis_eigh - the eigenvalues of symmetric matrices, the smallest first, and in *vectors, where vectors is not
+    null, eigenvectors: a v = v diag(values)
+    By Jacobi's rotations. Only the lower triangle of a is read. Vectors are orthonormal, up to their signs, and
+    up to rotations where values are equal: a loss must not depend on these. The gradient of the vectors divides
+    by differences of values, and is infinite or NaN where two are equal; that of the values is finite.
+    Shapes: a [..., n, n]; the result [..., n]; *vectors like a, a column each.
+    Returns: the tensor, or no handle, and none in *vectors.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, for both.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors);
+
+/*  ignis_svd - the singular values of matrices, the largest first, and singular vectors: a = u diag(values) vt
+    u and vt may be null. By Jacobi's rotations of rows (Hestenes 1958). Vectors are orthonormal, also where
+    values are 0. Signs, equal values, and gradients as of ignis_eigh; those of vectors also divide by values
+    where a is not square.
+    Shapes: a [..., m, n]; with k the smaller of m and n the result is [..., k], *u [..., m, k], *vt [..., k, n].
+    Returns: the tensor, or no handle, and none in *u and *vt.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host, for all.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *vt);

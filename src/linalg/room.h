@@ -12,7 +12,8 @@
 #define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
 #define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
 #define IGNIS__LINALG_QR_PANEL 32
-#define IGNIS__LINALG_INPUTS 4 /* saved arrays of an operation, and its inputs */
+#define IGNIS__LINALG_INPUTS 4  /* saved arrays of an operation, and its inputs */
+#define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
 #define IGNIS__LINALG_SHARED 49152
 
 /*  A batch of matrices by strides, in elements, as in kernels/linalg.cuh; and its sizes, for the host. */
@@ -37,6 +38,14 @@ typedef struct ignis__lu {
     ignis__address pivots, info;
     int64_t pivot_batch;
 } ignis__lu;
+
+/*  Rotations of the rows of work, or of its rows and columns, and their product j. */
+typedef struct ignis__jacobi {
+    ignis__matrix work, j;
+    ignis__address scales, places; /* as in kernels/linalg_jacobi.cu */
+    ignis__array *rotated;
+    int n; /* rows that have values */
+} ignis__jacobi;
 
 /*  Computes gradients by operations on tensors, so that they can be recorded. saved[] are over the saved arrays;
     gradients[] receives those that are needed, no handle after a failure. */
@@ -92,3 +101,14 @@ IGNIS__PRIVATE ignis__lu ignis__lu_begin(ignis__op *op, ignis__array *factors, i
 
 /* qr.c */
 IGNIS__PRIVATE void ignis__matrix_qr(ignis__op *op, ignis__matrix q, ignis__matrix r, ignis__matrix a);
+
+/* jacobi.c */
+IGNIS__PRIVATE ignis__jacobi ignis__jacobi_begin(ignis__op *op, ignis__matrix from, bool symmetric);
+IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run);
+IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run);
+IGNIS__PRIVATE void ignis__jacobi_values(ignis__op *op, ignis__jacobi *run, ignis__array *values, int length);
+IGNIS__PRIVATE void ignis__jacobi_rows(ignis__op *op, ignis__jacobi *run, ignis__matrix to, ignis__matrix from,
+                                       int columns);
+
+/* eigh.c */
+IGNIS__PRIVATE ignis_tensor ignis__tensor_as_row(ignis_tensor numbers, ignis_tensor like, bool columns);

@@ -4,25 +4,6 @@
     Residuals and orthogonality are computed on the host in double. */
 #include "linalg.h"
 
-/*  q [m, k] has orthonormal columns, up to some rounding errors. */
-static void check_orthonormal(int line, const double *q, int m, int k, double tolerance)
-{
-    int i, j, p;
-    double most = 0;
-    char text[128];
-    for (i = 0; i < k; i++)
-        for (j = 0; j <= i; j++) {
-            double sum = i == j ? -1 : 0;
-            for (p = 0; p < m; p++)
-                sum += q[p * k + i] * q[p * k + j];
-            if (!(fabs(sum) <= most))
-                most = fabs(sum);
-        }
-    snprintf(text, sizeof text, "columns of [%d, %d] are orthonormal up to %g, expected %g", m, k, most, tolerance);
-    if (!(most <= tolerance))
-        test__fail(__FILE__, line, text);
-}
-
 static void check_qr(int64_t count, int m, int n, ignis_dtype dtype)
 {
     int k = m < n ? m : n, i, j;
