@@ -24974,6 +24974,59 @@ typedef struct ignis__strided {
 } ignis__strided;
 IGNIS__ASSERT_SIZE(ignis__strided, 280);
 
+/*  The operators of kernels/scan.cu, its tiles, and its further arrays. */
+
+enum {
+    IGNIS__SCAN_SUM,
+    IGNIS__SCAN_PRODUCT,
+    IGNIS__SCAN_MAX,
+    IGNIS__SCAN_MIN,
+    IGNIS__SCAN_LOGSUMEXP,
+    IGNIS__SCAN_PRODUCT_GRADIENT,
+    IGNIS__SCAN_LOGSUMEXP_GRADIENT
+};
+
+enum {
+    IGNIS__SCAN_THREADS = 256,
+    IGNIS__SCAN_BYTES = 64 /* of states of a thread, unless a pack has more */
+};
+
+/*  Further arrays of the shape of the argument, or null. Gradients read x and y, the argument and the result of the
+    scan. */
+typedef struct ignis__scan_arrays {
+    IGNIS__POINTER(const T) x, y;
+    IGNIS__POINTER(long long) positions;
+    long long n, inner;
+} ignis__scan_arrays;
+IGNIS__ASSERT_SIZE(ignis__scan_arrays, 40);
+
+/*  Params of kernels/gather.cu and kernels/select.cu. */
+
+/*  The work of ignis_scatter_last for an element that has claimed a place: dst[place] = src[i]; dst[i] = src[place],
+    and 0 for elements without a place; dst[place] = 0. */
+enum { IGNIS__SCATTER_ASSIGN, IGNIS__SCATTER_TAKE, IGNIS__SCATTER_CLEAR };
+
+/*  Indices of several dimensions, and the sizes of these. */
+typedef struct ignis__index_list {
+    IGNIS__POINTER(const void) ids[8];
+    long long size[8];
+    int id_bytes[8], count;
+} ignis__index_list;
+IGNIS__ASSERT_SIZE(ignis__index_list, 168);
+
+enum { IGNIS__SELECT_TILE = 4096 }; /* elements of a block of ignis_select_count and _write */
+
+/*  The sizes of the array whose coordinates are written; rank 0: positions are. */
+typedef struct ignis__select_sizes {
+    long long size[8];
+    int rank;
+} ignis__select_sizes;
+IGNIS__ASSERT_SIZE(ignis__select_sizes, 72);
+
+/*  How elements are counted: by themselves as numbers of bins; in bins of one width from low to high; between edges,
+    `bins` + 1 sorted ones. The last bin has its upper edge, too. */
+enum { IGNIS__COUNT_BY_VALUE, IGNIS__COUNT_BY_WIDTH, IGNIS__COUNT_BY_EDGES };
+
 /*  The gradients of a linear layer; NULL: not needed. */
 typedef struct ignis__linear_grads {
     ignis__array *x, *w, *bias;
@@ -35040,29 +35093,12 @@ IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_ten
     One kernel with an operator, kernels/scan.cu. Long rows are split in tiles and read once.
     Uses: operation, index. */
 
-/*  The operators of kernels/scan.cu. */
-enum {
-    IGNIS__SCAN_SUM,
-    IGNIS__SCAN_PRODUCT,
-    IGNIS__SCAN_MAX,
-    IGNIS__SCAN_MIN,
-    IGNIS__SCAN_LOGSUMEXP,
-    IGNIS__SCAN_PRODUCT_GRADIENT,
-    IGNIS__SCAN_LOGSUMEXP_GRADIENT
-};
-
 /*  A scan of `from` into `to`. NULL arrays are not used by the operator. */
 typedef struct ignis__scan {
     int scan_operator, reverse;
     ignis__axis axis;
     ignis__array *to, *positions, *from, *x, *y;
 } ignis__scan;
-
-/*  The kernels' parameter, as in kernels/scan.cu. */
-typedef struct ignis__scan_arrays {
-    ignis__address x, y, positions;
-    int64_t n, inner;
-} ignis__scan_arrays;
 
 /*  A scan as a public function. */
 typedef struct ignis__scan_kind {
@@ -35099,7 +35135,7 @@ static void ignis__scan_launch(ignis__op *op, const ignis__scan *scan, ignis__bu
                                void **params)
 {
     ignis__op_launch(op, builtin, scan->from->dtype, ignis__scan_define(scan->scan_operator),
-                     ignis__clamp(blocks, 1, INT32_MAX), 1, 1, 256, 1, 0, params);
+                     ignis__clamp(blocks, 1, INT32_MAX), 1, 1, IGNIS__SCAN_THREADS, 1, 0, params);
 }
 
 /*  Scans rows; those of at least 2^12 elements are split in tiles. */
@@ -35109,7 +35145,7 @@ static void ignis__op_scan_rows(ignis__op *op, const ignis__scan *scan, ignis__a
     ignis_dtype dtype = scan->from->dtype;
     int64_t n = scan->axis.n, outer = scan->axis.outer, state = ignis__scan_state_size(scan->scan_operator, dtype),
             pack = ignis__dtypes[dtype].size == 1 ? 8 : ignis__pack_elements(dtype),
-            tile = 256 * (state * pack < 64 ? 64 / state : pack), words;
+            tile = IGNIS__SCAN_THREADS * (state * pack < IGNIS__SCAN_BYTES ? IGNIS__SCAN_BYTES / state : pack), words;
     int packed = n % pack == 0 && (source | target | arrays->positions) % 16 == 0, warps = n <= 1024, tiles,
         reverse = scan->reverse;
     ignis__address said = 0, next = 0;
@@ -35511,14 +35547,6 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
     Elements are counted a tile at a time, the counts summed up, and their total is read before the result is made.
     Uses: operation, index, scan, sort; kernels/select.cu. */
 
-/*  The kernels' parameter, as in kernels/select.cu. */
-typedef struct ignis__select_sizes {
-    int64_t size[IGNIS_MAX_DIMS];
-    int rank;
-} ignis__select_sizes;
-
-#define IGNIS__SELECT_TILE 4096
-
 /*  Returns the positions of the elements that are not 0: [count], or coordinates [count, rank]. NULL after a
     failure. */
 static ignis__array *ignis__op_nonzero(ignis__op *op, ignis__array *from, bool coordinates)
@@ -35701,9 +35729,6 @@ IGNIS_API ignis_tensor ignis_searchsorted(ignis_tensor sorted, ignis_tensor valu
     return ignis__op_end(&op, out, NULL);
 }
 
-/*  How kernels/select.cu counts elements. */
-enum { IGNIS__COUNT_BY_VALUE, IGNIS__COUNT_BY_WIDTH, IGNIS__COUNT_BY_EDGES };
-
 /*  Bins, and how elements are counted in them. */
 typedef struct ignis__bins {
     int64_t count;
@@ -35850,9 +35875,6 @@ IGNIS_API ignis_tensor ignis_histogram_edges(ignis_tensor tensor, ignis_tensor e
     Of elements for one place the last one is written: each claims its place by the largest number, which a second
     kernel reads. So equal inputs give equal bits. Uses: operation, index; kernels/gather.cu. */
 
-/*  The work of kernels/gather.cu for an element that has claimed a place. */
-enum { IGNIS__SCATTER_ASSIGN, IGNIS__SCATTER_TAKE, IGNIS__SCATTER_CLEAR };
-
 /*  The parameters of the backward function. indexing.shape is that of values. */
 typedef struct ignis__scatter {
     ignis__indexing indexing;
@@ -35965,13 +35987,6 @@ IGNIS_API ignis_tensor ignis_scatter(ignis_tensor tensor, int dim, ignis_tensor 
     }
     return ignis__scatter_end(&op, "scatter", op.in[1], &scatter);
 }
-
-/*  The kernel's parameter, as in kernels/gather.cu. */
-typedef struct ignis__index_list {
-    ignis__address ids[IGNIS_MAX_DIMS];
-    int64_t size[IGNIS_MAX_DIMS];
-    int id_bytes[IGNIS_MAX_DIMS], count;
-} ignis__index_list;
 
 /*  Returns one index of the tensor's first `count` dimensions together, made of inputs 1 to count. NULL after a
     failure. */

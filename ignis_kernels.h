@@ -27,7 +27,7 @@
         fft.cu                     251 lines    6530 bytes
         fft.cuh                    176 lines    4723 bytes
         fft_rows.cu                 37 lines     956 bytes
-        gather.cu                  297 lines    8031 bytes
+        gather.cu                  290 lines    8012 bytes
         gemm.cu                    380 lines   11637 bytes
         gemm.cuh                   329 lines    9200 bytes
         gemm_hopper.cu             975 lines   29817 bytes
@@ -58,15 +58,17 @@
         reduce.cu                  209 lines    6677 bytes
         rope.cu                     73 lines    2109 bytes
         rope.cuh                   101 lines    2695 bytes
-        scan.cu                    531 lines   15078 bytes
-        select.cu                  218 lines    5845 bytes
+        scan.cu                    528 lines   15247 bytes
+        select.cu                  210 lines    5835 bytes
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
         shared/channel_norm.h        8 lines     205 bytes
         shared/divisor.h             7 lines     139 bytes
         shared/gemm.h               75 lines    1573 bytes
         shared/image.h              42 lines     800 bytes
+        shared/index.h              27 lines     526 bytes
         shared/optimizer.h          44 lines     851 bytes
+        shared/scan.h               26 lines     434 bytes
         shared/strided.h            13 lines     220 bytes
         softmax.cu                 662 lines   20038 bytes
         softmax.cuh                 98 lines    2198 bytes
@@ -154,7 +156,9 @@ enum {
     IGNIS__SOURCE_SHARED_DIVISOR_H,
     IGNIS__SOURCE_SHARED_GEMM_H,
     IGNIS__SOURCE_SHARED_IMAGE_H,
+    IGNIS__SOURCE_SHARED_INDEX_H,
     IGNIS__SOURCE_SHARED_OPTIMIZER_H,
+    IGNIS__SOURCE_SHARED_SCAN_H,
     IGNIS__SOURCE_SHARED_STRIDED_H,
     IGNIS__SOURCE_SOFTMAX_CU,
     IGNIS__SOURCE_SOFTMAX_CUH,
@@ -7056,6 +7060,7 @@ static const char *const ignis__text_gather_cu[] = {
     "#include \"strided.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
+    "#include \"shared/index.h\"\n\n"
     "#define THREADS 256\n"
     "#define PACK (16 / (int)sizeof(T))\n"
     "#define IN_FLIGHT 4\n\n\n\n"
@@ -7243,7 +7248,7 @@ static const char *const ignis__text_gather_cu[] = {
     "sum = ignis_warp_sum(sum);\n"
     "if (lane == 0)\n"
     "add_to(dst, key, sum);\n"
-    "}\n\n\n\n\n\n"
+    "}\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_scatter_claim(uint32_t *claims, const void *ids, int id_bytes, ignis__strided s, long long size,\n"
     "long long dim_stride)\n"
@@ -7256,8 +7261,7 @@ static const char *const ignis__text_gather_cu[] = {
     "const long long id = ignis_index(ids, id_bytes, place);\n"
     "if (id >= 0 && id < size)\n"
     "atomicMax(&claims[to + id * dim_stride], (uint32_t)i + 1);\n"
-    "}\n\n\n\n"
-    "enum { ASSIGN, TAKE, CLEAR };\n\n"
+    "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis__strided s,\n"
     "long long size, long long dim_stride, int what)\n"
@@ -7271,18 +7275,13 @@ static const char *const ignis__text_gather_cu[] = {
     "const bool inside = id >= 0 && id < size;\n"
     "to += inside ? id * dim_stride : 0;\n"
     "const bool is_last = inside && claims[to] == (uint32_t)i + 1;\n"
-    "if (what == TAKE)\n"
+    "if (what == IGNIS__SCATTER_TAKE)\n"
     "dst[i] = is_last ? src[to] : T(0);\n"
     "else if (is_last)\n"
-    "dst[to] = what == ASSIGN ? src[i] : T(0);\n"
+    "dst[to] = what == IGNIS__SCATTER_ASSIGN ? src[i] : T(0);\n"
     "}\n\n\n"
-    "struct Indices {\n"
-    "const void *ids[8];\n"
-    "int64_t size[8];\n"
-    "int id_bytes[8], count;\n"
-    "};\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_index_join(int64_t *joined, Indices indices, long long count)\n"
+    "ignis_index_join(int64_t *joined, ignis__index_list indices, long long count)\n"
     "{\n"
     "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
     "long long place = 0;\n"
@@ -7290,8 +7289,9 @@ static const char *const ignis__text_gather_cu[] = {
     "return;\n"
     "for (int d = 0; d < indices.count; d++) {\n"
     "const long long id = ignis_index(indices.ids[d], indices.id_bytes[d], i);\n"
+    "const bool inside = id >= 0 && id < indices.size[d];\n"
     ,
-    "place = place < 0 || id < 0 || id >= indices.size[d] ? -1 : place * indices.size[d] + id;\n"
+    "place = inside && place >= 0 ? place * indices.size[d] + id : -1;\n"
     "}\n"
     "joined[i] = place;\n"
     "}\n"
@@ -13946,17 +13946,13 @@ static const char *const ignis__text_scan_cu[] = {
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
-    "#define THREADS 256\n"
+    "#include \"shared/scan.h\"\n\n"
+    "#define THREADS IGNIS__SCAN_THREADS\n"
     "#define PACK (sizeof(T) == 1 ? 8 : 16 / (int)sizeof(T))\n"
     "#define IN_FLIGHT 8\n\n\n\n"
     "#ifndef IGNIS_SCAN\n"
     "#define IGNIS_SCAN 0\n"
     "#endif\n\n\n"
-    "struct Arrays {\n"
-    "const T *x, *y;\n"
-    "int64_t *positions;\n"
-    "long long n, inner;\n"
-    "};\n\n\n"
     "struct Place {\n"
     "long long at, index;\n"
     "};\n\n"
@@ -13969,8 +13965,8 @@ static const char *const ignis__text_scan_cu[] = {
     "{\n"
     "return IGNIS_SCAN == 0 ? earlier + later : earlier * later;\n"
     "}\n"
-    "static __device__ State of(T x, const Arrays &, Place) { return Wide(x); }\n"
-    "static __device__ T result(State state, const Arrays &, Place) { return T(state); }\n"
+    "static __device__ State of(T x, const ignis__scan_arrays &, Place) { return Wide(x); }\n"
+    "static __device__ T result(State state, const ignis__scan_arrays &, Place) { return T(state); }\n"
     "};\n"
     "#elif IGNIS_SCAN == 2 || IGNIS_SCAN == 3\n\n\n"
     "template <bool is_float> struct value_of {\n"
@@ -13997,8 +13993,8 @@ static const char *const ignis__text_scan_cu[] = {
     "const bool wins = IGNIS_SCAN == 2 ? later.value >= earlier.value : later.value <= earlier.value;\n"
     "return later.index >= 0 && (wins || later.value != later.value) ? later : earlier;\n"
     "}\n"
-    "static __device__ State of(T x, const Arrays &, Place place) { return {x, (int)place.index}; }\n"
-    "static __device__ T result(State state, const Arrays &, Place) { return T(state.value); }\n"
+    "static __device__ State of(T x, const ignis__scan_arrays &, Place place) { return {x, (int)place.index}; }\n"
+    "static __device__ T result(State state, const ignis__scan_arrays &, Place) { return T(state.value); }\n"
     "};\n"
     "#elif IGNIS_SCAN == 4 || IGNIS_SCAN == 6\n\n"
     "struct State {\n"
@@ -14014,7 +14010,7 @@ static const char *const ignis__text_scan_cu[] = {
     "const Wide scale = low.most == high.most ? Wide(1) : exp(low.most - high.most);\n"
     "return {high.most, high.sum + low.sum * scale};\n"
     "}\n\n"
-    "static __device__ State of(T element, const Arrays &arrays, Place place)\n"
+    "static __device__ State of(T element, const ignis__scan_arrays &arrays, Place place)\n"
     "{\n"
     "const Wide x = IGNIS_SCAN == 4 ? Wide(element) : -Wide(arrays.y[place.at]),\n"
     "factor = IGNIS_SCAN == 4 ? Wide(1) : Wide(element);\n"
@@ -14023,7 +14019,7 @@ static const char *const ignis__text_scan_cu[] = {
     "const bool nothing = x == (IGNIS_SCAN == 4 ? -ignis_infinity<Wide>() : ignis_infinity<Wide>());\n"
     "return nothing ? none() : State{x, factor};\n"
     "}\n"
-    "static __device__ T result(State state, const Arrays &arrays, Place place)\n"
+    "static __device__ T result(State state, const ignis__scan_arrays &arrays, Place place)\n"
     "{\n"
     "if constexpr (IGNIS_SCAN == 4)\n"
     "return T(state.most + log(state.sum));\n"
@@ -14042,11 +14038,11 @@ static const char *const ignis__text_scan_cu[] = {
     "{\n"
     "return {earlier.factor * later.factor, earlier.term * later.factor + later.term};\n"
     "}\n"
-    "static __device__ State of(T g, const Arrays &arrays, Place place)\n"
+    "static __device__ State of(T g, const ignis__scan_arrays &arrays, Place place)\n"
     "{\n"
     "return {place.index + 1 < arrays.n ? Wide(arrays.x[place.at + arrays.inner]) : Wide(1), Wide(g)};\n"
     "}\n"
-    "static __device__ T result(State state, const Arrays &arrays, Place place)\n"
+    "static __device__ T result(State state, const ignis__scan_arrays &arrays, Place place)\n"
     "{\n"
     "return T(place.index > 0 ? Wide(arrays.y[place.at - arrays.inner]) * state.term : state.term);\n"
     "}\n"
@@ -14064,9 +14060,9 @@ static const char *const ignis__text_scan_cu[] = {
     "}\n\n\n"
     "__device__ inline State from_lane(State x, int lane)\n"
     "{\n"
+    ,
     "uint32_t words[sizeof(State) / 4];\n"
     "memcpy(words, &x, sizeof(x));\n"
-    ,
     "#pragma unroll\n"
     "for (int i = 0; i < (int)sizeof(State) / 4; i++)\n"
     "words[i] = __shfl_sync(0xffffffff, words[i], lane);\n"
@@ -14131,8 +14127,8 @@ static const char *const ignis__text_scan_cu[] = {
     "const long long index = reverse ? n - 1 - i : i;\n"
     "return {start + index, index};\n"
     "}\n\n\n"
-    "__device__ inline void load(State (&x)[PACK], const T *src, const Arrays &arrays, long long start, long long n,\n"
-    "long long i, bool reverse, bool packed)\n"
+    "__device__ inline void load(State (&x)[PACK], const T *src, const ignis__scan_arrays &arrays, long long start,\n"
+    "long long n, long long i, bool reverse, bool packed)\n"
     "{\n"
     "ignis_pack<T, PACK> pack;\n"
     "if (packed && i < n)\n"
@@ -14148,8 +14144,8 @@ static const char *const ignis__text_scan_cu[] = {
     "x[e] = Operator::of(src[place.at], arrays, place);\n"
     "}\n"
     "}\n\n"
-    "__device__ inline void store(T *dst, const State (&x)[PACK], const Arrays &arrays, long long start, long long n,\n"
-    "long long i, bool reverse, bool packed)\n"
+    "__device__ inline void store(T *dst, const State (&x)[PACK], const ignis__scan_arrays &arrays, long long start,\n"
+    "long long n, long long i, bool reverse, bool packed)\n"
     "{\n"
     "if (i >= n)\n"
     "return;\n"
@@ -14170,7 +14166,7 @@ static const char *const ignis__text_scan_cu[] = {
     "#if IGNIS_SCAN == 2 || IGNIS_SCAN == 3\n"
     "#pragma unroll\n"
     "for (int e = 0; e < PACK; e += 2) {\n"
-    "ignis_pack<int64_t, 2> two;\n"
+    "ignis_pack<long long, 2> two;\n"
     "two[0] = x[e].index;\n"
     "two[1] = x[e + 1].index;\n"
     "if (packed)\n"
@@ -14184,8 +14180,8 @@ static const char *const ignis__text_scan_cu[] = {
     "#endif\n"
     "}\n\n\n\n\n"
     "template <typename Team>\n"
-    "__device__ inline void scan_rows(T *dst, const T *src, const Arrays &arrays, long long outer, long long n, bool reverse,\n"
-    "bool packed)\n"
+    "__device__ inline void scan_rows(T *dst, const T *src, const ignis__scan_arrays &arrays, long long outer, long long n,\n"
+    "bool reverse, bool packed)\n"
     "{\n"
     "for (long long row = Team::first(); row < outer; row += Team::count()) {\n"
     "State carry = Operator::none();\n"
@@ -14196,10 +14192,10 @@ static const char *const ignis__text_scan_cu[] = {
     "#pragma unroll\n"
     "for (int e = 1; e < PACK; e++)\n"
     "x[e] = Operator::combine(x[e - 1], x[e]);\n"
+    ,
     "const State before = Operator::combine(carry, combine_before<Team>(x[PACK - 1], &all));\n"
     "#pragma unroll\n"
     "for (int e = 0; e < PACK; e++)\n"
-    ,
     "x[e] = Operator::combine(before, x[e]);\n"
     "store(dst, x, arrays, row * n, n, i, reverse, packed);\n"
     "carry = Operator::combine(carry, all);\n"
@@ -14207,15 +14203,17 @@ static const char *const ignis__text_scan_cu[] = {
     "}\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, (int)sizeof(State) * PACK > 32 ? 2 : 3)\n"
-    "ignis_scan_rows(T *dst, const T *src, Arrays arrays, long long outer, long long n, int reverse, int packed,\n"
-    "int warps)\n"
+    "ignis_scan_rows(T *dst, const T *src, ignis__scan_arrays arrays, long long outer, long long n, int reverse,\n"
+    "int packed, int warps)\n"
     "{\n"
     "if (warps)\n"
     "scan_rows<ignis_warp_team>(dst, src, arrays, outer, n, reverse, packed);\n"
     "else\n"
     "scan_rows<ignis_block_team>(dst, src, arrays, outer, n, reverse, packed);\n"
     "}\n\n\n\n"
-    "#define ROUNDS ((int)sizeof(State) * PACK < 64 ? 64 / ((int)sizeof(State) * PACK) : 1)\n"
+    "#define ROUNDS \\\n"
+    "((int)sizeof(State) * PACK < IGNIS__SCAN_BYTES ? IGNIS__SCAN_BYTES / ((int)sizeof(State) * PACK) \\\n"
+    ": 1)\n"
     "#define TILE (THREADS * ROUNDS * PACK)\n"
     "#define HALVES ((int)sizeof(State) / 4)\n\n\n"
     "__device__ inline void say(uint64_t *to, State sum)\n"
@@ -14246,8 +14244,8 @@ static const char *const ignis__text_scan_cu[] = {
     "return (long long)tile * TILE + threadIdx.x / 32 * 32 * ROUNDS * PACK + threadIdx.x % 32 * PACK;\n"
     "}\n\n\n\n\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, sizeof(State) >= 8 ? 2 : 3)\n"
-    "ignis_scan_tiles(T *dst, uint64_t *said, uint32_t *next_tile, const T *src, Arrays arrays, long long outer,\n"
-    "long long n, int tiles, int reverse, int packed)\n"
+    "ignis_scan_tiles(T *dst, uint64_t *said, uint32_t *next_tile, const T *src, ignis__scan_arrays arrays,\n"
+    "long long outer, long long n, int tiles, int reverse, int packed)\n"
     "{\n"
     "__shared__ uint32_t drawn;\n"
     "__shared__ State warp_sums[THREADS / 32];\n"
@@ -14304,6 +14302,7 @@ static const char *const ignis__text_scan_cu[] = {
     "for (int r = 0; r < ROUNDS; r++) {\n"
     "State of_round;\n"
     "const State up_to_lane = combine_before<ignis_warp_team>(x[r][PACK - 1], &of_round),\n"
+    ,
     "in_round = Operator::combine(before, up_to_lane);\n"
     "#pragma unroll\n"
     "for (int e = 0; e < PACK; e++)\n"
@@ -14312,7 +14311,6 @@ static const char *const ignis__text_scan_cu[] = {
     "}\n"
     "if (threadIdx.x == 0)\n"
     "drawn = future;\n"
-    ,
     "__syncthreads();\n"
     "return drawn;\n"
     "};\n\n"
@@ -14361,8 +14359,8 @@ static const char *const ignis__text_scan_cu[] = {
     "}\n"
     "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
-    "ignis_scan_columns(T *dst, State *partial, const T *src, Arrays arrays, long long outer, long long part_length,\n"
-    "long long parts, int reverse)\n"
+    "ignis_scan_columns(T *dst, State *partial, const T *src, ignis__scan_arrays arrays, long long outer,\n"
+    "long long part_length, long long parts, int reverse)\n"
     "{\n"
     "const long long n = arrays.n, inner = arrays.inner, step = (long long)gridDim.x * THREADS;\n"
     "for (long long item = (long long)blockIdx.x * THREADS + threadIdx.x; item < outer * parts * inner; item += step) {\n"
@@ -14406,9 +14404,10 @@ static const char *const ignis__text_select_cu[] = {
     "\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n\n"
+    "#include \"shared/index.h\"\n\n"
     "#define THREADS 256\n"
-    "#define ROUNDS 16\n"
-    "#define TILE (THREADS * ROUNDS)\n\n\n"
+    "#define TILE IGNIS__SELECT_TILE\n"
+    "#define ROUNDS (TILE / THREADS)\n\n\n"
     "template <bool is_short> struct number_of {\n"
     "typedef T type;\n"
     "};\n"
@@ -14443,13 +14442,9 @@ static const char *const ignis__text_select_cu[] = {
     "count = ignis_block_sum(threadIdx.x % 32 == 0 ? count : 0);\n"
     "if (threadIdx.x == 0)\n"
     "counts[blockIdx.x] = count;\n"
-    "}\n\n\n"
-    "struct Sizes {\n"
-    "long long size[8];\n"
-    "int rank;\n"
-    "};\n\n\n\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_select_write(int64_t *positions, const int64_t *ends, const T *src, long long n, Sizes sizes)\n"
+    "ignis_select_write(int64_t *positions, const int64_t *ends, const T *src, long long n, ignis__select_sizes sizes)\n"
     "{\n"
     "__shared__ int of_warps[THREADS / 32];\n"
     "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;\n"
@@ -14503,15 +14498,14 @@ static const char *const ignis__text_select_cu[] = {
     "const long long step = (long long)gridDim.x * THREADS;\n"
     "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < count; i += step)\n"
     "out[i] = search(sorted + i / share * n, n, Number(values[i]), right);\n"
-    "}\n\n\n\n\n\n"
-    "enum { BY_VALUE, BY_WIDTH, BY_EDGES };\n\n\n"
+    "}\n\n\n\n\n"
     "__device__ inline long long bin_of(T element, const T *edges, long long bins, double low, double high, int how)\n"
     "{\n"
-    "if (how == BY_VALUE) {\n"
+    "if (how == IGNIS__COUNT_BY_VALUE) {\n"
     "const long long x = (long long)element;\n"
     "return x >= 0 && x < bins ? x : -1;\n"
     "}\n"
-    "if (how == BY_EDGES) {\n"
+    "if (how == IGNIS__COUNT_BY_EDGES) {\n"
     "const Number x = Number(element);\n"
     "if (!(x >= Number(edges[0]) && x <= Number(edges[bins])))\n"
     "return -1;\n"
@@ -14866,6 +14860,24 @@ static const char *const ignis__text_shared_image_h[] = {
     "IGNIS__ASSERT_SIZE(ignis__resampling, 160);\n"
 };
 
+static const char *const ignis__text_shared_index_h[] = {
+    "#pragma once\n\n\n\n\n"
+    "enum { IGNIS__SCATTER_ASSIGN, IGNIS__SCATTER_TAKE, IGNIS__SCATTER_CLEAR };\n\n\n"
+    "typedef struct ignis__index_list {\n"
+    "IGNIS__POINTER(const void) ids[8];\n"
+    "long long size[8];\n"
+    "int id_bytes[8], count;\n"
+    "} ignis__index_list;\n"
+    "IGNIS__ASSERT_SIZE(ignis__index_list, 168);\n\n"
+    "enum { IGNIS__SELECT_TILE = 4096 };\n\n\n"
+    "typedef struct ignis__select_sizes {\n"
+    "long long size[8];\n"
+    "int rank;\n"
+    "} ignis__select_sizes;\n"
+    "IGNIS__ASSERT_SIZE(ignis__select_sizes, 72);\n\n\n\n"
+    "enum { IGNIS__COUNT_BY_VALUE, IGNIS__COUNT_BY_WIDTH, IGNIS__COUNT_BY_EDGES };\n"
+};
+
 static const char *const ignis__text_shared_optimizer_h[] = {
     "#pragma once\n\n\n"
     "enum {\n"
@@ -14903,6 +14915,29 @@ static const char *const ignis__text_shared_optimizer_h[] = {
     "typedef struct ignis__optim_batch {\n"
     "ignis__optim_row rows[IGNIS__OPTIM_BATCH];\n"
     "} ignis__optim_batch;\n"
+};
+
+static const char *const ignis__text_shared_scan_h[] = {
+    "#pragma once\n\n\n"
+    "enum {\n"
+    "IGNIS__SCAN_SUM,\n"
+    "IGNIS__SCAN_PRODUCT,\n"
+    "IGNIS__SCAN_MAX,\n"
+    "IGNIS__SCAN_MIN,\n"
+    "IGNIS__SCAN_LOGSUMEXP,\n"
+    "IGNIS__SCAN_PRODUCT_GRADIENT,\n"
+    "IGNIS__SCAN_LOGSUMEXP_GRADIENT\n"
+    "};\n\n"
+    "enum {\n"
+    "IGNIS__SCAN_THREADS = 256,\n"
+    "IGNIS__SCAN_BYTES = 64\n"
+    "};\n\n\n\n"
+    "typedef struct ignis__scan_arrays {\n"
+    "IGNIS__POINTER(const T) x, y;\n"
+    "IGNIS__POINTER(long long) positions;\n"
+    "long long n, inner;\n"
+    "} ignis__scan_arrays;\n"
+    "IGNIS__ASSERT_SIZE(ignis__scan_arrays, 40);\n"
 };
 
 static const char *const ignis__text_shared_strided_h[] = {
@@ -16225,7 +16260,7 @@ IGNIS__PRIVATE const ignis__source ignis__sources[] = {
     {"fft.cu", 0xd3a84d1eeb1eb6c5ULL, IGNIS__PIECES_OF_TENSORS(fft_cu)},
     {"fft.cuh", 0x6f638d841ea23defULL, IGNIS__PIECES_OF_TENSORS(fft_cuh)},
     {"fft_rows.cu", 0x83e93525a6a9953fULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu)},
-    {"gather.cu", 0xf4184c385b60370bULL, IGNIS__PIECES_OF_TENSORS(gather_cu)},
+    {"gather.cu", 0x333b825aba9108faULL, IGNIS__PIECES_OF_TENSORS(gather_cu)},
     {"gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu)},
     {"gemm.cuh", 0x96d427d6fffa234eULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh)},
     {"gemm_hopper.cu", 0x049a18685d225d10ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu)},
@@ -16256,15 +16291,17 @@ IGNIS__PRIVATE const ignis__source ignis__sources[] = {
     {"reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu)},
     {"rope.cu", 0xd6f1054ee061cee9ULL, IGNIS__PIECES_OF_TENSORS(rope_cu)},
     {"rope.cuh", 0xe815298ed386f218ULL, IGNIS__PIECES_OF_TENSORS(rope_cuh)},
-    {"scan.cu", 0x53ee9bf40a0af660ULL, IGNIS__PIECES_OF_TENSORS(scan_cu)},
-    {"select.cu", 0x230536693a7e4dabULL, IGNIS__PIECES_OF_TENSORS(select_cu)},
+    {"scan.cu", 0x638daa8d16325f45ULL, IGNIS__PIECES_OF_TENSORS(scan_cu)},
+    {"select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu)},
     {"shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu)},
     {"shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h)},
     {"shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h)},
     {"shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h)},
     {"shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h)},
     {"shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h)},
+    {"shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h)},
     {"shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h)},
+    {"shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h)},
     {"shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h)},
     {"softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu)},
     {"softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh)},

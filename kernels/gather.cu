@@ -26,6 +26,8 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
+#include "shared/index.h"
+
 #define THREADS 256
 #define PACK (16 / (int)sizeof(T))
 #define IN_FLIGHT 4
@@ -235,8 +237,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* >>assign ------------------------------------------------------------------------------------------------------ */
 
-/*  Of the elements that go to one place the last one is written: claims of all places, 0 before, become its number plus
-    1. Blocks of THREADS threads, for an element each. */
+/*  Of the elements that go to one place the last one is written: the claim of each place, 0 before, becomes the number
+    of that element plus 1. Equal inputs claim the same, in whatever order threads run. Blocks of THREADS threads, for
+    an element each. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_scatter_claim(uint32_t *claims, const void *ids, int id_bytes, ignis__strided s, long long size,
                         long long dim_stride)
@@ -251,10 +254,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         atomicMax(&claims[to + id * dim_stride], (uint32_t)i + 1); /* of integers: the order does not matter */
 }
 
-/*  The work of ignis_scatter_last for an element that has claimed a place: dst[place] = src[i]; dst[i] = src[place],
-    and 0 for elements without a place; dst[place] = 0. */
-enum { ASSIGN, TAKE, CLEAR };
-
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis__strided s,
                        long long size, long long dim_stride, int what)
@@ -268,22 +267,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const bool inside = id >= 0 && id < size;
     to += inside ? id * dim_stride : 0;
     const bool is_last = inside && claims[to] == (uint32_t)i + 1;
-    if (what == TAKE)
+    if (what == IGNIS__SCATTER_TAKE)
         dst[i] = is_last ? src[to] : T(0);
     else if (is_last)
-        dst[to] = what == ASSIGN ? src[i] : T(0);
+        dst[to] = what == IGNIS__SCATTER_ASSIGN ? src[i] : T(0);
 }
 
-/*  Indices of several dimensions, and the sizes of these. The host has the same struct. */
-struct Indices {
-    const void *ids[8];
-    int64_t size[8];
-    int id_bytes[8], count;
-};
-
-/*  Joins them to one of all these dimensions together; -1 if one is outside. */
+/*  Joins indices of several dimensions to one of all these together; -1 if one is outside. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_index_join(int64_t *joined, Indices indices, long long count)
+    ignis_index_join(int64_t *joined, ignis__index_list indices, long long count)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     long long place = 0;
@@ -291,7 +283,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         return;
     for (int d = 0; d < indices.count; d++) {
         const long long id = ignis_index(indices.ids[d], indices.id_bytes[d], i);
-        place = place < 0 || id < 0 || id >= indices.size[d] ? -1 : place * indices.size[d] + id;
+        const bool inside = id >= 0 && id < indices.size[d];
+        place = inside && place >= 0 ? place * indices.size[d] + id : -1;
     }
     joined[i] = place;
 }

@@ -17,22 +17,17 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
-#define THREADS 256
+#include "shared/scan.h"
+
+#define THREADS IGNIS__SCAN_THREADS
 #define PACK (sizeof(T) == 1 ? 8 : 16 / (int)sizeof(T)) /* consecutive elements of a thread */
 #define IN_FLIGHT 8 /* rows that a thread of the columns loads before it combines the first */
 
 /* >>operators --------------------------------------------------------------------------------------------------- */
 
 #ifndef IGNIS_SCAN
-#define IGNIS_SCAN 0
+#define IGNIS_SCAN 0 /* one of the operators of shared/scan.h, as a number for the preprocessor */
 #endif
-
-/*  Further arrays of the shape of src, or null. Gradients read x and y, the argument and the result of the scan. */
-struct Arrays {
-    const T *x, *y;
-    int64_t *positions;
-    long long n, inner;
-};
 
 /*  An element: where it is in the arrays, and its index along the dimension. */
 struct Place {
@@ -48,8 +43,8 @@ struct Operator {
     {
         return IGNIS_SCAN == 0 ? earlier + later : earlier * later;
     }
-    static __device__ State of(T x, const Arrays &, Place) { return Wide(x); }
-    static __device__ T result(State state, const Arrays &, Place) { return T(state); }
+    static __device__ State of(T x, const ignis__scan_arrays &, Place) { return Wide(x); }
+    static __device__ T result(State state, const ignis__scan_arrays &, Place) { return T(state); }
 };
 #elif IGNIS_SCAN == 2 || IGNIS_SCAN == 3
 /*  The largest or smallest element and its index, -1 if there is none. Of equal ones the last one counts; NaN wins over
@@ -78,8 +73,8 @@ struct Operator {
         const bool wins = IGNIS_SCAN == 2 ? later.value >= earlier.value : later.value <= earlier.value;
         return later.index >= 0 && (wins || later.value != later.value) ? later : earlier;
     }
-    static __device__ State of(T x, const Arrays &, Place place) { return {x, (int)place.index}; }
-    static __device__ T result(State state, const Arrays &, Place) { return T(state.value); }
+    static __device__ State of(T x, const ignis__scan_arrays &, Place place) { return {x, (int)place.index}; }
+    static __device__ T result(State state, const ignis__scan_arrays &, Place) { return T(state.value); }
 };
 #elif IGNIS_SCAN == 4 || IGNIS_SCAN == 6
 /*  sum * exp(most). No exp of it is larger than 1. NaN is in the sum. */
@@ -97,7 +92,7 @@ struct Operator {
         return {high.most, high.sum + low.sum * scale};
     }
     /*  The gradient: dx[i] = exp(x[i]) * the sum of g[j] exp(-y[j]) over j >= i. */
-    static __device__ State of(T element, const Arrays &arrays, Place place)
+    static __device__ State of(T element, const ignis__scan_arrays &arrays, Place place)
     {
         const Wide x = IGNIS_SCAN == 4 ? Wide(element) : -Wide(arrays.y[place.at]),
                    factor = IGNIS_SCAN == 4 ? Wide(1) : Wide(element);
@@ -106,7 +101,7 @@ struct Operator {
         const bool nothing = x == (IGNIS_SCAN == 4 ? -ignis_infinity<Wide>() : ignis_infinity<Wide>());
         return nothing ? none() : State{x, factor};
     }
-    static __device__ T result(State state, const Arrays &arrays, Place place)
+    static __device__ T result(State state, const ignis__scan_arrays &arrays, Place place)
     {
         if constexpr (IGNIS_SCAN == 4)
             return T(state.most + log(state.sum));
@@ -127,11 +122,11 @@ struct Operator {
     {
         return {earlier.factor * later.factor, earlier.term * later.factor + later.term};
     }
-    static __device__ State of(T g, const Arrays &arrays, Place place)
+    static __device__ State of(T g, const ignis__scan_arrays &arrays, Place place)
     {
         return {place.index + 1 < arrays.n ? Wide(arrays.x[place.at + arrays.inner]) : Wide(1), Wide(g)};
     }
-    static __device__ T result(State state, const Arrays &arrays, Place place)
+    static __device__ T result(State state, const ignis__scan_arrays &arrays, Place place)
     {
         return T(place.index > 0 ? Wide(arrays.y[place.at - arrays.inner]) * state.term : state.term);
     }
@@ -229,8 +224,8 @@ __device__ inline Place place_of(long long start, long long n, long long i, bool
 }
 
 /*  Loads PACK elements from i on, in the order of the scan; from end on there are none. */
-__device__ inline void load(State (&x)[PACK], const T *src, const Arrays &arrays, long long start, long long n,
-                            long long i, bool reverse, bool packed)
+__device__ inline void load(State (&x)[PACK], const T *src, const ignis__scan_arrays &arrays, long long start,
+                            long long n, long long i, bool reverse, bool packed)
 {
     ignis_pack<T, PACK> pack;
     if (packed && i < n)
@@ -247,8 +242,8 @@ __device__ inline void load(State (&x)[PACK], const T *src, const Arrays &arrays
     }
 }
 
-__device__ inline void store(T *dst, const State (&x)[PACK], const Arrays &arrays, long long start, long long n,
-                             long long i, bool reverse, bool packed)
+__device__ inline void store(T *dst, const State (&x)[PACK], const ignis__scan_arrays &arrays, long long start,
+                             long long n, long long i, bool reverse, bool packed)
 {
     if (i >= n)
         return;
@@ -269,7 +264,7 @@ __device__ inline void store(T *dst, const State (&x)[PACK], const Arrays &array
 #if IGNIS_SCAN == 2 || IGNIS_SCAN == 3 /* never in reverse */
 #pragma unroll
     for (int e = 0; e < PACK; e += 2) {
-        ignis_pack<int64_t, 2> two;
+        ignis_pack<long long, 2> two;
         two[0] = x[e].index;
         two[1] = x[e + 1].index;
         if (packed)
@@ -287,8 +282,8 @@ __device__ inline void store(T *dst, const State (&x)[PACK], const Arrays &array
 
 /*  A team does a row. */
 template <typename Team>
-__device__ inline void scan_rows(T *dst, const T *src, const Arrays &arrays, long long outer, long long n, bool reverse,
-                                 bool packed)
+__device__ inline void scan_rows(T *dst, const T *src, const ignis__scan_arrays &arrays, long long outer, long long n,
+                                 bool reverse, bool packed)
 {
     for (long long row = Team::first(); row < outer; row += Team::count()) {
         State carry = Operator::none();
@@ -312,8 +307,8 @@ __device__ inline void scan_rows(T *dst, const T *src, const Arrays &arrays, lon
 /*  inner is 1. packed: n is a multiple of PACK, all arrays are aligned to 16 bytes. warps: a warp does a row, and not a
     block. */
 extern "C" __global__ void __launch_bounds__(THREADS, (int)sizeof(State) * PACK > 32 ? 2 : 3)
-    ignis_scan_rows(T *dst, const T *src, Arrays arrays, long long outer, long long n, int reverse, int packed,
-                    int warps)
+    ignis_scan_rows(T *dst, const T *src, ignis__scan_arrays arrays, long long outer, long long n, int reverse,
+                    int packed, int warps)
 {
     if (warps)
         scan_rows<ignis_warp_team>(dst, src, arrays, outer, n, reverse, packed);
@@ -323,8 +318,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, (int)sizeof(State) * PACK 
 
 /* >>tiles ------------------------------------------------------------------------------------------------------- */
 
-#define ROUNDS ((int)sizeof(State) * PACK < 64 ? 64 / ((int)sizeof(State) * PACK) : 1) /* packs of a thread */
-#define TILE (THREADS * ROUNDS * PACK) /* 64 bytes of states a thread, or a pack; the host knows it, too */
+#define ROUNDS                                                                                       \
+    ((int)sizeof(State) * PACK < IGNIS__SCAN_BYTES ? IGNIS__SCAN_BYTES / ((int)sizeof(State) * PACK) \
+                                                   : 1) /* packs of a thread */
+#define TILE (THREADS * ROUNDS * PACK)                  /* as the host computes it */
 #define HALVES ((int)sizeof(State) / 4)
 
 /*  Publishes a tile's state: each 32 bits are a word with a bit that marks it as written. */
@@ -369,8 +366,8 @@ __device__ inline long long first_of(int tile)
     drawn before it: by then these have been said. Meanwhile one more is loaded. Of the tiles that are not
     done the first one waits for such that have said their states, so that no block waits for ever. */
 extern "C" __global__ void __launch_bounds__(THREADS, sizeof(State) >= 8 ? 2 : 3)
-    ignis_scan_tiles(T *dst, uint64_t *said, uint32_t *next_tile, const T *src, Arrays arrays, long long outer,
-                     long long n, int tiles, int reverse, int packed)
+    ignis_scan_tiles(T *dst, uint64_t *said, uint32_t *next_tile, const T *src, ignis__scan_arrays arrays,
+                     long long outer, long long n, int tiles, int reverse, int packed)
 {
     __shared__ uint32_t drawn;
     __shared__ State warp_sums[THREADS / 32];
@@ -490,8 +487,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, sizeof(State) >= 8 ? 2 : 3
 
 /*  A thread does a part of a column; without dst it only combines it. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_scan_columns(T *dst, State *partial, const T *src, Arrays arrays, long long outer, long long part_length,
-                       long long parts, int reverse)
+    ignis_scan_columns(T *dst, State *partial, const T *src, ignis__scan_arrays arrays, long long outer,
+                       long long part_length, long long parts, int reverse)
 {
     const long long n = arrays.n, inner = arrays.inner, step = (long long)gridDim.x * THREADS;
     for (long long item = (long long)blockIdx.x * THREADS + threadIdx.x; item < outer * parts * inner; item += step) {

@@ -10,9 +10,11 @@
 
 typedef ignis_type<IGNIS_T> T;
 
+#include "shared/index.h"
+
 #define THREADS 256
-#define ROUNDS 16               /* elements of a thread */
-#define TILE (THREADS * ROUNDS) /* elements of a block; the host knows it, too */
+#define TILE IGNIS__SELECT_TILE
+#define ROUNDS (TILE / THREADS) /* elements of a thread */
 
 /*  Numbers to compare: those of 16 and 8 bits as float. */
 template <bool is_short> struct number_of {
@@ -59,16 +61,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_select_count(int64_t
         counts[blockIdx.x] = count;
 }
 
-/*  The sizes of the array whose coordinates are written; rank 0: positions are. The host has the same struct. */
-struct Sizes {
-    long long size[8];
-    int rank;
-};
-
 /*  Writes the positions of elements that are not 0 in their order: [count], or coordinates [count, rank]. ends: the
     number of those up to the end of each tile. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_select_write(int64_t *positions, const int64_t *ends, const T *src, long long n, Sizes sizes)
+    ignis_select_write(int64_t *positions, const int64_t *ends, const T *src, long long n, ignis__select_sizes sizes)
 {
     __shared__ int of_warps[THREADS / 32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -132,18 +128,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* >>bins -------------------------------------------------------------------------------------------------------- */
 
-/*  How elements are counted: by themselves as numbers of bins; in bins of one width from low to high; between edges,
-    `bins` + 1 sorted ones. The last bin has its upper edge, too. */
-enum { BY_VALUE, BY_WIDTH, BY_EDGES };
-
 /*  Returns the bin of an element, or -1. Edge k of bins of one width is low + k * width, in double. */
 __device__ inline long long bin_of(T element, const T *edges, long long bins, double low, double high, int how)
 {
-    if (how == BY_VALUE) {
+    if (how == IGNIS__COUNT_BY_VALUE) {
         const long long x = (long long)element;
         return x >= 0 && x < bins ? x : -1;
     }
-    if (how == BY_EDGES) {
+    if (how == IGNIS__COUNT_BY_EDGES) {
         const Number x = Number(element);
         if (!(x >= Number(edges[0]) && x <= Number(edges[bins])))
             return -1;

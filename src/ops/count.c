@@ -52,9 +52,6 @@ IGNIS_API ignis_tensor ignis_searchsorted(ignis_tensor sorted, ignis_tensor valu
     return ignis__op_end(&op, out, NULL);
 }
 
-/*  How kernels/select.cu counts elements. */
-enum { IGNIS__COUNT_BY_VALUE, IGNIS__COUNT_BY_WIDTH, IGNIS__COUNT_BY_EDGES };
-
 /*  Bins, and how elements are counted in them. */
 typedef struct ignis__bins {
     int64_t count;

@@ -5,14 +5,6 @@
 
 #include "room.h"
 
-/*  The kernels' parameter, as in kernels/select.cu. */
-typedef struct ignis__select_sizes {
-    int64_t size[IGNIS_MAX_DIMS];
-    int rank;
-} ignis__select_sizes;
-
-#define IGNIS__SELECT_TILE 4096
-
 /*  Returns the positions of the elements that are not 0: [count], or coordinates [count, rank]. NULL after a
     failure. */
 static ignis__array *ignis__op_nonzero(ignis__op *op, ignis__array *from, bool coordinates)

@@ -194,6 +194,10 @@ typedef struct ignis__strides {
 
 #include "../shared/strided.h"
 
+#include "../shared/scan.h"
+
+#include "../shared/index.h"
+
 /*  The gradients of a linear layer; NULL: not needed. */
 typedef struct ignis__linear_grads {
     ignis__array *x, *w, *bias;

@@ -5,29 +5,12 @@
 
 #include "room.h"
 
-/*  The operators of kernels/scan.cu. */
-enum {
-    IGNIS__SCAN_SUM,
-    IGNIS__SCAN_PRODUCT,
-    IGNIS__SCAN_MAX,
-    IGNIS__SCAN_MIN,
-    IGNIS__SCAN_LOGSUMEXP,
-    IGNIS__SCAN_PRODUCT_GRADIENT,
-    IGNIS__SCAN_LOGSUMEXP_GRADIENT
-};
-
 /*  A scan of `from` into `to`. NULL arrays are not used by the operator. */
 typedef struct ignis__scan {
     int scan_operator, reverse;
     ignis__axis axis;
     ignis__array *to, *positions, *from, *x, *y;
 } ignis__scan;
-
-/*  The kernels' parameter, as in kernels/scan.cu. */
-typedef struct ignis__scan_arrays {
-    ignis__address x, y, positions;
-    int64_t n, inner;
-} ignis__scan_arrays;
 
 /*  A scan as a public function. */
 typedef struct ignis__scan_kind {
@@ -64,7 +47,7 @@ static void ignis__scan_launch(ignis__op *op, const ignis__scan *scan, ignis__bu
                                void **params)
 {
     ignis__op_launch(op, builtin, scan->from->dtype, ignis__scan_define(scan->scan_operator),
-                     ignis__clamp(blocks, 1, INT32_MAX), 1, 1, 256, 1, 0, params);
+                     ignis__clamp(blocks, 1, INT32_MAX), 1, 1, IGNIS__SCAN_THREADS, 1, 0, params);
 }
 
 /*  Scans rows; those of at least 2^12 elements are split in tiles. */
@@ -74,7 +57,7 @@ static void ignis__op_scan_rows(ignis__op *op, const ignis__scan *scan, ignis__a
     ignis_dtype dtype = scan->from->dtype;
     int64_t n = scan->axis.n, outer = scan->axis.outer, state = ignis__scan_state_size(scan->scan_operator, dtype),
             pack = ignis__dtypes[dtype].size == 1 ? 8 : ignis__pack_elements(dtype),
-            tile = 256 * (state * pack < 64 ? 64 / state : pack), words;
+            tile = IGNIS__SCAN_THREADS * (state * pack < IGNIS__SCAN_BYTES ? IGNIS__SCAN_BYTES / state : pack), words;
     int packed = n % pack == 0 && (source | target | arrays->positions) % 16 == 0, warps = n <= 1024, tiles,
         reverse = scan->reverse;
     ignis__address said = 0, next = 0;

@@ -5,9 +5,6 @@
 
 #include "room.h"
 
-/*  The work of kernels/gather.cu for an element that has claimed a place. */
-enum { IGNIS__SCATTER_ASSIGN, IGNIS__SCATTER_TAKE, IGNIS__SCATTER_CLEAR };
-
 /*  The parameters of the backward function. indexing.shape is that of values. */
 typedef struct ignis__scatter {
     ignis__indexing indexing;
@@ -120,13 +117,6 @@ IGNIS_API ignis_tensor ignis_scatter(ignis_tensor tensor, int dim, ignis_tensor 
     }
     return ignis__scatter_end(&op, "scatter", op.in[1], &scatter);
 }
-
-/*  The kernel's parameter, as in kernels/gather.cu. */
-typedef struct ignis__index_list {
-    ignis__address ids[IGNIS_MAX_DIMS];
-    int64_t size[IGNIS_MAX_DIMS];
-    int id_bytes[IGNIS_MAX_DIMS], count;
-} ignis__index_list;
 
 /*  Returns one index of the tensor's first `count` dimensions together, made of inputs 1 to count. NULL after a
     failure. */
