@@ -33929,13 +33929,13 @@ IGNIS_API ignis_tensor ignis_fft_conv(ignis_tensor x, ignis_tensor w, int ndim)
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static bool ignis__equation_fail(ignis__einsum *e, const char *at, const char *format, ...)
 {
-    char fault[160];
+    char reason[160];
     va_list args;
     va_start(args, format);
-    vsnprintf(fault, sizeof fault, format, args);
+    vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     return ignis__op_fail(e->op, IGNIS_DIAG_EQUATION, "column %d of '%.200s': %s", (int)(at - e->equation) + 1,
-                          e->equation, fault);
+                          e->equation, reason);
 }
 
 /*  Returns the label of a letter; -1 of other characters. */
