@@ -678,7 +678,14 @@
             option                program    texts in it
             IGNIS_NO_TENSORS      0.33 MB    0.06 MB: ignis.cuh, and the kernels of arrays and communicators
             none                  1.2 MB     0.5 MB: the kernels of all operations of ignis.h, too
+            -flto                 0.20 MB    0.05 MB: ignis.cuh, and the kernels of arrays
             ignis_models.h        1.9 MB     0.7 MB: the kernels of models, too (generate.c)
+
+        Each operation names its kernels, and each source names what it includes. So a linker that drops what a program
+        does not use drops the texts of all kernels that it cannot launch: with -flto, with IGNIS_STATIC, or with
+        -ffunction-sections -fdata-sections -Wl,--gc-sections (MinGW: -flto alone; Visual C++: /Gy /Gw, /OPT:REF).
+        Bundles, records and profiles work as before. ignis_warmup and ignis_warmup_record find kernels by name: a
+        program that calls one of them carries all texts, and so does a C++ program those of models.
 
         Most of the time to compile the file with the implementation is spent by the optimizer. -O1 takes 60 % of the
         time of -O2. gcc then does not inline small functions, unless it is asked to. The time of the host for a call,
@@ -13264,7 +13271,8 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* compiled code of the caller instead of text */
     size_t image_size;
-    const ignis__source *own; /* a source of Ignis, of which this is a program; else null */
+    const ignis__source *own;    /* a source of Ignis, of which this is a program; else null */
+    const ignis__source *common; /* for other programs: the source of Ignis to include; null: ignis.cuh */
     const char
         *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
     const char *formula,
@@ -13302,277 +13310,295 @@ struct ignis__kernels_state_type {
     uint64_t last_release; /* of the NVRTC that has last written to the disk cache */
 };
 
-/*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT
-    on. */
-typedef int ignis__builtin;
-
 /*  How a kernel is launched. Threads of a WAITS kernel first call ignis_grid_dependency_wait, so it may be launched
     while earlier work still runs. Blocks of a TOGETHER kernel wait for each other, too. */
 enum { IGNIS__KERNEL_PLAIN = 0, IGNIS__KERNEL_WAITS = 1, IGNIS__KERNEL_TOGETHER = 3 };
 
+/*  A kernel. Operations name the kernels that they launch by IGNIS__BUILTIN(RELU), which is the address of its row.
+    So a linker that drops what nothing names keeps the texts of those alone. */
 typedef struct ignis__builtin_row {
     const ignis__source *source;
     const char *entry;
-    int how; /* IGNIS__KERNEL_... */
+    int how;    /* IGNIS__KERNEL_... */
+    int number; /* IGNIS__NUMBER_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT on */
 } ignis__builtin_row;
+
+typedef const ignis__builtin_row *ignis__builtin;
+#define IGNIS__BUILTIN(name) (&ignis__builtin_##name)
 
 /*  A group of kernels, from the first to the last, among which size, alignment or device decides, or that are always
     launched together. Records and bundles have a group whole or not at all. Each other kernel is a part of its own. A
     part is named after its first kernel. */
 typedef struct ignis__kernel_part {
-    ignis__builtin first, last;
+    int first, last; /* numbers */
+    const char *name;
 } ignis__kernel_part;
 
-/*  The kernels of a header, and their loaded code. ignis.h has such a table, and a header above it may add one. */
+/*  The kernels of a header by number, and their loaded code. ignis.h has such a table, and a header above it may add
+    one. */
 typedef struct ignis__kernel_table {
-    const ignis__source *sources;
-    const ignis__builtin_row *builtins; /* of the numbers from `first` on */
     const ignis__kernel_part *parts;
+    uint64_t hash; /* of all sources */
     int source_count, first, builtin_count, part_count;
-    int (*dtypes)(
-        const char *name); /* of a source with kernels: for how many dtypes it is one program without further choices */
     uint64_t code[IGNIS_MAX_DEVICES]; /* the address of the ignis__builtin_code of each device, once it is used */
 } ignis__kernel_table;
 
-#define IGNIS__BUILTIN_ENUM(name, source, entry, how) IGNIS__BUILTIN_##name,
-#define IGNIS__PART(first, last)                      \
-    {                                                 \
-        IGNIS__BUILTIN_##first, IGNIS__BUILTIN_##last \
+/*  The kernels of a header by name, for warm-up and records. It names all sources, so a program that
+    uses it carries their texts. */
+typedef struct ignis__kernel_list {
+    const ignis__source *const *sources;
+    const ignis__builtin *builtins;
+    int source_count, builtin_count;
+    int (*dtypes)(
+        const char *name); /* of a source with kernels: for how many dtypes it is one program without further choices */
+} ignis__kernel_list;
+
+/*  Makes numbers, rows, declarations of the rows, and a list from a list of kernels. */
+#define IGNIS__BUILTIN_NUMBER(name, source, entry, how) IGNIS__NUMBER_##name,
+#define IGNIS__BUILTIN_ROW(name, source, entry, how)                                                 \
+    IGNIS__PRIVATE const ignis__builtin_row ignis__builtin_##name = {&ignis__source_##source, entry, \
+                                                                     IGNIS__KERNEL_##how, IGNIS__NUMBER_##name};
+#define IGNIS__BUILTIN_DECLARED(name, source, entry, how) extern const ignis__builtin_row ignis__builtin_##name;
+#define IGNIS__BUILTIN_LISTED(name, source, entry, how) IGNIS__BUILTIN(name),
+
+#define IGNIS__PART(first, last, name)                    \
+    {                                                     \
+        IGNIS__NUMBER_##first, IGNIS__NUMBER_##last, name \
     }
 
-/*  X(enumerator, source, entry, how). Each source is one program per dtype, compiled with -DIGNIS_T=<dtype> at the
+/*  X(name, source, entry, how). Each source is one program per dtype, compiled with -DIGNIS_T=<dtype> at the
     first use of one of its kernels. */
 #define IGNIS__BUILTINS(X)                                                                              \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill", WAITS)                                                        \
-    X(ADD, ELEMENTWISE_CU, "ignis_add", WAITS)                                                          \
-    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each", WAITS)                                                \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul", WAITS)                                                          \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale", WAITS)                                                      \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16", WAITS)                                                \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16", WAITS)                                              \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32", WAITS)                                                \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64", WAITS)                                                \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32", WAITS)                                                \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64", WAITS)                                                \
-    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8", WAITS)                                                  \
-    X(CAST_F8_E4M3, ELEMENTWISE_CU, "ignis_cast_f8_e4m3", WAITS)                                        \
-    X(CAST_F8_E5M2, ELEMENTWISE_CU, "ignis_cast_f8_e5m2", WAITS)                                        \
-    X(SDPA, ATTENTION_CU, "ignis_sdpa", PLAIN)                                                          \
-    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta", PLAIN)                            \
-    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv", PLAIN)                                  \
-    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q", PLAIN)                                    \
-    X(SDPA_BACKWARD_BIAS, ATTENTION_CU, "ignis_sdpa_backward_bias", PLAIN)                              \
-    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa", PLAIN)                                                  \
-    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta", PLAIN)                    \
-    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv", PLAIN)                          \
-    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q", PLAIN)                            \
-    X(SDPA_MMA_BACKWARD_BIAS, ATTENTION_MMA_CU, "ignis_sdpa_backward_bias", PLAIN)                      \
-    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa", WAITS)                                            \
-    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine", WAITS)                            \
-    X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows", WAITS)       \
-    X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward", WAITS)                 \
-    X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish", WAITS)   \
-    X(SDPA_HOPPER_BACKWARD_ROTATED, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rotated", WAITS) \
-    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1", PLAIN)                                 \
-    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2", PLAIN)                                 \
-    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4", PLAIN)                                 \
-    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine", PLAIN)                     \
-    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode", PLAIN)                             \
-    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine", PLAIN)             \
-    X(SUB, POINTWISE_CU, "ignis_sub", WAITS)                                                            \
-    X(ADD_BROADCAST, POINTWISE_CU, "ignis_add_broadcast", WAITS)                                        \
-    X(SUB_BROADCAST, POINTWISE_CU, "ignis_sub_broadcast", WAITS)                                        \
-    X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast", WAITS)                                        \
-    X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled", WAITS)                                  \
-    X(DROPOUT, POINTWISE_CU, "ignis_dropout", WAITS)                                                    \
-    X(COMPLEX_MUL, POINTWISE_CU, "ignis_complex_mul", WAITS)                                            \
-    X(RELU, ACTIVATION_CU, "ignis_relu", WAITS)                                                         \
-    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward", WAITS)                                       \
-    X(GELU, ACTIVATION_CU, "ignis_gelu", WAITS)                                                         \
-    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward", WAITS)                                       \
-    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact", WAITS)                                             \
-    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward", WAITS)                           \
-    X(SILU, ACTIVATION_CU, "ignis_silu", WAITS)                                                         \
-    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward", WAITS)                                       \
-    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul", WAITS)                                                 \
-    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward", WAITS)                               \
-    X(GEMM, GEMM_CU, "ignis_gemm", WAITS)                                                               \
-    X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small", WAITS)                                                   \
-    X(GEMM_TINY, GEMM_CU, "ignis_gemm_tiny", WAITS)                                                     \
-    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma", WAITS)                                                   \
-    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small", WAITS)                                       \
-    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper", WAITS)                                          \
-    X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise", PLAIN)                                                \
-    X(DEPTHWISE_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_unpacked", PLAIN)                              \
-    X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights", PLAIN)                                \
-    X(DEPTHWISE_WEIGHTS_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_weights_unpacked", PLAIN)              \
-    X(GROUPED, GROUPED_MMA_CU, "ignis_grouped", PLAIN)                                                  \
-    X(GROUPED_WEIGHTS, GROUPED_MMA_CU, "ignis_grouped_weights", PLAIN)                                  \
-    X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish", WAITS)                                                 \
-    X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack", WAITS)                                                     \
-    X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums", WAITS)                                                     \
-    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply", WAITS)                                                   \
-    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows", WAITS)                                                     \
-    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows", WAITS)                                                     \
-    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns", WAITS)                                               \
-    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns", WAITS)                                               \
-    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish", WAITS)                                                 \
-    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs", PLAIN)                                          \
-    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles", PLAIN)                                        \
-    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows", PLAIN)                                                    \
-    X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy", PLAIN)                                              \
-    X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles", PLAIN)                                            \
-    X(SCAN_ROWS, SCAN_CU, "ignis_scan_rows", PLAIN)                                                     \
-    X(SCAN_TILES, SCAN_CU, "ignis_scan_tiles", PLAIN)                                                   \
-    X(SCAN_COLUMNS, SCAN_CU, "ignis_scan_columns", PLAIN)                                               \
-    X(LINE, PATTERN_CU, "ignis_line", PLAIN)                                                            \
-    X(BAND, PATTERN_CU, "ignis_band", PLAIN)                                                            \
-    X(ONE_HOT, PATTERN_CU, "ignis_one_hot", PLAIN)                                                      \
-    X(GATHER, GATHER_CU, "ignis_gather", PLAIN)                                                         \
-    X(SCATTER, GATHER_CU, "ignis_scatter", PLAIN)                                                       \
-    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows", PLAIN)                                     \
-    X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys", PLAIN)                                             \
-    X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums", PLAIN)                                             \
-    X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish", PLAIN)                                         \
-    X(SCATTER_CLAIM, GATHER_CU, "ignis_scatter_claim", PLAIN)                                           \
-    X(SCATTER_LAST, GATHER_CU, "ignis_scatter_last", PLAIN)                                             \
-    X(INDEX_JOIN, GATHER_CU, "ignis_index_join", PLAIN)                                                 \
-    X(SELECT_COUNT, SELECT_CU, "ignis_select_count", PLAIN)                                             \
-    X(SELECT_WRITE, SELECT_CU, "ignis_select_write", PLAIN)                                             \
-    X(SEARCH, SELECT_CU, "ignis_search", PLAIN)                                                         \
-    X(COUNT_BINS, SELECT_CU, "ignis_count_bins", PLAIN)                                                 \
-    X(UNIQUE_HEADS, SELECT_CU, "ignis_unique_heads", PLAIN)                                             \
-    X(UNIQUE_WRITE, SELECT_CU, "ignis_unique_write", PLAIN)                                             \
-    X(SORT_SMALL, SORT_CU, "ignis_sort_small", WAITS)                                                   \
-    X(SORT_ROW, SORT_CU, "ignis_sort_row", WAITS)                                                       \
-    X(SORT_SELECT, SORT_CU, "ignis_sort_select", WAITS)                                                 \
-    X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few", WAITS)                                         \
-    X(SORT_COUNT, SORT_CU, "ignis_sort_count", WAITS)                                                   \
-    X(SORT_PASS, SORT_CU, "ignis_sort_pass", WAITS)                                                     \
-    X(LINALG_COPY, LINALG_CU, "ignis_linalg_copy", PLAIN)                                               \
-    X(LINALG_CHOLESKY, LINALG_CU, "ignis_linalg_cholesky", PLAIN)                                       \
-    X(LINALG_SOLVE_LOWER, LINALG_CU, "ignis_linalg_solve_lower", PLAIN)                                 \
-    X(LINALG_LU, LINALG_CU, "ignis_linalg_lu", PLAIN)                                                   \
-    X(LINALG_SOLVE, LINALG_CU, "ignis_linalg_solve", PLAIN)                                             \
-    X(LINALG_SWAP_ROWS, LINALG_CU, "ignis_linalg_swap_rows", PLAIN)                                     \
-    X(LINALG_PERMUTATION, LINALG_CU, "ignis_linalg_permutation", PLAIN)                                 \
-    X(LINALG_DET, LINALG_CU, "ignis_linalg_det", PLAIN)                                                 \
-    X(LINALG_QR, LINALG_QR_CU, "ignis_linalg_qr", PLAIN)                                                \
-    X(LINALG_QR_PANEL, LINALG_QR_CU, "ignis_linalg_qr_panel", PLAIN)                                    \
-    X(LINALG_RANK, LINALG_QR_CU, "ignis_linalg_rank", PLAIN)                                            \
-    X(LINALG_JACOBI_BEGIN, LINALG_JACOBI_CU, "ignis_linalg_jacobi_begin", PLAIN)                        \
-    X(LINALG_EIGH, LINALG_JACOBI_CU, "ignis_linalg_eigh", PLAIN)                                        \
-    X(LINALG_EIGH_ANGLES, LINALG_JACOBI_CU, "ignis_linalg_eigh_angles", PLAIN)                          \
-    X(LINALG_EIGH_ROTATE, LINALG_JACOBI_CU, "ignis_linalg_eigh_rotate", PLAIN)                          \
-    X(LINALG_SVD, LINALG_JACOBI_CU, "ignis_linalg_svd", PLAIN)                                          \
-    X(LINALG_SVD_ROTATE, LINALG_JACOBI_CU, "ignis_linalg_svd_rotate", PLAIN)                            \
-    X(LINALG_JACOBI_VALUES, LINALG_JACOBI_CU, "ignis_linalg_jacobi_values", PLAIN)                      \
-    X(LINALG_JACOBI_ROWS, LINALG_JACOBI_CU, "ignis_linalg_jacobi_rows", PLAIN)                          \
-    X(LINALG_SIGN_COLUMNS, LINALG_JACOBI_CU, "ignis_linalg_sign_columns", PLAIN)                        \
-    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
-    X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
-    X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \
-    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table", WAITS)                                                \
-    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance", WAITS)                                            \
-    X(ADAMW, OPTIM_CU, "ignis_adamw", WAITS)                                                            \
-    X(ADAM, OPTIM_CU, "ignis_adam", WAITS)                                                              \
-    X(SGD, OPTIM_CU, "ignis_sgd", WAITS)                                                                \
-    X(RMSPROP, OPTIM_CU, "ignis_rmsprop", WAITS)                                                        \
-    X(LION, OPTIM_CU, "ignis_lion", WAITS)                                                              \
-    X(MUON, OPTIM_CU, "ignis_muon", WAITS)                                                              \
-    X(MUON_APPLY, OPTIM_CU, "ignis_muon_apply", WAITS)                                                  \
-    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares", WAITS)                                              \
-    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip", WAITS)                                                    \
-    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero", WAITS)                                                    \
-    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp", WAITS)                                         \
-    X(LAYER_NORM_ROW, NORM_CU, "ignis_layer_norm_row", WAITS)                                           \
-    X(LAYER_NORM_LONG, NORM_CU, "ignis_layer_norm_long", WAITS)                                         \
-    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block", WAITS)                                       \
-    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages", WAITS)               \
-    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns", WAITS)                 \
-    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp", WAITS)                                             \
-    X(RMS_NORM_ROW, NORM_CU, "ignis_rms_norm_row", WAITS)                                               \
-    X(RMS_NORM_LONG, NORM_CU, "ignis_rms_norm_long", WAITS)                                             \
-    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block", WAITS)                                           \
-    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages", WAITS)                   \
-    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns", WAITS)                     \
-    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum", WAITS)                                     \
-    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp", WAITS)                             \
-    X(ADD_LAYER_NORM_ROW, NORM_ADD_CU, "ignis_add_layer_norm_row", WAITS)                               \
-    X(ADD_LAYER_NORM_LONG, NORM_ADD_CU, "ignis_add_layer_norm_long", WAITS)                             \
-    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block", WAITS)                           \
-    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp", WAITS)                                 \
-    X(ADD_RMS_NORM_ROW, NORM_ADD_CU, "ignis_add_rms_norm_row", WAITS)                                   \
-    X(ADD_RMS_NORM_LONG, NORM_ADD_CU, "ignis_add_rms_norm_long", WAITS)                                 \
-    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block", WAITS)                               \
-    X(LAYER_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_few", WAITS)                       \
-    X(LAYER_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_warp", WAITS)                     \
-    X(LAYER_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_block", WAITS)                   \
-    X(LAYER_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_even", WAITS)                     \
-    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few", WAITS)          \
-    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp", WAITS)        \
-    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block", WAITS)      \
-    X(LAYER_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_even", WAITS)        \
-    X(RMS_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_few", WAITS)                           \
-    X(RMS_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_warp", WAITS)                         \
-    X(RMS_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_block", WAITS)                       \
-    X(RMS_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_even", WAITS)                         \
-    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few", WAITS)              \
-    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp", WAITS)            \
-    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block", WAITS)          \
-    X(RMS_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_even", WAITS)            \
-    X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics", PLAIN)                           \
-    X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish", PLAIN)                                   \
-    X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply", PLAIN)                                     \
-    X(CHANNEL_SUMS, CHANNEL_NORM_CU, "ignis_channel_sums", PLAIN)                                       \
-    X(CHANNEL_WEIGHTS, CHANNEL_NORM_CU, "ignis_channel_weights", PLAIN)                                 \
-    X(CHANNEL_AVERAGES, CHANNEL_NORM_CU, "ignis_channel_averages", PLAIN)                               \
-    X(CHANNEL_BACKWARD, CHANNEL_NORM_CU, "ignis_channel_backward", PLAIN)                               \
-    X(MAX_POOL, POOL_CU, "ignis_max_pool", PLAIN)                                                       \
-    X(MAX_POOL_BACKWARD, POOL_CU, "ignis_max_pool_backward", PLAIN)                                     \
-    X(AVG_POOL, POOL_CU, "ignis_avg_pool", PLAIN)                                                       \
-    X(AVG_POOL_BACKWARD, POOL_CU, "ignis_avg_pool_backward", PLAIN)                                     \
-    X(UPSAMPLE, UPSAMPLE_CU, "ignis_upsample", PLAIN)                                                   \
-    X(UPSAMPLE_BACKWARD, UPSAMPLE_CU, "ignis_upsample_backward", PLAIN)                                 \
-    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp", WAITS)                                            \
-    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block", WAITS)                                          \
-    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long", WAITS)                                            \
-    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp", WAITS)                          \
-    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block", WAITS)                        \
-    X(LOG_SOFTMAX_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_warp", WAITS)                                \
-    X(LOG_SOFTMAX_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_block", WAITS)                              \
-    X(LOG_SOFTMAX_LONG, LOG_SOFTMAX_CU, "ignis_log_softmax_long", WAITS)                                \
-    X(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_warp", WAITS)              \
-    X(LOG_SOFTMAX_BACKWARD_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_block", WAITS)            \
-    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count", WAITS)                              \
-    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp", WAITS)                                \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few", WAITS)                                  \
-    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round", WAITS)                              \
-    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact", WAITS)                              \
-    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block", WAITS)                              \
-    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp", WAITS)                      \
-    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block", WAITS)                    \
-    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale", WAITS)                          \
-    X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up", WAITS)                            \
-    X(QUANTIZE_LARGEST, QUANTIZE_CU, "ignis_quantize_largest", WAITS)                                   \
-    X(QUANTIZE_F8_E4M3_WARP, QUANTIZE_CU, "ignis_quantize_f8_e4m3_warp", WAITS)                         \
-    X(QUANTIZE_F8_E4M3_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e4m3_block", WAITS)                       \
-    X(QUANTIZE_F8_E4M3, QUANTIZE_CU, "ignis_quantize_f8_e4m3", WAITS)                                   \
-    X(QUANTIZE_F8_E5M2_WARP, QUANTIZE_CU, "ignis_quantize_f8_e5m2_warp", WAITS)                         \
-    X(QUANTIZE_F8_E5M2_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e5m2_block", WAITS)                       \
-    X(QUANTIZE_F8_E5M2, QUANTIZE_CU, "ignis_quantize_f8_e5m2", WAITS)                                   \
-    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward", WAITS)                        \
-    X(FFT, FFT_CU, "ignis_fft", WAITS)                                                                  \
-    X(FFT_CHIRP, FFT_ROWS_CU, "ignis_fft_chirp", WAITS)                                                 \
-    X(FFT_MERGE, FFT_ROWS_CU, "ignis_fft_merge", WAITS)                                                 \
-    X(ROPE, ROPE_CU, "ignis_rope", WAITS)                                                               \
-    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding", WAITS)                                                \
-    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys", WAITS)                                      \
-    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds", WAITS)                                  \
-    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks", WAITS)                                  \
-    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows", WAITS)
+    X(FILL, elementwise_cu, "ignis_fill", WAITS)                                                        \
+    X(ADD, elementwise_cu, "ignis_add", WAITS)                                                          \
+    X(ADD_EACH, elementwise_cu, "ignis_add_each", WAITS)                                                \
+    X(MUL, elementwise_cu, "ignis_mul", WAITS)                                                          \
+    X(SCALE, elementwise_cu, "ignis_scale", WAITS)                                                      \
+    X(CAST_F16, elementwise_cu, "ignis_cast_f16", WAITS)                                                \
+    X(CAST_BF16, elementwise_cu, "ignis_cast_bf16", WAITS)                                              \
+    X(CAST_F32, elementwise_cu, "ignis_cast_f32", WAITS)                                                \
+    X(CAST_F64, elementwise_cu, "ignis_cast_f64", WAITS)                                                \
+    X(CAST_I32, elementwise_cu, "ignis_cast_i32", WAITS)                                                \
+    X(CAST_I64, elementwise_cu, "ignis_cast_i64", WAITS)                                                \
+    X(CAST_U8, elementwise_cu, "ignis_cast_u8", WAITS)                                                  \
+    X(CAST_F8_E4M3, elementwise_cu, "ignis_cast_f8_e4m3", WAITS)                                        \
+    X(CAST_F8_E5M2, elementwise_cu, "ignis_cast_f8_e5m2", WAITS)                                        \
+    X(SDPA, attention_cu, "ignis_sdpa", PLAIN)                                                          \
+    X(SDPA_BACKWARD_DELTA, attention_cu, "ignis_sdpa_backward_delta", PLAIN)                            \
+    X(SDPA_BACKWARD_KV, attention_cu, "ignis_sdpa_backward_kv", PLAIN)                                  \
+    X(SDPA_BACKWARD_Q, attention_cu, "ignis_sdpa_backward_q", PLAIN)                                    \
+    X(SDPA_BACKWARD_BIAS, attention_cu, "ignis_sdpa_backward_bias", PLAIN)                              \
+    X(SDPA_MMA, attention_mma_cu, "ignis_sdpa", PLAIN)                                                  \
+    X(SDPA_MMA_BACKWARD_DELTA, attention_mma_cu, "ignis_sdpa_backward_delta", PLAIN)                    \
+    X(SDPA_MMA_BACKWARD_KV, attention_mma_cu, "ignis_sdpa_backward_kv", PLAIN)                          \
+    X(SDPA_MMA_BACKWARD_Q, attention_mma_cu, "ignis_sdpa_backward_q", PLAIN)                            \
+    X(SDPA_MMA_BACKWARD_BIAS, attention_mma_cu, "ignis_sdpa_backward_bias", PLAIN)                      \
+    X(SDPA_HOPPER, attention_hopper_cu, "ignis_sdpa", WAITS)                                            \
+    X(SDPA_HOPPER_COMBINE, attention_hopper_cu, "ignis_sdpa_combine", WAITS)                            \
+    X(SDPA_HOPPER_BACKWARD_ROWS, attention_hopper_backward_cu, "ignis_sdpa_backward_rows", WAITS)       \
+    X(SDPA_HOPPER_BACKWARD, attention_hopper_backward_cu, "ignis_sdpa_backward", WAITS)                 \
+    X(SDPA_HOPPER_BACKWARD_FINISH, attention_hopper_backward_cu, "ignis_sdpa_backward_finish", WAITS)   \
+    X(SDPA_HOPPER_BACKWARD_ROTATED, attention_hopper_backward_cu, "ignis_sdpa_backward_rotated", WAITS) \
+    X(SDPA_DECODE_1, attention_decode_cu, "ignis_sdpa_decode_1", PLAIN)                                 \
+    X(SDPA_DECODE_2, attention_decode_cu, "ignis_sdpa_decode_2", PLAIN)                                 \
+    X(SDPA_DECODE_4, attention_decode_cu, "ignis_sdpa_decode_4", PLAIN)                                 \
+    X(SDPA_DECODE_COMBINE, attention_decode_cu, "ignis_sdpa_decode_combine", PLAIN)                     \
+    X(SDPA_MMA_DECODE, attention_decode_mma_cu, "ignis_sdpa_decode", PLAIN)                             \
+    X(SDPA_MMA_DECODE_COMBINE, attention_decode_mma_cu, "ignis_sdpa_decode_combine", PLAIN)             \
+    X(SUB, pointwise_cu, "ignis_sub", WAITS)                                                            \
+    X(ADD_BROADCAST, pointwise_cu, "ignis_add_broadcast", WAITS)                                        \
+    X(SUB_BROADCAST, pointwise_cu, "ignis_sub_broadcast", WAITS)                                        \
+    X(MUL_BROADCAST, pointwise_cu, "ignis_mul_broadcast", WAITS)                                        \
+    X(BROADCAST_SCALED, pointwise_cu, "ignis_broadcast_scaled", WAITS)                                  \
+    X(DROPOUT, pointwise_cu, "ignis_dropout", WAITS)                                                    \
+    X(COMPLEX_MUL, pointwise_cu, "ignis_complex_mul", WAITS)                                            \
+    X(RELU, activation_cu, "ignis_relu", WAITS)                                                         \
+    X(RELU_BACKWARD, activation_cu, "ignis_relu_backward", WAITS)                                       \
+    X(GELU, activation_cu, "ignis_gelu", WAITS)                                                         \
+    X(GELU_BACKWARD, activation_cu, "ignis_gelu_backward", WAITS)                                       \
+    X(GELU_EXACT, activation_cu, "ignis_gelu_exact", WAITS)                                             \
+    X(GELU_EXACT_BACKWARD, activation_cu, "ignis_gelu_exact_backward", WAITS)                           \
+    X(SILU, activation_cu, "ignis_silu", WAITS)                                                         \
+    X(SILU_BACKWARD, activation_cu, "ignis_silu_backward", WAITS)                                       \
+    X(SILU_MUL, activation_cu, "ignis_silu_mul", WAITS)                                                 \
+    X(SILU_MUL_BACKWARD, activation_cu, "ignis_silu_mul_backward", WAITS)                               \
+    X(GEMM, gemm_cu, "ignis_gemm", WAITS)                                                               \
+    X(GEMM_SMALL, gemm_cu, "ignis_gemm_small", WAITS)                                                   \
+    X(GEMM_TINY, gemm_cu, "ignis_gemm_tiny", WAITS)                                                     \
+    X(GEMM_MMA, gemm_mma_cu, "ignis_gemm_mma", WAITS)                                                   \
+    X(GEMM_MMA_SMALL, gemm_mma_cu, "ignis_gemm_mma_small", WAITS)                                       \
+    X(GEMM_HOPPER, gemm_hopper_cu, "ignis_gemm_hopper", WAITS)                                          \
+    X(DEPTHWISE, depthwise_cu, "ignis_depthwise", PLAIN)                                                \
+    X(DEPTHWISE_UNPACKED, depthwise_cu, "ignis_depthwise_unpacked", PLAIN)                              \
+    X(DEPTHWISE_WEIGHTS, depthwise_cu, "ignis_depthwise_weights", PLAIN)                                \
+    X(DEPTHWISE_WEIGHTS_UNPACKED, depthwise_cu, "ignis_depthwise_weights_unpacked", PLAIN)              \
+    X(GROUPED, grouped_mma_cu, "ignis_grouped", PLAIN)                                                  \
+    X(GROUPED_WEIGHTS, grouped_mma_cu, "ignis_grouped_weights", PLAIN)                                  \
+    X(GEMM_FINISH, gemm_cu, "ignis_gemm_finish", WAITS)                                                 \
+    X(GEMM_PACK, gemm_cu, "ignis_gemm_pack", WAITS)                                                     \
+    X(GEMM_SUMS, gemm_cu, "ignis_gemm_sums", WAITS)                                                     \
+    X(GEMM_APPLY, gemm_cu, "ignis_gemm_apply", WAITS)                                                   \
+    X(SUM_ROWS, reduce_cu, "ignis_sum_rows", WAITS)                                                     \
+    X(DOT_ROWS, reduce_cu, "ignis_dot_rows", WAITS)                                                     \
+    X(SUM_COLUMNS, reduce_cu, "ignis_sum_columns", WAITS)                                               \
+    X(DOT_COLUMNS, reduce_cu, "ignis_dot_columns", WAITS)                                               \
+    X(SUM_FINISH, reduce_cu, "ignis_sum_finish", WAITS)                                                 \
+    X(TRANSPOSE_RUNS, shape_cu, "ignis_transpose_runs", PLAIN)                                          \
+    X(TRANSPOSE_TILES, shape_cu, "ignis_transpose_tiles", PLAIN)                                        \
+    X(COPY_ROWS, shape_cu, "ignis_copy_rows", PLAIN)                                                    \
+    X(STRIDED_COPY, shape_cu, "ignis_strided_copy", PLAIN)                                              \
+    X(STRIDED_TILES, shape_cu, "ignis_strided_tiles", PLAIN)                                            \
+    X(SCAN_ROWS, scan_cu, "ignis_scan_rows", PLAIN)                                                     \
+    X(SCAN_TILES, scan_cu, "ignis_scan_tiles", PLAIN)                                                   \
+    X(SCAN_COLUMNS, scan_cu, "ignis_scan_columns", PLAIN)                                               \
+    X(LINE, pattern_cu, "ignis_line", PLAIN)                                                            \
+    X(BAND, pattern_cu, "ignis_band", PLAIN)                                                            \
+    X(ONE_HOT, pattern_cu, "ignis_one_hot", PLAIN)                                                      \
+    X(GATHER, gather_cu, "ignis_gather", PLAIN)                                                         \
+    X(SCATTER, gather_cu, "ignis_scatter", PLAIN)                                                       \
+    X(SCATTER_ADD_ROWS, gather_cu, "ignis_scatter_add_rows", PLAIN)                                     \
+    X(SCATTER_KEYS, gather_cu, "ignis_scatter_keys", PLAIN)                                             \
+    X(SEGMENT_SUMS, gather_cu, "ignis_segment_sums", PLAIN)                                             \
+    X(SEGMENT_FINISH, gather_cu, "ignis_segment_finish", PLAIN)                                         \
+    X(SCATTER_CLAIM, gather_cu, "ignis_scatter_claim", PLAIN)                                           \
+    X(SCATTER_LAST, gather_cu, "ignis_scatter_last", PLAIN)                                             \
+    X(INDEX_JOIN, gather_cu, "ignis_index_join", PLAIN)                                                 \
+    X(SELECT_COUNT, select_cu, "ignis_select_count", PLAIN)                                             \
+    X(SELECT_WRITE, select_cu, "ignis_select_write", PLAIN)                                             \
+    X(SEARCH, select_cu, "ignis_search", PLAIN)                                                         \
+    X(COUNT_BINS, select_cu, "ignis_count_bins", PLAIN)                                                 \
+    X(UNIQUE_HEADS, select_cu, "ignis_unique_heads", PLAIN)                                             \
+    X(UNIQUE_WRITE, select_cu, "ignis_unique_write", PLAIN)                                             \
+    X(SORT_SMALL, sort_cu, "ignis_sort_small", WAITS)                                                   \
+    X(SORT_ROW, sort_cu, "ignis_sort_row", WAITS)                                                       \
+    X(SORT_SELECT, sort_cu, "ignis_sort_select", WAITS)                                                 \
+    X(SORT_SELECT_FEW, sort_cu, "ignis_sort_select_few", WAITS)                                         \
+    X(SORT_COUNT, sort_cu, "ignis_sort_count", WAITS)                                                   \
+    X(SORT_PASS, sort_cu, "ignis_sort_pass", WAITS)                                                     \
+    X(LINALG_COPY, linalg_cu, "ignis_linalg_copy", PLAIN)                                               \
+    X(LINALG_CHOLESKY, linalg_cu, "ignis_linalg_cholesky", PLAIN)                                       \
+    X(LINALG_SOLVE_LOWER, linalg_cu, "ignis_linalg_solve_lower", PLAIN)                                 \
+    X(LINALG_LU, linalg_cu, "ignis_linalg_lu", PLAIN)                                                   \
+    X(LINALG_SOLVE, linalg_cu, "ignis_linalg_solve", PLAIN)                                             \
+    X(LINALG_SWAP_ROWS, linalg_cu, "ignis_linalg_swap_rows", PLAIN)                                     \
+    X(LINALG_PERMUTATION, linalg_cu, "ignis_linalg_permutation", PLAIN)                                 \
+    X(LINALG_DET, linalg_cu, "ignis_linalg_det", PLAIN)                                                 \
+    X(LINALG_QR, linalg_qr_cu, "ignis_linalg_qr", PLAIN)                                                \
+    X(LINALG_QR_PANEL, linalg_qr_cu, "ignis_linalg_qr_panel", PLAIN)                                    \
+    X(LINALG_RANK, linalg_qr_cu, "ignis_linalg_rank", PLAIN)                                            \
+    X(LINALG_JACOBI_BEGIN, linalg_jacobi_cu, "ignis_linalg_jacobi_begin", PLAIN)                        \
+    X(LINALG_EIGH, linalg_jacobi_cu, "ignis_linalg_eigh", PLAIN)                                        \
+    X(LINALG_EIGH_ANGLES, linalg_jacobi_cu, "ignis_linalg_eigh_angles", PLAIN)                          \
+    X(LINALG_EIGH_ROTATE, linalg_jacobi_cu, "ignis_linalg_eigh_rotate", PLAIN)                          \
+    X(LINALG_SVD, linalg_jacobi_cu, "ignis_linalg_svd", PLAIN)                                          \
+    X(LINALG_SVD_ROTATE, linalg_jacobi_cu, "ignis_linalg_svd_rotate", PLAIN)                            \
+    X(LINALG_JACOBI_VALUES, linalg_jacobi_cu, "ignis_linalg_jacobi_values", PLAIN)                      \
+    X(LINALG_JACOBI_ROWS, linalg_jacobi_cu, "ignis_linalg_jacobi_rows", PLAIN)                          \
+    X(LINALG_SIGN_COLUMNS, linalg_jacobi_cu, "ignis_linalg_sign_columns", PLAIN)                        \
+    X(RANDOM_ADVANCE, random_cu, "ignis_random_advance", PLAIN)                                         \
+    X(RAND, random_cu, "ignis_rand", PLAIN)                                                             \
+    X(RANDN, random_cu, "ignis_randn", PLAIN)                                                           \
+    X(OPTIM_TABLE, optim_cu, "ignis_optim_table", WAITS)                                                \
+    X(OPTIM_ADVANCE, optim_cu, "ignis_optim_advance", WAITS)                                            \
+    X(ADAMW, optim_cu, "ignis_adamw", WAITS)                                                            \
+    X(ADAM, optim_cu, "ignis_adam", WAITS)                                                              \
+    X(SGD, optim_cu, "ignis_sgd", WAITS)                                                                \
+    X(RMSPROP, optim_cu, "ignis_rmsprop", WAITS)                                                        \
+    X(LION, optim_cu, "ignis_lion", WAITS)                                                              \
+    X(MUON, optim_cu, "ignis_muon", WAITS)                                                              \
+    X(MUON_APPLY, optim_cu, "ignis_muon_apply", WAITS)                                                  \
+    X(GRAD_SQUARES, optim_cu, "ignis_grad_squares", WAITS)                                              \
+    X(GRAD_CLIP, optim_cu, "ignis_grad_clip", WAITS)                                                    \
+    X(GRAD_ZERO, optim_cu, "ignis_grad_zero", WAITS)                                                    \
+    X(LAYER_NORM_WARP, norm_cu, "ignis_layer_norm_warp", WAITS)                                         \
+    X(LAYER_NORM_ROW, norm_cu, "ignis_layer_norm_row", WAITS)                                           \
+    X(LAYER_NORM_LONG, norm_cu, "ignis_layer_norm_long", WAITS)                                         \
+    X(LAYER_NORM_BLOCK, norm_cu, "ignis_layer_norm_block", WAITS)                                       \
+    X(LAYER_NORM_BACKWARD_AVERAGES, norm_cu, "ignis_layer_norm_backward_averages", WAITS)               \
+    X(LAYER_NORM_BACKWARD_COLUMNS, norm_cu, "ignis_layer_norm_backward_columns", WAITS)                 \
+    X(RMS_NORM_WARP, norm_cu, "ignis_rms_norm_warp", WAITS)                                             \
+    X(RMS_NORM_ROW, norm_cu, "ignis_rms_norm_row", WAITS)                                               \
+    X(RMS_NORM_LONG, norm_cu, "ignis_rms_norm_long", WAITS)                                             \
+    X(RMS_NORM_BLOCK, norm_cu, "ignis_rms_norm_block", WAITS)                                           \
+    X(RMS_NORM_BACKWARD_AVERAGES, norm_cu, "ignis_rms_norm_backward_averages", WAITS)                   \
+    X(RMS_NORM_BACKWARD_COLUMNS, norm_cu, "ignis_rms_norm_backward_columns", WAITS)                     \
+    X(NORM_BACKWARD_SUM, norm_cu, "ignis_norm_backward_sum", WAITS)                                     \
+    X(ADD_LAYER_NORM_WARP, norm_add_cu, "ignis_add_layer_norm_warp", WAITS)                             \
+    X(ADD_LAYER_NORM_ROW, norm_add_cu, "ignis_add_layer_norm_row", WAITS)                               \
+    X(ADD_LAYER_NORM_LONG, norm_add_cu, "ignis_add_layer_norm_long", WAITS)                             \
+    X(ADD_LAYER_NORM_BLOCK, norm_add_cu, "ignis_add_layer_norm_block", WAITS)                           \
+    X(ADD_RMS_NORM_WARP, norm_add_cu, "ignis_add_rms_norm_warp", WAITS)                                 \
+    X(ADD_RMS_NORM_ROW, norm_add_cu, "ignis_add_rms_norm_row", WAITS)                                   \
+    X(ADD_RMS_NORM_LONG, norm_add_cu, "ignis_add_rms_norm_long", WAITS)                                 \
+    X(ADD_RMS_NORM_BLOCK, norm_add_cu, "ignis_add_rms_norm_block", WAITS)                               \
+    X(LAYER_NORM_ROWS_FEW, norm_unaligned_cu, "ignis_layer_norm_rows_few", WAITS)                       \
+    X(LAYER_NORM_ROWS_WARP, norm_unaligned_cu, "ignis_layer_norm_rows_warp", WAITS)                     \
+    X(LAYER_NORM_ROWS_BLOCK, norm_unaligned_cu, "ignis_layer_norm_rows_block", WAITS)                   \
+    X(LAYER_NORM_ROWS_EVEN, norm_unaligned_cu, "ignis_layer_norm_rows_even", WAITS)                     \
+    X(LAYER_NORM_ROWS_BACKWARD_FEW, norm_grad_cu, "ignis_layer_norm_rows_backward_few", WAITS)          \
+    X(LAYER_NORM_ROWS_BACKWARD_WARP, norm_grad_cu, "ignis_layer_norm_rows_backward_warp", WAITS)        \
+    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, norm_grad_cu, "ignis_layer_norm_rows_backward_block", WAITS)      \
+    X(LAYER_NORM_ROWS_BACKWARD_EVEN, norm_grad_cu, "ignis_layer_norm_rows_backward_even", WAITS)        \
+    X(RMS_NORM_ROWS_FEW, norm_unaligned_cu, "ignis_rms_norm_rows_few", WAITS)                           \
+    X(RMS_NORM_ROWS_WARP, norm_unaligned_cu, "ignis_rms_norm_rows_warp", WAITS)                         \
+    X(RMS_NORM_ROWS_BLOCK, norm_unaligned_cu, "ignis_rms_norm_rows_block", WAITS)                       \
+    X(RMS_NORM_ROWS_EVEN, norm_unaligned_cu, "ignis_rms_norm_rows_even", WAITS)                         \
+    X(RMS_NORM_ROWS_BACKWARD_FEW, norm_grad_cu, "ignis_rms_norm_rows_backward_few", WAITS)              \
+    X(RMS_NORM_ROWS_BACKWARD_WARP, norm_grad_cu, "ignis_rms_norm_rows_backward_warp", WAITS)            \
+    X(RMS_NORM_ROWS_BACKWARD_BLOCK, norm_grad_cu, "ignis_rms_norm_rows_backward_block", WAITS)          \
+    X(RMS_NORM_ROWS_BACKWARD_EVEN, norm_grad_cu, "ignis_rms_norm_rows_backward_even", WAITS)            \
+    X(CHANNEL_STATISTICS, channel_norm_cu, "ignis_channel_statistics", PLAIN)                           \
+    X(CHANNEL_FINISH, channel_norm_cu, "ignis_channel_finish", PLAIN)                                   \
+    X(CHANNEL_APPLY, channel_norm_cu, "ignis_channel_apply", PLAIN)                                     \
+    X(CHANNEL_SUMS, channel_norm_cu, "ignis_channel_sums", PLAIN)                                       \
+    X(CHANNEL_WEIGHTS, channel_norm_cu, "ignis_channel_weights", PLAIN)                                 \
+    X(CHANNEL_AVERAGES, channel_norm_cu, "ignis_channel_averages", PLAIN)                               \
+    X(CHANNEL_BACKWARD, channel_norm_cu, "ignis_channel_backward", PLAIN)                               \
+    X(MAX_POOL, pool_cu, "ignis_max_pool", PLAIN)                                                       \
+    X(MAX_POOL_BACKWARD, pool_cu, "ignis_max_pool_backward", PLAIN)                                     \
+    X(AVG_POOL, pool_cu, "ignis_avg_pool", PLAIN)                                                       \
+    X(AVG_POOL_BACKWARD, pool_cu, "ignis_avg_pool_backward", PLAIN)                                     \
+    X(UPSAMPLE, upsample_cu, "ignis_upsample", PLAIN)                                                   \
+    X(UPSAMPLE_BACKWARD, upsample_cu, "ignis_upsample_backward", PLAIN)                                 \
+    X(SOFTMAX_WARP, softmax_cu, "ignis_softmax_warp", WAITS)                                            \
+    X(SOFTMAX_BLOCK, softmax_cu, "ignis_softmax_block", WAITS)                                          \
+    X(SOFTMAX_LONG, softmax_cu, "ignis_softmax_long", WAITS)                                            \
+    X(SOFTMAX_BACKWARD_WARP, softmax_cu, "ignis_softmax_backward_warp", WAITS)                          \
+    X(SOFTMAX_BACKWARD_BLOCK, softmax_cu, "ignis_softmax_backward_block", WAITS)                        \
+    X(LOG_SOFTMAX_WARP, log_softmax_cu, "ignis_log_softmax_warp", WAITS)                                \
+    X(LOG_SOFTMAX_BLOCK, log_softmax_cu, "ignis_log_softmax_block", WAITS)                              \
+    X(LOG_SOFTMAX_LONG, log_softmax_cu, "ignis_log_softmax_long", WAITS)                                \
+    X(LOG_SOFTMAX_BACKWARD_WARP, log_softmax_cu, "ignis_log_softmax_backward_warp", WAITS)              \
+    X(LOG_SOFTMAX_BACKWARD_BLOCK, log_softmax_cu, "ignis_log_softmax_backward_block", WAITS)            \
+    X(CROSS_ENTROPY_COUNT, softmax_cu, "ignis_cross_entropy_count", WAITS)                              \
+    X(CROSS_ENTROPY_WARP, softmax_cu, "ignis_cross_entropy_warp", WAITS)                                \
+    X(CROSS_ENTROPY_FEW, softmax_cu, "ignis_cross_entropy_few", WAITS)                                  \
+    X(CROSS_ENTROPY_ROUND, softmax_cu, "ignis_cross_entropy_round", WAITS)                              \
+    X(CROSS_ENTROPY_EXACT, softmax_cu, "ignis_cross_entropy_exact", WAITS)                              \
+    X(CROSS_ENTROPY_BLOCK, softmax_cu, "ignis_cross_entropy_block", WAITS)                              \
+    X(CROSS_ENTROPY_LOSS_WARP, softmax_cu, "ignis_cross_entropy_loss_warp", WAITS)                      \
+    X(CROSS_ENTROPY_LOSS_BLOCK, softmax_cu, "ignis_cross_entropy_loss_block", WAITS)                    \
+    X(CROSS_ENTROPY_RESCALE, softmax_cu, "ignis_cross_entropy_rescale", WAITS)                          \
+    X(CROSS_ENTROPY_ADD_UP, softmax_cu, "ignis_cross_entropy_add_up", WAITS)                            \
+    X(QUANTIZE_LARGEST, quantize_cu, "ignis_quantize_largest", WAITS)                                   \
+    X(QUANTIZE_F8_E4M3_WARP, quantize_cu, "ignis_quantize_f8_e4m3_warp", WAITS)                         \
+    X(QUANTIZE_F8_E4M3_BLOCK, quantize_cu, "ignis_quantize_f8_e4m3_block", WAITS)                       \
+    X(QUANTIZE_F8_E4M3, quantize_cu, "ignis_quantize_f8_e4m3", WAITS)                                   \
+    X(QUANTIZE_F8_E5M2_WARP, quantize_cu, "ignis_quantize_f8_e5m2_warp", WAITS)                         \
+    X(QUANTIZE_F8_E5M2_BLOCK, quantize_cu, "ignis_quantize_f8_e5m2_block", WAITS)                       \
+    X(QUANTIZE_F8_E5M2, quantize_cu, "ignis_quantize_f8_e5m2", WAITS)                                   \
+    X(CROSS_ENTROPY_BACKWARD, softmax_cu, "ignis_cross_entropy_backward", WAITS)                        \
+    X(FFT, fft_cu, "ignis_fft", WAITS)                                                                  \
+    X(FFT_CHIRP, fft_rows_cu, "ignis_fft_chirp", WAITS)                                                 \
+    X(FFT_MERGE, fft_rows_cu, "ignis_fft_merge", WAITS)                                                 \
+    X(ROPE, rope_cu, "ignis_rope", WAITS)                                                               \
+    X(EMBEDDING, embedding_cu, "ignis_embedding", WAITS)                                                \
+    X(EMBEDDING_KEYS, embedding_cu, "ignis_embedding_keys", WAITS)                                      \
+    X(EMBEDDING_BOUNDS, embedding_cu, "ignis_embedding_bounds", WAITS)                                  \
+    X(EMBEDDING_CHUNKS, embedding_cu, "ignis_embedding_chunks", WAITS)                                  \
+    X(EMBEDDING_ROWS, embedding_cu, "ignis_embedding_rows", WAITS)
 
-enum { IGNIS__BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_COUNT };
+enum { IGNIS__BUILTINS(IGNIS__BUILTIN_NUMBER) IGNIS__BUILTIN_COUNT };
 
 /*  The head of a cache file. A file has one image and is named by its key: this header, the lowered name, the image.
     It is written under another name and then renamed, so a reader finds a complete file or none. An incomplete file
@@ -13800,71 +13826,71 @@ IGNIS__COLD IGNIS__PRIVATE char *ignis__source_join(const ignis__source *source)
     return text;
 }
 
-/*  Sources that others include. NVRTC gets them from memory, by their names. */
-IGNIS__PRIVATE bool ignis__source_is_header(const ignis__source *source)
+/*  Returns the next source that a program may include; NVRTC gets them from memory, by their names. *at is 0 for the
+    first. NULL if there are no more. */
+IGNIS__PRIVATE const ignis__source *ignis__header_next(const ignis__program *program, int *at)
 {
-    return strcmp(strrchr(source->name, '.'), ".cu") != 0;
+    const ignis__source *common = program->common ? program->common : &ignis__source_ignis_cuh;
+    int index = (*at)++;
+    return program->own ? program->own->includes[index] : index == 0 ? common : common->includes[index - 1];
 }
 
 /*  kernel/builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
 
-    A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that
-    finds a kernel, a source or a header by name or number goes through the functions at the end, which know both
-    tables. Invariant: the key of a program of ignis.h does not depend on the table above. */
+    Each kernel is a constant of its own, which the operations that launch it name. Two tables have them all: one by
+    number, of facts without texts, and one by name, which holds every text. The functions at the end find a kernel or
+    a source by name in the tables of both headers: warm-up and records use them, and nothing else may. Otherwise every
+    program would carry every text: tests/compile/run.sh checks the size of one that has no operations.
+    Invariant: the key of a program of ignis.h does not depend on the table above. */
 
-static const ignis__builtin_row ignis__builtins[] = {
-#define IGNIS__BUILTIN_ROW(name, source, entry, how) \
-    {&ignis__sources[IGNIS__SOURCE_##source], entry, IGNIS__KERNEL_##how},
-    IGNIS__BUILTINS(IGNIS__BUILTIN_ROW)
-#undef IGNIS__BUILTIN_ROW
-};
+IGNIS__BUILTINS(IGNIS__BUILTIN_ROW)
 
 static const ignis__kernel_part ignis__parts[] = {
-    IGNIS__PART(SDPA_BACKWARD_DELTA, SDPA_BACKWARD_BIAS),
-    IGNIS__PART(SDPA_MMA_BACKWARD_DELTA, SDPA_MMA_BACKWARD_BIAS),
-    IGNIS__PART(SDPA_HOPPER, SDPA_HOPPER_COMBINE),
-    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_ROTATED),
-    IGNIS__PART(SDPA_DECODE_1, SDPA_DECODE_COMBINE),
-    IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE),
-    IGNIS__PART(GEMM, GEMM_SMALL),
-    IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL),
-    IGNIS__PART(DEPTHWISE, DEPTHWISE_UNPACKED),
-    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_UNPACKED),
-    IGNIS__PART(GEMM_FINISH, GEMM_SUMS),
-    IGNIS__PART(TRANSPOSE_RUNS, TRANSPOSE_TILES),
-    IGNIS__PART(STRIDED_COPY, STRIDED_TILES),
-    IGNIS__PART(SUM_ROWS, SUM_FINISH),
-    IGNIS__PART(SCAN_ROWS, SCAN_COLUMNS),
-    IGNIS__PART(SCATTER_ADD_ROWS, SEGMENT_FINISH),
-    IGNIS__PART(SCATTER_CLAIM, SCATTER_LAST),
-    IGNIS__PART(SELECT_COUNT, SELECT_WRITE),
-    IGNIS__PART(UNIQUE_HEADS, UNIQUE_WRITE),
-    IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW),
-    IGNIS__PART(SORT_COUNT, SORT_PASS),
-    IGNIS__PART(LINALG_COPY, LINALG_DET),
-    IGNIS__PART(LINALG_QR, LINALG_RANK),
-    IGNIS__PART(LINALG_JACOBI_BEGIN, LINALG_SIGN_COLUMNS),
-    IGNIS__PART(LAYER_NORM_WARP, LAYER_NORM_BLOCK),
-    IGNIS__PART(LAYER_NORM_BACKWARD_AVERAGES, LAYER_NORM_BACKWARD_COLUMNS),
-    IGNIS__PART(RMS_NORM_WARP, RMS_NORM_BLOCK),
-    IGNIS__PART(RMS_NORM_BACKWARD_AVERAGES, RMS_NORM_BACKWARD_COLUMNS),
-    IGNIS__PART(ADD_LAYER_NORM_WARP, ADD_LAYER_NORM_BLOCK),
-    IGNIS__PART(ADD_RMS_NORM_WARP, ADD_RMS_NORM_BLOCK),
-    IGNIS__PART(LAYER_NORM_ROWS_FEW, LAYER_NORM_ROWS_EVEN),
-    IGNIS__PART(LAYER_NORM_ROWS_BACKWARD_FEW, LAYER_NORM_ROWS_BACKWARD_EVEN),
-    IGNIS__PART(RMS_NORM_ROWS_FEW, RMS_NORM_ROWS_EVEN),
-    IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_EVEN),
-    IGNIS__PART(CHANNEL_STATISTICS, CHANNEL_APPLY),
-    IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD),
-    IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG),
-    IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK),
-    IGNIS__PART(LOG_SOFTMAX_WARP, LOG_SOFTMAX_LONG),
-    IGNIS__PART(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_BACKWARD_BLOCK),
-    IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_BLOCK),
-    IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK),
-    IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS),
-    IGNIS__PART(QUANTIZE_F8_E4M3_WARP, QUANTIZE_F8_E4M3_BLOCK),
-    IGNIS__PART(QUANTIZE_F8_E5M2_WARP, QUANTIZE_F8_E5M2_BLOCK),
+    IGNIS__PART(SDPA_BACKWARD_DELTA, SDPA_BACKWARD_BIAS, "ignis_sdpa_backward_delta"),
+    IGNIS__PART(SDPA_MMA_BACKWARD_DELTA, SDPA_MMA_BACKWARD_BIAS, "ignis_sdpa_backward_delta"),
+    IGNIS__PART(SDPA_HOPPER, SDPA_HOPPER_COMBINE, "ignis_sdpa"),
+    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_ROTATED, "ignis_sdpa_backward_rows"),
+    IGNIS__PART(SDPA_DECODE_1, SDPA_DECODE_COMBINE, "ignis_sdpa_decode_1"),
+    IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE, "ignis_sdpa_decode"),
+    IGNIS__PART(GEMM, GEMM_SMALL, "ignis_gemm"),
+    IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL, "ignis_gemm_mma"),
+    IGNIS__PART(DEPTHWISE, DEPTHWISE_UNPACKED, "ignis_depthwise"),
+    IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_UNPACKED, "ignis_depthwise_weights"),
+    IGNIS__PART(GEMM_FINISH, GEMM_SUMS, "ignis_gemm_finish"),
+    IGNIS__PART(TRANSPOSE_RUNS, TRANSPOSE_TILES, "ignis_transpose_runs"),
+    IGNIS__PART(STRIDED_COPY, STRIDED_TILES, "ignis_strided_copy"),
+    IGNIS__PART(SUM_ROWS, SUM_FINISH, "ignis_sum_rows"),
+    IGNIS__PART(SCAN_ROWS, SCAN_COLUMNS, "ignis_scan_rows"),
+    IGNIS__PART(SCATTER_ADD_ROWS, SEGMENT_FINISH, "ignis_scatter_add_rows"),
+    IGNIS__PART(SCATTER_CLAIM, SCATTER_LAST, "ignis_scatter_claim"),
+    IGNIS__PART(SELECT_COUNT, SELECT_WRITE, "ignis_select_count"),
+    IGNIS__PART(UNIQUE_HEADS, UNIQUE_WRITE, "ignis_unique_heads"),
+    IGNIS__PART(SORT_SMALL, SORT_SELECT_FEW, "ignis_sort_small"),
+    IGNIS__PART(SORT_COUNT, SORT_PASS, "ignis_sort_count"),
+    IGNIS__PART(LINALG_COPY, LINALG_DET, "ignis_linalg_copy"),
+    IGNIS__PART(LINALG_QR, LINALG_RANK, "ignis_linalg_qr"),
+    IGNIS__PART(LINALG_JACOBI_BEGIN, LINALG_SIGN_COLUMNS, "ignis_linalg_jacobi_begin"),
+    IGNIS__PART(LAYER_NORM_WARP, LAYER_NORM_BLOCK, "ignis_layer_norm_warp"),
+    IGNIS__PART(LAYER_NORM_BACKWARD_AVERAGES, LAYER_NORM_BACKWARD_COLUMNS, "ignis_layer_norm_backward_averages"),
+    IGNIS__PART(RMS_NORM_WARP, RMS_NORM_BLOCK, "ignis_rms_norm_warp"),
+    IGNIS__PART(RMS_NORM_BACKWARD_AVERAGES, RMS_NORM_BACKWARD_COLUMNS, "ignis_rms_norm_backward_averages"),
+    IGNIS__PART(ADD_LAYER_NORM_WARP, ADD_LAYER_NORM_BLOCK, "ignis_add_layer_norm_warp"),
+    IGNIS__PART(ADD_RMS_NORM_WARP, ADD_RMS_NORM_BLOCK, "ignis_add_rms_norm_warp"),
+    IGNIS__PART(LAYER_NORM_ROWS_FEW, LAYER_NORM_ROWS_EVEN, "ignis_layer_norm_rows_few"),
+    IGNIS__PART(LAYER_NORM_ROWS_BACKWARD_FEW, LAYER_NORM_ROWS_BACKWARD_EVEN, "ignis_layer_norm_rows_backward_few"),
+    IGNIS__PART(RMS_NORM_ROWS_FEW, RMS_NORM_ROWS_EVEN, "ignis_rms_norm_rows_few"),
+    IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_EVEN, "ignis_rms_norm_rows_backward_few"),
+    IGNIS__PART(CHANNEL_STATISTICS, CHANNEL_APPLY, "ignis_channel_statistics"),
+    IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD, "ignis_channel_sums"),
+    IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG, "ignis_softmax_warp"),
+    IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK, "ignis_softmax_backward_warp"),
+    IGNIS__PART(LOG_SOFTMAX_WARP, LOG_SOFTMAX_LONG, "ignis_log_softmax_warp"),
+    IGNIS__PART(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_BACKWARD_BLOCK, "ignis_log_softmax_backward_warp"),
+    IGNIS__PART(CROSS_ENTROPY_WARP, CROSS_ENTROPY_BLOCK, "ignis_cross_entropy_warp"),
+    IGNIS__PART(CROSS_ENTROPY_LOSS_WARP, CROSS_ENTROPY_LOSS_BLOCK, "ignis_cross_entropy_loss_warp"),
+    IGNIS__PART(EMBEDDING_KEYS, EMBEDDING_ROWS, "ignis_embedding_keys"),
+    IGNIS__PART(QUANTIZE_F8_E4M3_WARP, QUANTIZE_F8_E4M3_BLOCK, "ignis_quantize_f8_e4m3_warp"),
+    IGNIS__PART(QUANTIZE_F8_E5M2_WARP, QUANTIZE_F8_E5M2_BLOCK, "ignis_quantize_f8_e5m2_warp"),
 };
 
 static int ignis__own_dtypes(const char *name)
@@ -13876,20 +13902,19 @@ static int ignis__own_dtypes(const char *name)
                                                                                : 4 /* the floating types come first */;
 }
 
-static ignis__kernel_table ignis__own_kernels = {ignis__sources,
-                                                 ignis__builtins,
-                                                 ignis__parts,
-                                                 IGNIS__SOURCE_COUNT,
-                                                 0,
-                                                 IGNIS__BUILTIN_COUNT,
-                                                 IGNIS__COUNT(ignis__parts),
-                                                 ignis__own_dtypes,
-                                                 {0}};
+static const ignis__builtin ignis__builtins[] = {IGNIS__BUILTINS(IGNIS__BUILTIN_LISTED)};
 
-/*  The table of a header above. A program may read a record before it uses that header, so the header's
-    implementation sets this before main begins: in C by a second declaration that has a value, in C++ by a
+static ignis__kernel_table ignis__own_kernels = {
+    ignis__parts, IGNIS__SOURCES_HASH, IGNIS__SOURCE_COUNT, 0, IGNIS__BUILTIN_COUNT, IGNIS__COUNT(ignis__parts), {0}};
+
+static ignis__kernel_list ignis__own_kernel_list = {ignis__sources, ignis__builtins, IGNIS__SOURCE_COUNT,
+                                                    IGNIS__BUILTIN_COUNT, ignis__own_dtypes};
+
+/*  The tables of a header above. A program may read a record before it uses that header, so the header's
+    implementation sets them before main begins: in C by a second declaration that has a value, in C++ by a
     constructor. */
 IGNIS__PRIVATE ignis__kernel_table *ignis__kernels_above;
+IGNIS__PRIVATE ignis__kernel_list *ignis__kernel_list_above;
 
 /*  Returns a table by its index from 0 on. NULL if there are no more. */
 IGNIS__PRIVATE ignis__kernel_table *ignis__kernel_table_at(int index)
@@ -13899,50 +13924,45 @@ IGNIS__PRIVATE ignis__kernel_table *ignis__kernel_table_at(int index)
 
 IGNIS__PRIVATE ignis__kernel_table *ignis__table_of_builtin(ignis__builtin builtin)
 {
-    return builtin < IGNIS__BUILTIN_COUNT ? &ignis__own_kernels : ignis__kernels_above;
+    return builtin->number < IGNIS__BUILTIN_COUNT ? &ignis__own_kernels : ignis__kernels_above;
 }
 
-IGNIS__PRIVATE const ignis__builtin_row *ignis__builtin_row_of(ignis__builtin builtin)
+static ignis__kernel_list *ignis__kernel_list_at(int index)
 {
-    const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
-    return &table->builtins[builtin - table->first];
+    return index == 0 ? &ignis__own_kernel_list : index == 1 ? ignis__kernel_list_above : NULL;
 }
 
-/*  Returns a source of any table by its index from 0 on. NULL if there are no more. */
+/*  Returns a source of any list by its index from 0 on. NULL if there are no more. */
 IGNIS__PRIVATE const ignis__source *ignis__source_at(int index)
 {
-    const ignis__kernel_table *table;
+    ignis__kernel_list *list;
     int i;
-    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; index -= table->source_count, i++)
-        if (index < table->source_count)
-            return &table->sources[index];
+    for (i = 0; (list = ignis__kernel_list_at(i)) != NULL; index -= list->source_count, i++)
+        if (index < list->source_count)
+            return list->sources[index];
     return NULL;
 }
 
-/*  Returns the number of a kernel of a source, by its index from 0 on. -1 if there are no more. */
+/*  Returns a kernel of a source, by its index from 0 on. NULL if there are no more. */
 IGNIS__PRIVATE ignis__builtin ignis__builtin_of_source(const ignis__source *source, int index)
 {
-    const ignis__kernel_table *table;
+    ignis__kernel_list *list;
     int i, k;
-    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; i++)
-        for (k = 0; k < table->builtin_count; k++)
-            if (table->builtins[k].source == source && index-- == 0)
-                return table->first + k;
-    return -1;
+    for (i = 0; (list = ignis__kernel_list_at(i)) != NULL; i++)
+        for (k = 0; k < list->builtin_count; k++)
+            if (list->builtins[k]->source == source && index-- == 0)
+                return list->builtins[k];
+    return NULL;
 }
 
-/*  Returns the next header in memory that a source (NULL: a program of the caller) may include; *at is 0 for the
-    first. A source of a header above has the headers of its own table, too. Others do not, so that their programs are
-    the same with and without a header above. NULL if there are no more. */
-IGNIS__PRIVATE const ignis__source *ignis__header_next(const ignis__source *from, int *at)
+/*  Returns the number of dtypes for which a source is one program without further choices: none for headers and for
+    sources with variants. */
+IGNIS__PRIVATE int ignis__source_dtypes(const ignis__source *source)
 {
-    const ignis__kernel_table *above = ignis__kernels_above;
-    bool is_above = above && (uintptr_t)from - (uintptr_t)above->sources < (size_t)above->source_count * sizeof *from;
-    const ignis__source *source;
-    while ((source = ignis__source_at((*at)++)) != NULL)
-        if (ignis__source_is_header(source) && (is_above || *at <= IGNIS__SOURCE_COUNT))
-            return source;
-    return NULL;
+    ignis__builtin builtin = ignis__builtin_of_source(source, 0);
+    if (!builtin || !source->pieces)
+        return 0;
+    return ignis__kernel_list_at(builtin->number >= IGNIS__BUILTIN_COUNT)->dtypes(source->name);
 }
 
 /*  kernel/disk_cache.c - the kernel cache on disk: a file per image, named by its key
@@ -14309,7 +14329,7 @@ IGNIS__PRIVATE bool ignis__header_is_known(const ignis__program *program, const 
 {
     const ignis__source *header;
     int i = 0;
-    while ((header = ignis__header_next(program->own, &i)) != NULL)
+    while ((header = ignis__header_next(program, &i)) != NULL)
         if (strlen(header->name) == length && memcmp(header->name, name, length) == 0)
             return true;
     for (i = 0; i < program->header_count; i++)
@@ -14417,7 +14437,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__program_key(const ignis__program *program
     key[1] = ~IGNIS__HASH_START;
     snprintf(facts, sizeof facts, "%d options, %d headers", program->option_count, program->header_count);
     ignis__key_add(key, facts);
-    while ((header = ignis__header_next(program->own, &i)) != NULL) {
+    while ((header = ignis__header_next(program, &i)) != NULL) {
         snprintf(facts, sizeof facts, "%016llx", (unsigned long long)header->hash);
         ignis__key_add(key, facts);
     }
@@ -14713,14 +14733,13 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     bool ok;
     int i = 0;
     memset(headers, 0, sizeof *headers);
-    while (ignis__header_next(program->own, &i) != NULL)
+    while (ignis__header_next(program, &i) != NULL)
         most++;
     headers->names = (const char **)ignis__alloc(2 * most * sizeof *headers->names);
     headers->texts = headers->names + most;
     ok = headers->names != NULL;
-    for (i = 0; ok && (header = ignis__header_next(program->own, &i)) != NULL; headers->own_count = ++headers->count) {
-        char *text = header->pieces ? ignis__source_join(header)
-                                    : ignis__copy_string("#error \"IGNIS_NO_TENSORS leaves this header out\"\n");
+    for (i = 0; ok && (header = ignis__header_next(program, &i)) != NULL; headers->own_count = ++headers->count) {
+        char *text = ignis__source_join(header);
         ok = text != NULL;
         headers->names[headers->count] = header->name;
         headers->texts[headers->count] = text;
@@ -14939,13 +14958,9 @@ IGNIS__PRIVATE uint64_t ignis__sources_hash(void)
 {
     const ignis__kernel_table *table;
     uint64_t hashes = 0;
-    int i, k;
-    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; i++) {
-        uint64_t hash = IGNIS__HASH_START;
-        for (k = 0; k < table->source_count; k++)
-            hash = ignis__hash(hash, &table->sources[k].hash, sizeof table->sources[k].hash);
-        hashes |= (hash >> 32) << 32 * i;
-    }
+    int i;
+    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; i++)
+        hashes |= (table->hash >> 32) << 32 * i;
     return hashes;
 }
 
@@ -16808,9 +16823,9 @@ IGNIS__PRIVATE const char *ignis__builtin_part(ignis__builtin builtin)
     const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     int i;
     for (i = 0; i < table->part_count; i++)
-        if (builtin >= table->parts[i].first && builtin <= table->parts[i].last)
-            return ignis__builtin_row_of(table->parts[i].first)->entry;
-    return ignis__builtin_row_of(builtin)->entry;
+        if (builtin->number >= table->parts[i].first && builtin->number <= table->parts[i].last)
+            return table->parts[i].name;
+    return builtin->entry;
 }
 
 /*  Makes the program of a source, without its text. */
@@ -16828,7 +16843,7 @@ static ignis__program ignis__program_of(const ignis__source *source, const char 
 IGNIS__COLD IGNIS__PRIVATE void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define,
                                                       int first, int last)
 {
-    ignis__program program = ignis__program_of(ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin));
+    ignis__program program = ignis__program_of(builtin->source, ignis__builtin_part(builtin));
     char option[256];
     const char *options[] = {option};
     snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
@@ -16844,7 +16859,7 @@ IGNIS__PRIVATE void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_
     int first, last;
     if (!ignis__requests.path[0])
         return;
-    program = ignis__program_of(ignis__builtin_row_of(builtin)->source, NULL);
+    program = ignis__program_of(builtin->source, NULL);
     ignis__program_range(&program, &first, &last);
     ignis__record_builtin(builtin, dtype, "", first, last);
 }
@@ -16857,8 +16872,8 @@ IGNIS__PRIVATE bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builti
     uint32_t i;
     if (!bundle->data)
         return false;
-    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__builtin_row_of(builtin)->source->name,
-             ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
+    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", builtin->source->name, ignis__builtin_part(builtin),
+             (int)dtype, *define ? " " : "", define);
     for (i = 0; i < bundle->header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0 &&
@@ -16930,9 +16945,8 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
                                                         ignis__builtin_code *code, ignis__builtin builtin,
                                                         ignis_dtype dtype)
 {
-    const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
-    const ignis__source *source = ignis__builtin_row_of(builtin)->source;
-    ignis__module *place = &code->modules[(source - table->sources) * IGNIS_DTYPE_COUNT + dtype];
+    const ignis__source *source = builtin->source;
+    ignis__module *place = &code->modules[source->number * IGNIS_DTYPE_COUNT + (int)dtype];
     ignis__module made;
     bool loaded;
     ignis__mutex_lock(&ignis__builtin_lock);
@@ -16979,10 +16993,9 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__variant_exists(const ignis__devic
 IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin,
                                                 const ignis__module *unit, void **function)
 {
-    const ignis__builtin_row *row = ignis__builtin_row_of(builtin);
     bool waits = true;
-    if (!ignis__function_get(call, device, unit, row->entry, function) ||
-        (row->how != IGNIS__KERNEL_PLAIN && !ignis__function_waits(call, device, *function, &waits)))
+    if (!ignis__function_get(call, device, unit, builtin->entry, function) ||
+        (builtin->how != IGNIS__KERNEL_PLAIN && !ignis__function_waits(call, device, *function, &waits)))
         return false;
     if (!waits)
         ignis__atomic_store(&device->no_dependents, 1);
@@ -16994,7 +17007,7 @@ IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builti
                                           const unsigned grid[3], const unsigned block[3], unsigned shared,
                                           void **params)
 {
-    int how = ignis__builtin_row_of(builtin)->how;
+    int how = builtin->how;
     return ignis__launch_as(work, function, grid, block, shared, params,
                             how != IGNIS__KERNEL_PLAIN && !ignis__atomic_load(&work->device->no_dependents),
                             how == IGNIS__KERNEL_TOGETHER);
@@ -17013,8 +17026,8 @@ IGNIS__PRIVATE void *ignis__builtin_get_variant(const char *call, ignis__device 
     variant->builtin = builtin;
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
-    if (!ignis__builtin_make(call, device, ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin), dtype,
-                             define, &variant->module) ||
+    if (!ignis__builtin_make(call, device, builtin->source, ignis__builtin_part(builtin), dtype, define,
+                             &variant->module) ||
         !ignis__builtin_function(call, device, builtin, &variant->module, &variant->function)) {
         ignis__module_unload(&variant->module);
         ignis__free(variant);
@@ -17038,7 +17051,7 @@ IGNIS__PRIVATE void *ignis__builtin_get(const char *call, ignis__device *device,
     ignis__module *unit;
     if (!code)
         return NULL;
-    place = &code->functions[(builtin - table->first) * IGNIS_DTYPE_COUNT + (int)dtype];
+    place = &code->functions[(builtin->number - table->first) * IGNIS_DTYPE_COUNT + (int)dtype];
     function = (void *)(uintptr_t)ignis__atomic_load(place);
     if (function)
         return function;
@@ -17127,9 +17140,10 @@ IGNIS__COLD static bool ignis__request_read_builtin(char *line, ignis__request *
     word = ignis__request_word(&line, whole);
     if (word && *word != '-') {
         i = 0;
-        while ((builtin = ignis__builtin_of_source(source, i)) >= 0 && strcmp(ignis__builtin_part(builtin), word) != 0)
+        while ((builtin = ignis__builtin_of_source(source, i)) != NULL &&
+               strcmp(ignis__builtin_part(builtin), word) != 0)
             i++;
-        if (builtin < 0)
+        if (!builtin)
             return ignis__explain(why, "%s of Ignis has no part %s", program->name, word);
         program->part = word;
         word = ignis__request_word(&line, whole);
@@ -17234,14 +17248,6 @@ typedef struct ignis__warmup {
     char *text, *path;        /* of the record, in memory of Ignis */
 } ignis__warmup;
 
-/*  Returns the number of dtypes for which a source is one program without further choices: none for headers and for
-    sources with variants. */
-IGNIS__PRIVATE int ignis__source_dtypes(const ignis__source *source)
-{
-    ignis__builtin builtin = ignis__builtin_of_source(source, 0);
-    return builtin < 0 || !source->pieces ? 0 : ignis__table_of_builtin(builtin)->dtypes(source->name);
-}
-
 IGNIS__COLD static void ignis__warmup_builtin(const ignis__warmup *warmup, const ignis__source *source,
                                               ignis_dtype dtype)
 {
@@ -17249,7 +17255,7 @@ IGNIS__COLD static void ignis__warmup_builtin(const ignis__warmup *warmup, const
     int i;
     if ((int)dtype > ignis__source_dtypes(source))
         return;
-    for (i = 0; (builtin = ignis__builtin_of_source(source, i)) >= 0; i++)
+    for (i = 0; (builtin = ignis__builtin_of_source(source, i)) != NULL; i++)
         if (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0))
             ignis__builtin_get(warmup->call, warmup->device, builtin, dtype);
 }
@@ -17567,7 +17573,7 @@ IGNIS__PRIVATE bool ignis__work_fill(const ignis__work *work, ignis__array *arra
     void *params[] = {&to, element, &array->numel};
     ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
     return ignis__work_write(work, array, &to) &&
-           ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
+           ignis__elementwise(work, IGNIS__BUILTIN(FILL), array->dtype, array->numel, params);
 }
 
 IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
@@ -17609,12 +17615,22 @@ IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst
                              ignis__device_ordinal(src->storage->device));
 }
 
+/*  Returns the kernel that converts to a dtype. */
+IGNIS__PRIVATE ignis__builtin ignis__builtin_cast(ignis_dtype dtype)
+{
+    static const ignis__builtin casts[] = {
+        IGNIS__BUILTIN(CAST_F16), IGNIS__BUILTIN(CAST_BF16),    IGNIS__BUILTIN(CAST_F32),
+        IGNIS__BUILTIN(CAST_F64), IGNIS__BUILTIN(CAST_I32),     IGNIS__BUILTIN(CAST_I64),
+        IGNIS__BUILTIN(CAST_U8),  IGNIS__BUILTIN(CAST_F8_E4M3), IGNIS__BUILTIN(CAST_F8_E5M2)};
+    return casts[(int)dtype - (int)IGNIS_F16];
+}
+
 /*  Converts an array on one device. */
 IGNIS__PRIVATE bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__work work;
     ignis__address to, from;
-    ignis__builtin cast = (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dst->dtype - (int)IGNIS_F16);
+    ignis__builtin cast = ignis__builtin_cast(dst->dtype);
     void *params[] = {&to, &from, &src->numel};
     bool ok = ignis__work_begin(call, dst->storage->device, &work);
     if (ok) {
@@ -17739,12 +17755,12 @@ IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin
 
 IGNIS_API ignis_status ignis_array_add(ignis_array dst, ignis_array a, ignis_array b)
 {
-    return ignis__array_binary("ignis_array_add", IGNIS__BUILTIN_ADD, dst, a, b);
+    return ignis__array_binary("ignis_array_add", IGNIS__BUILTIN(ADD), dst, a, b);
 }
 
 IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_array b)
 {
-    return ignis__array_binary("ignis_array_mul", IGNIS__BUILTIN_MUL, dst, a, b);
+    return ignis__array_binary("ignis_array_mul", IGNIS__BUILTIN(MUL), dst, a, b);
 }
 
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor)
@@ -17754,7 +17770,7 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
     ignis__address addresses[2];
     int64_t numel;
     void *params[] = {&addresses[0], &addresses[1], &factor, &numel};
-    return ignis__array_map("ignis_array_scale", IGNIS__BUILTIN_SCALE, 2, handles, names, addresses, params, &numel);
+    return ignis__array_map("ignis_array_scale", IGNIS__BUILTIN(SCALE), 2, handles, names, addresses, params, &numel);
 }
 
 #ifndef IGNIS_NO_TENSORS
@@ -18064,7 +18080,7 @@ static void ignis__array_unclaim_held(const char *call, void *item)
 IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
     unsigned one[3] = {1, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype);
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(RANDOM_ADVANCE), dtype);
     ignis__address address;
     void *params[] = {&address};
     ignis__array *array;
@@ -20637,6 +20653,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_source_make(const char *call, con
     ignis__formula_spec_write(&made->line, spec);
     made->program.source = made->text.data;
     made->program.name = "formula.cu";
+    made->program.common = &ignis__source_map_cuh;
     made->program.options = options;
     made->program.option_count = spec->half ? 3 : 1;
     made->program.formula = formula->text;
@@ -22855,7 +22872,7 @@ IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ig
         }
         handles[0] = made;
     }
-    status = ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[1], handles[2]);
+    status = ignis__array_binary(call, IGNIS__BUILTIN(ADD), handles[0], handles[1], handles[2]);
     if (made.id) {
         ignis__array_unclaim(call, gradient);
         ignis__array_unclaim(call, *sum);
@@ -22985,8 +23002,8 @@ static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
     }
     if (ok && blocks) {
         grid[0] = (unsigned)blocks;
-        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->leaf->dtype);
-        ok = function && ignis__builtin_launch(&work, IGNIS__BUILTIN_ADD_EACH, function, grid, block, 0, params);
+        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN(ADD_EACH), first->leaf->dtype);
+        ok = function && ignis__builtin_launch(&work, IGNIS__BUILTIN(ADD_EACH), function, grid, block, 0, params);
     }
     ignis__work_end(&work);
     for (i = 0; i < count; i++)
@@ -23000,7 +23017,7 @@ static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *l
     ignis__work work;
     bool ok = ignis__work_begin(call, leaf->device, &work);
     if (ok) {
-        ok = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, leaf->dtype) != NULL;
+        ok = ignis__builtin_get(call, work.device, IGNIS__BUILTIN(ADD_EACH), leaf->dtype) != NULL;
         ignis__work_end(&work);
     }
     return ok;
@@ -23862,7 +23879,7 @@ static ignis_tensor ignis__recorded_sum(const char *call, ignis_tensor a, ignis_
     }
     if (ok)
         made = ignis__array_create_like(call, arrays[0], arrays[0]->dtype);
-    if (made.id && ignis__array_binary(call, IGNIS__BUILTIN_ADD, made, from[0], from[1]) != IGNIS_OK)
+    if (made.id && ignis__array_binary(call, IGNIS__BUILTIN(ADD), made, from[0], from[1]) != IGNIS_OK)
         ignis__array_discard(call, &made);
     if (made.id)
         result = ignis__recorded_result(call, "sum of gradients", ignis__array_adopt(call, made), 2, held);
@@ -25084,8 +25101,9 @@ typedef struct ignis__grouped {
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, add_warp, averages, columns, rows,
-        rows_backward; /* except for averages and columns, each is the first of four */
+    ignis__builtin aligned[4], added[4];      /* by a warp, by a warp for a row, for long rows, by a block */
+    ignis__builtin rows[4], rows_backward[4]; /* for few packs of a row, more, by a block, and those named _even */
+    ignis__builtin averages, columns;
 } ignis__norm;
 
 /*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
@@ -26395,18 +26413,18 @@ IGNIS__PRIVATE ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, in
 
 /* clang-format off */
 IGNIS__PRIVATE const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800}, /* or fewer columns: ignis__gemm_fit_columns */
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 128, 384, 1, 380, 300, 600, 800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 1, 220, 165, 600, 700}, /* in pairs */
-    {IGNIS__BUILTIN_GEMM_HOPPER, 128, 64, 384, 2, 230, 250, 600, 800},
-    {IGNIS__BUILTIN_GEMM_HOPPER, 64, 128, 384, 2, 240, 400, 600, 800},
-    {IGNIS__BUILTIN_GEMM_MMA, 128, 128, 256, 1, 1000, 1000, 1000, 1500},
-    {IGNIS__BUILTIN_GEMM_MMA_SMALL, 64, 64, 128, 3, 280, 490, 1000, 1600},
-    {IGNIS__BUILTIN_GEMM, 128, 128, 256, 1, 7000, 7000, 1000, 2000},
-    {IGNIS__BUILTIN_GEMM_SMALL, 64, 64, 256, 2, 2400, 2900, 1000, 1000},
-    {IGNIS__BUILTIN_GEMM_TINY, 16, 32, 256, 1, 220, 580, 1700, 0},
+    {IGNIS__BUILTIN(GEMM_HOPPER), 128, 256, 384, 1, 690, 690, 1000, 800},
+    {IGNIS__BUILTIN(GEMM_HOPPER), 128, 192, 384, 1, 525, 525, 100, 1800},
+    {IGNIS__BUILTIN(GEMM_HOPPER), 192, 192, 512, 1, 800, 800, 1500, 800}, /* or fewer: ignis__gemm_fit_columns */
+    {IGNIS__BUILTIN(GEMM_HOPPER), 128, 128, 384, 1, 380, 300, 600, 800},
+    {IGNIS__BUILTIN(GEMM_HOPPER), 128, 64, 384, 1, 220, 165, 600, 700}, /* in pairs */
+    {IGNIS__BUILTIN(GEMM_HOPPER), 128, 64, 384, 2, 230, 250, 600, 800},
+    {IGNIS__BUILTIN(GEMM_HOPPER), 64, 128, 384, 2, 240, 400, 600, 800},
+    {IGNIS__BUILTIN(GEMM_MMA), 128, 128, 256, 1, 1000, 1000, 1000, 1500},
+    {IGNIS__BUILTIN(GEMM_MMA_SMALL), 64, 64, 128, 3, 280, 490, 1000, 1600},
+    {IGNIS__BUILTIN(GEMM), 128, 128, 256, 1, 7000, 7000, 1000, 2000},
+    {IGNIS__BUILTIN(GEMM_SMALL), 64, 64, 256, 2, 2400, 2900, 1000, 1000},
+    {IGNIS__BUILTIN(GEMM_TINY), 16, 32, 256, 1, 220, 580, 1700, 0},
 };
 /* clang-format on */
 
@@ -26511,7 +26529,7 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, con
     const ignis__gemm_params *p = &gemm->params;
     int64_t size = ignis__dtypes[gemm->operands].size, processors = op->work.device->info.multiprocessors,
             room = processors * tile->blocks;
-    bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
+    bool hopper = tile->builtin == IGNIS__BUILTIN(GEMM_HOPPER),
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(gemm, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
     int64_t between = tile->between;
@@ -26526,8 +26544,8 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, con
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !gemm->patches_of ? 5900 : whole;
     double each = rows / (ignis__gemm_rows_fill_sectors(gemm, p->row_a) ? whole : parts) +
                   columns / (ignis__gemm_rows_fill_sectors(gemm, p->row_b) ? whole : parts);
-    double scale = tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ||
-                           tile->builtin == IGNIS__BUILTIN_GEMM_TINY
+    double scale = tile->builtin == IGNIS__BUILTIN(GEMM) || tile->builtin == IGNIS__BUILTIN(GEMM_SMALL) ||
+                           tile->builtin == IGNIS__BUILTIN(GEMM_TINY)
                        ? size == 8 ? 2 : 1
                        : (double)size / 2;
     double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors),
@@ -26679,7 +26697,7 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     p.rows = rows;
     p.pairs = pairs;
     ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_finishes_in_registers(&p, columns));
-    return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+    return ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
 /*  Sets the best number of columns for a tile of 192 rows, a multiple of 16. False if there is no such
@@ -26744,9 +26762,9 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
     int i, trial;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
-        bool hopper = tile.builtin == IGNIS__BUILTIN_GEMM_HOPPER;
-        bool mma = tile.builtin == IGNIS__BUILTIN_GEMM_MMA || tile.builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every dtype, and for little work */
+        bool hopper = tile.builtin == IGNIS__BUILTIN(GEMM_HOPPER);
+        bool mma = tile.builtin == IGNIS__BUILTIN(GEMM_MMA) || tile.builtin == IGNIS__BUILTIN(GEMM_MMA_SMALL);
+        bool is_tiny = tile.builtin == IGNIS__BUILTIN(GEMM_TINY); /* exact, for every dtype, and for little work */
         bool is_large = tile.rows == 192, is_ahead = ignis__gemm_is_ahead(&tile);
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
         const ignis__gemm *of = hopper ? &by_wgmma : gemm;
@@ -26780,14 +26798,14 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
     kernel.columns = best.columns;
     kernel.threads = best.threads;
     kernel.blocks = best.blocks;
-    tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN_GEMM_TINY;
+    tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN(GEMM_TINY);
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* the summed values would be rounded */
     if (gemm->patches_of)
         snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", gemm->patches_of);
     if (!tensor_cores)
         return kernel;
     ignis__gemm_mma_define(kernel.define, sizeof kernel.define, gemm);
-    if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
+    if (best.builtin == IGNIS__BUILTIN(GEMM_HOPPER)) {
         kernel.summed_rows = 64;
         kernel.stays = true;
         /* k steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers:
@@ -26901,7 +26919,7 @@ IGNIS__PRIVATE void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis
     void *params[] = {&to, &from, &count, &out->numel};
     if (from == to) /* there was one row */
         return;
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_SUMS), out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
 
 IGNIS__PRIVATE ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
@@ -26995,19 +27013,19 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
         return;
     gemm.params.row_sums = epilogue->row_sums != NULL;
     gemm.params.column_sums = epilogue->column_sums != NULL;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMM_FINISH), dtype);
     define[0] = 0;
     if (gemm.patches_of)
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", gemm.patches_of);
     if (!eights) {
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_TINY), dtype, define, 0, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM), dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     }
     ignis__gemm_mma_define(define, sizeof define, &gemm);
     if (rounds)
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_MMA), dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
     if (rounds && by_k && !eights && !gemm.patches_of) {
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_TILES), dtype);
         gemm = ignis__gemm_by_wgmma(&gemm);
     }
     for (i = 0; rounds && (!gemm.patches_of || (!by_k && gemm.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
@@ -27021,7 +27039,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
                 continue;
             for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&gemm, widths[i]); direct++) {
                 ignis__gemm_hopper_define(define, sizeof define, &gemm, widths[i], direct);
-                ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+                ignis__record_builtin(IGNIS__BUILTIN(GEMM_HOPPER), dtype, define, 90, 90);
             }
         }
     gemm.params.n = product->params.n;
@@ -27030,7 +27048,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
         for (gemm.pairs = 0; gemm.pairs <= (ignis__gemm_shares_b(&gemm, widths[i]) ? IGNIS__SHARE_B : 0);
              gemm.pairs += IGNIS__SHARE_B) {
             ignis__gemm_hopper_define(define, sizeof define, &gemm, widths[i], true);
-            ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN(GEMM_HOPPER), dtype, define, 90, 90);
         }
 }
 
@@ -27069,7 +27087,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         op->pending = NULL;
     }
     ignis__cost(-1, flops, (int)dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, blocks, 1, 1, 256, 1, 0, params);
 }
 
 /*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
@@ -27126,7 +27144,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
     ignis__address another = ignis__gemm_extra_matrix(gemm);
     bool direct = ignis__gemm_finishes_in_registers(gemm, kernel->columns), gated = ignis__gemm_gates(gemm);
     void *mapped[] = {&a, &b, &out, &other, &gemm->params}, *plain[] = {&gemm->params};
-    if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
+    if (kernel->builtin == IGNIS__BUILTIN(GEMM_TINY)) {
         ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, gemm, blocks, ends);
         return;
     }
@@ -27218,7 +27236,7 @@ IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__
     void *params[] = {a, b};
     int64_t pack = ignis__pack_elements(dtype),
             packs = ignis__ceil_div(a->rows * a->stride, pack) + ignis__ceil_div(b->rows * b->stride, pack);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype, ignis__ceil_div(packs, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_PACK), dtype, ignis__ceil_div(packs, 256), 256, params);
 }
 
 /*  Copies operands whose rows are no full packs to scratch where they are. */
@@ -27243,7 +27261,7 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
     x.at = ignis__op_write(op, ignis__op_new_row(op, matrices * x.rows * x.columns, dtype));
     x.batch = x.batch ? x.rows * x.columns : 0;
     ignis__op_launch_row(
-        op, IGNIS__BUILTIN_TRANSPOSE_TILES, dtype,
+        op, IGNIS__BUILTIN(TRANSPOSE_TILES), dtype,
         ignis__clamp(matrices * ignis__ceil_div(x.rows, 64) * ignis__ceil_div(x.columns, 64), 1, INT32_MAX), 256,
         params);
     ignis__gemm_set_operand(p, is_b, &x);
@@ -27285,7 +27303,7 @@ IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis_
     ignis__gemm_launch(op, &kernel, dtype, gemm,
                        p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, gemm, epilogue);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_FINISH), 16, dtype, gemm, epilogue);
     else if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
     if (row_sums)
@@ -27594,11 +27612,11 @@ IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *prod
         gemm = ignis__gemm_describe(op, product, out, &rest);
         gemm.params.partial = ignis__op_read(op, to);
         gemm.params.packed_out = gemm.params.packed_out && gemm.params.partial % 16 == 0;
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &gemm, &rest);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_APPLY), 32, out->dtype, &gemm, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
-        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD_BROADCAST, out->dtype, out->numel, params);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN(ADD_BROADCAST), out->dtype, out->numel, params);
     }
     return true;
 }
@@ -27707,8 +27725,9 @@ IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line
 static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                                     ignis__array *b, const ignis__epilogue *epilogue)
 {
-    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU,
-                                  IGNIS__SOURCE_GEMM_HOPPER_CU, IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH};
+    static const ignis__source *const sources[] = {&ignis__source_gemm_cu, &ignis__source_gemm_cuh,
+                                                   &ignis__source_gemm_mma_cu, &ignis__source_gemm_hopper_cu,
+                                                   &ignis__source_gemm_hopper_ahead_cuh};
     const ignis_device_info *info = &op->work.device->info;
     ignis__product described = *product;
     int parts[] = {epilogue->activation,          epilogue->gradient,         epilogue->bias != NULL,
@@ -27722,7 +27741,7 @@ static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product
     key = ignis__hash(key, info->name, strlen(info->name));
     key = ignis__hash(key, &ignis__libraries[IGNIS_LIBRARY_CUBLASLT].release, sizeof(uint64_t));
     for (i = 0; i < IGNIS__COUNT(sources); i++)
-        key = ignis__hash(key, &ignis__sources[sources[i]].hash, sizeof(uint64_t));
+        key = ignis__hash(key, &sources[i]->hash, sizeof(uint64_t));
     return key;
 }
 
@@ -28160,12 +28179,12 @@ IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__bu
 
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc)
 {
-    return ignis__tensor_random("ignis_tensor_rand", IGNIS__BUILTIN_RAND, shape, desc);
+    return ignis__tensor_random("ignis_tensor_rand", IGNIS__BUILTIN(RAND), shape, desc);
 }
 
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc)
 {
-    return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
+    return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN(RANDN), shape, desc);
 }
 
 /*  Creates a tensor of numbers at equal distances. A negative count: the ends give no line, and it is
@@ -28181,7 +28200,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, doub
                     step);
         return ignis__no_tensor();
     }
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_LINE, IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
+    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN(LINE), IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step,
@@ -28213,7 +28232,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
     void *params[] = {NULL, &none, &rows, &columns, &diagonal, &diagonal, NULL};
     if (!ignis__enter(call))
         return ignis__no_tensor();
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_BAND, IGNIS_SHAPE(rows, columns), desc, params, 6, NULL,
+    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN(BAND), IGNIS_SHAPE(rows, columns), desc, params, 6, NULL,
                                           NULL);
 }
 
@@ -28241,9 +28260,9 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
             grid;
     unsigned x, y;
     bool rows = inner == 1;
-    ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
-                             : b  ? IGNIS__BUILTIN_DOT_COLUMNS
-                                  : IGNIS__BUILTIN_SUM_COLUMNS;
+    ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN(DOT_ROWS) : IGNIS__BUILTIN(SUM_ROWS)
+                             : b ? IGNIS__BUILTIN(DOT_COLUMNS)
+                                  : IGNIS__BUILTIN(SUM_COLUMNS);
     ignis__address to, to_partial = 0, from_a, from_b = 0;
     void *params[10], *finish[] = {&to, &to_partial, &factor, &count, &parts};
     int used = 0;
@@ -28299,7 +28318,7 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
     packs = count % per_pack == 0 ? count / per_pack : count;
     ignis__column_threads(packs, parts, &x, &y);
     grid = ignis__clamp(ignis__ceil_div(packs, (int64_t)x), 1, INT32_MAX);
-    ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, grid, 1, 1, x, y, 0, finish);
+    ignis__op_launch(op, IGNIS__BUILTIN(SUM_FINISH), dtype, NULL, grid, 1, 1, x, y, 0, finish);
 }
 
 /*  Values that a sum's gradient needs. */
@@ -28322,7 +28341,7 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     gradient = ignis__op_new(&op, &p.shape, op.in[0]->dtype);
     from = ignis__op_read(&op, op.in[0]);
     to = ignis__op_write(&op, gradient);
-    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_BROADCAST_SCALED, op.in[0]->dtype, numel, params);
+    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(BROADCAST_SCALED), op.in[0]->dtype, numel, params);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
@@ -28394,7 +28413,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from,
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
     void *params[] = {&target, &source, &factor, &from->numel};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN(SCALE), from->dtype, from->numel, params);
     return out;
 }
 
@@ -28456,9 +28475,9 @@ static void ignis__binary_record(ignis_array gradient, double sign)
     ignis_array_info info;
     if (!ignis__requests.path[0] || ignis_array_query(gradient, &info) != IGNIS_OK)
         return;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS, info.dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SUM_ROWS), info.dtype);
     if (sign < 0)
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_SCALE, info.dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(SCALE), info.dtype);
 }
 
 /*  Computes the gradients of a + b and a - b: g for a; g or -g for b, summed where b was broadcast. */
@@ -28501,10 +28520,10 @@ static ignis_status ignis__mul_backward(const ignis_backward_args *args)
         return ignis__failed();
     ignis__binary_record(args->grad_output, 1);
     if (args->needed[0])
-        gradients[0] = ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0],
+        gradients[0] = ignis__binary_launch(&op, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), op.in[0],
                                             op.in[1 + p->saved_b], &p->axis);
     if (args->needed[1] && p->axis.n == 1)
-        gradients[1] = ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0],
+        gradients[1] = ignis__binary_launch(&op, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), op.in[0],
                                             op.in[1 + p->saved_a], &p->axis);
     else if (args->needed[1])
         gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
@@ -28552,12 +28571,12 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &binary, sizeof binary);
 }
 
-static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD,
-                                                     IGNIS__BUILTIN_ADD_BROADCAST, false};
-static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB,
-                                                     IGNIS__BUILTIN_SUB_BROADCAST, false};
-static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL,
-                                                     IGNIS__BUILTIN_MUL_BROADCAST, true};
+static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN(ADD),
+                                                     IGNIS__BUILTIN(ADD_BROADCAST), false};
+static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN(SUB),
+                                                     IGNIS__BUILTIN(SUB_BROADCAST), false};
+static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN(MUL),
+                                                     IGNIS__BUILTIN(MUL_BROADCAST), true};
 
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b)
 {
@@ -28592,8 +28611,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, i
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    ignis__op_launch_elementwise(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16),
-                                 from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, ignis__builtin_cast(dtype), from->dtype, from->numel, params);
     return out;
 }
 
@@ -28639,7 +28657,7 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
     void *params[] = {&target, &source, &p.threshold, &p.scale, &p.random.seed, &p.random.first, &step, &from->numel};
     op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_DROPOUT, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN(DROPOUT), from->dtype, from->numel, params);
     return out;
 }
 
@@ -28744,11 +28762,11 @@ static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor 
     return ignis__op_end_recorded(&op, out, kind->call + 6, ignis__activation_backward, &kind, sizeof kind);
 }
 
-static const ignis__activation ignis__act_relu = {"ignis_relu", IGNIS__BUILTIN_RELU, IGNIS__BUILTIN_RELU_BACKWARD};
-static const ignis__activation ignis__act_gelu = {"ignis_gelu", IGNIS__BUILTIN_GELU, IGNIS__BUILTIN_GELU_BACKWARD};
-static const ignis__activation ignis__act_gelu_exact = {"ignis_gelu_exact", IGNIS__BUILTIN_GELU_EXACT,
-                                                        IGNIS__BUILTIN_GELU_EXACT_BACKWARD};
-static const ignis__activation ignis__act_silu = {"ignis_silu", IGNIS__BUILTIN_SILU, IGNIS__BUILTIN_SILU_BACKWARD};
+static const ignis__activation ignis__act_relu = {"ignis_relu", IGNIS__BUILTIN(RELU), IGNIS__BUILTIN(RELU_BACKWARD)};
+static const ignis__activation ignis__act_gelu = {"ignis_gelu", IGNIS__BUILTIN(GELU), IGNIS__BUILTIN(GELU_BACKWARD)};
+static const ignis__activation ignis__act_gelu_exact = {"ignis_gelu_exact", IGNIS__BUILTIN(GELU_EXACT),
+                                                        IGNIS__BUILTIN(GELU_EXACT_BACKWARD)};
+static const ignis__activation ignis__act_silu = {"ignis_silu", IGNIS__BUILTIN(SILU), IGNIS__BUILTIN(SILU_BACKWARD)};
 
 IGNIS_API ignis_tensor ignis_relu(ignis_tensor tensor) { return ignis__activate(&ignis__act_relu, tensor); }
 IGNIS_API ignis_tensor ignis_gelu(ignis_tensor tensor) { return ignis__activate(&ignis__act_gelu, tensor); }
@@ -28773,7 +28791,7 @@ static ignis_status ignis__silu_mul_backward(const ignis_backward_args *args)
     up = ignis__op_read(&op, op.in[2]);
     dgate = ignis__op_write(&op, gradients[0]);
     dup = ignis__op_write(&op, gradients[1]);
-    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_SILU_MUL_BACKWARD, op.in[1]->dtype, n, params);
+    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(SILU_MUL_BACKWARD), op.in[1]->dtype, n, params);
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
@@ -28786,7 +28804,7 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
         return ignis__no_tensor();
     ignis__op_save_inputs(&op, 0, 2);
     if (ignis__op_is_float(&op, 0, "gate") && ignis__op_same_dtype(&op, 1, "up") && ignis__op_same_shape(&op, 1, "up"))
-        out = ignis__op_elementwise(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
+        out = ignis__op_elementwise(&op, IGNIS__BUILTIN(SILU_MUL), 2, op.in);
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }
 
@@ -28887,16 +28905,15 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
     int k;
     if (!ignis__requests.path[0])
         return;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS,
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SUM_ROWS),
                                   run->dtype[p->formula->count]); /* for a gradient that equals the incoming one */
     if (run->outs == 0)
         return;
     ignis__formula_record_run(call, run);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SUM_ROWS), run->out[0]);
     for (k = 0; k < p->count; k++)
         if (ignis__dtype_is_float(p->tensor[k].dtype) && p->tensor[k].dtype != run->out[0])
-            ignis__record_builtin_for_all(
-                (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
+            ignis__record_builtin_for_all(ignis__builtin_cast(p->tensor[k].dtype), run->out[0]);
 }
 
 /*  For a logsumexp: divides the incoming gradient by the sum, whose exponentials start at the saved largest
@@ -29522,7 +29539,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *fro
     bool tiles = exchange.c == 1 && exchange.m >= 16 && exchange.n >= 16;
     int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, pack = ignis__pack_elements(from->dtype), blocks;
     void *params[] = {&target, &source, &exchange.a, &exchange.m, &exchange.b, &exchange.n, &exchange.c};
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), from->dtype);
     if (out && (exchange.m == 1 || exchange.n == 1) &&
         (exchange.b == 1 || exchange.m == exchange.n)) { /* the order stays */
         ignis__op_copy(op, out, from);
@@ -29533,7 +29550,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *fro
     blocks = tiles ? exchange.a * exchange.b * ignis__ceil_div(exchange.m, edge) * ignis__ceil_div(exchange.n, edge)
                    : ignis__ceil_div(from->numel, 1024 * (exchange.c % pack == 0 ? pack : 1));
     if (from->numel > 0)
-        ignis__op_launch_row(op, tiles ? IGNIS__BUILTIN_TRANSPOSE_TILES : IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype,
+        ignis__op_launch_row(op, tiles ? IGNIS__BUILTIN(TRANSPOSE_TILES) : IGNIS__BUILTIN(TRANSPOSE_RUNS), from->dtype,
                              ignis__clamp(blocks, 1, INT32_MAX), 256, params);
     return out;
 }
@@ -29612,7 +29629,7 @@ IGNIS__PRIVATE void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ign
     ignis__address source = ignis__op_read(op, from.array) + (uint64_t)from.offset * size;
     ignis__address target = ignis__op_write(op, to.array) + (uint64_t)to.offset * size;
     void *params[] = {&target, &source, &to.row, &from.row, &length, &rows};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_COPY_ROWS, dtype, length * rows, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN(COPY_ROWS), dtype, length * rows, params);
 }
 
 typedef struct ignis__concat_params {
@@ -30018,7 +30035,7 @@ IGNIS__PRIVATE void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__ar
             strided.from[0] = strided.to[0] = 0;
         ignis__strided_finish(&strided);
         blocks = strided.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256,
+        ignis__op_launch_row(op, IGNIS__BUILTIN(STRIDED_TILES), from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256,
                              tiles);
         return;
     }
@@ -30033,7 +30050,7 @@ IGNIS__PRIVATE void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__ar
         strided.to[last] *= pack;
     }
     ignis__strided_finish(&strided);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(strided.count, 1024), 256,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(STRIDED_COPY), from->dtype, ignis__ceil_div(strided.count, 1024), 256,
                          params);
 }
 
@@ -30378,7 +30395,7 @@ static ignis__array *ignis__op_band(ignis__op *op, ignis__array *from, const ign
     const int64_t *dims = from->shape.dim + from->shape.ndim - 2;
     int64_t rows = dims[0], columns = dims[1];
     void *params[] = {&target, &source, &rows, &columns, &band.low, &band.high, &from->numel};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_BAND, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN(BAND), from->dtype, from->numel, params);
     return out;
 }
 
@@ -31215,15 +31232,15 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(conv->groups, pack)), 1, MOST_ACROSS);
     slabs = ignis__ceil_div(conv->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
-    ignis__record_builtin_for_all(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
+    ignis__record_builtin_for_all(sums ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE),
                                   conv->dtype); /* for other addresses */
     if (sums)
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, conv->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMM_FINISH), conv->dtype);
     if (!sums) {
         units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
-        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, conv->dtype,
+        ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE) : IGNIS__BUILTIN(DEPTHWISE_UNPACKED), conv->dtype,
                          by_strips ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
@@ -31234,7 +31251,7 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
         (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
     p->split_k = ignis__ceil_div(units, p->splits);
     p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, conv->dtype);
-    ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED,
+    ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE_WEIGHTS_UNPACKED),
                      conv->dtype, by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
     ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
@@ -31306,16 +31323,16 @@ IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__ge
 IGNIS__PRIVATE bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
                                           const ignis__grouped *plan, bool weights)
 {
-    ignis__builtin builtin = weights ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED;
+    ignis__builtin builtin = weights ? IGNIS__BUILTIN(GROUPED_WEIGHTS) : IGNIS__BUILTIN(GROUPED);
     char define[32];
     if (op->work.device->info.compute_major < 8 ||
         !ignis__variant_exists(op->work.device, builtin, dtype, plan->define))
         return false;
     if (ignis__requests.path[0]) {
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p->patches_of);
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, 79);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, 79);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMM_FINISH), dtype);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_TINY), dtype, define, 0, 79);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM), dtype, define, 0, 79);
     }
     return true;
 }
@@ -31335,7 +31352,7 @@ IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, igni
         p->params.partial = ignis__gemm_sums_scratch(op, sums, p->params.splits, c->dtype);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
-    ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define,
+    ignis__op_launch(op, sums ? IGNIS__BUILTIN(GROUPED_WEIGHTS) : IGNIS__BUILTIN(GROUPED), c->dtype, plan->define,
                      blocks * plan->slabs, 1, 1, 256, 1, (size_t)plan->shared, params);
     if (sums)
         ignis__gemm_add_sums(op, sums, p->params.partial, p->params.splits);
@@ -31704,9 +31721,13 @@ IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor
 /*  Quantizes op->in[0] by rows, or as a whole. */
 static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, ignis__array *scale)
 {
-    enum { WARP, BLOCK, ALL }; /* in the order of the kernels of a dtype */
-    int first =
-        out->dtype == IGNIS_F8_E4M3 ? IGNIS__BUILTIN_QUANTIZE_F8_E4M3_WARP : IGNIS__BUILTIN_QUANTIZE_F8_E5M2_WARP;
+    enum { WARP, BLOCK, ALL };
+    static const ignis__builtin by_dtype[2][3] = {
+        {IGNIS__BUILTIN(QUANTIZE_F8_E4M3_WARP), IGNIS__BUILTIN(QUANTIZE_F8_E4M3_BLOCK),
+         IGNIS__BUILTIN(QUANTIZE_F8_E4M3)},
+        {IGNIS__BUILTIN(QUANTIZE_F8_E5M2_WARP), IGNIS__BUILTIN(QUANTIZE_F8_E5M2_BLOCK),
+         IGNIS__BUILTIN(QUANTIZE_F8_E5M2)}};
+    const ignis__builtin *kernels = by_dtype[out->dtype != IGNIS_F8_E4M3];
     ignis__array *x = op->in[0], *room;
     ignis__address from = ignis__op_read(op, x), to = ignis__op_write(op, out), scales = ignis__op_write(op, scale),
                    largest;
@@ -31718,8 +31739,7 @@ static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, i
         void *params[] = {&to, &scales, &from, &rows, &n, &plan.packed, &plan.kept};
         ignis__op_rows(op, x, &rows, &n);
         plan = ignis__rows_plan(op, x->dtype, rows, n, from % 16 == 0, 1, 2);
-        ignis__rows_launch(op, &plan, (ignis__builtin)(first + WARP), (ignis__builtin)(first + BLOCK), x->dtype,
-                           params);
+        ignis__rows_launch(op, &plan, kernels[WARP], kernels[BLOCK], x->dtype, params);
     } else {
         int packed = from % 16 == 0;
         void *find[] = {&largest, &from, &x->numel, &packed},
@@ -31730,8 +31750,8 @@ static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, i
         largest = ignis__op_write(op, room);
         blocks = ignis__clamp(ignis__ceil_div(x->numel, 256 * ignis__pack_elements(x->dtype)), 1,
                               (int64_t)8 * op->work.device->info.multiprocessors);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_QUANTIZE_LARGEST, x->dtype, blocks, 256, find);
-        ignis__op_launch_row(op, (ignis__builtin)(first + ALL), x->dtype, blocks, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(QUANTIZE_LARGEST), x->dtype, blocks, 256, find);
+        ignis__op_launch_row(op, kernels[ALL], x->dtype, blocks, 256, params);
     }
 }
 
@@ -31790,7 +31810,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK,
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN(SOFTMAX_BACKWARD_WARP), IGNIS__BUILTIN(SOFTMAX_BACKWARD_BLOCK),
                        op.in[1]->dtype, params);
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
@@ -31811,8 +31831,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
     plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP,
-                       plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN(SOFTMAX_WARP),
+                       plan.kept ? IGNIS__BUILTIN(SOFTMAX_LONG) : IGNIS__BUILTIN(SOFTMAX_BLOCK), op.in[0]->dtype,
+                       params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -31835,8 +31856,8 @@ static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
     log_sums = ignis__op_read(&op, op.in[2]);
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == x % 16 && to % 16 == grad % 16, 2, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_BLOCK,
-                       op.in[1]->dtype, params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN(LOG_SOFTMAX_BACKWARD_WARP),
+                       IGNIS__BUILTIN(LOG_SOFTMAX_BACKWARD_BLOCK), op.in[1]->dtype, params);
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
@@ -31858,9 +31879,9 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
     y = ignis__op_write(&op, out);
     log_sums = ignis__op_write(&op, sums);
     plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_WARP,
-                       plan.kept ? IGNIS__BUILTIN_LOG_SOFTMAX_LONG : IGNIS__BUILTIN_LOG_SOFTMAX_BLOCK, op.in[0]->dtype,
-                       params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN(LOG_SOFTMAX_WARP),
+                       plan.kept ? IGNIS__BUILTIN(LOG_SOFTMAX_LONG) : IGNIS__BUILTIN(LOG_SOFTMAX_BLOCK),
+                       op.in[0]->dtype, params);
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, sums);
     return ignis__op_end_recorded(&op, out, "log_softmax", ignis__log_softmax_backward, NULL, 0);
@@ -31872,12 +31893,18 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
     Uses: operation, row_launch. Invariant: the same rows choose the same kernel on a device, so the bits are
     the same. */
 
-#define IGNIS__NORM_KERNELS(NAME)                                                                              \
-    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,                            \
-        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+#define IGNIS__NORM_KERNELS(NAME)                                                                                \
+    {IGNIS__BUILTIN(NAME##_WARP), IGNIS__BUILTIN(NAME##_ROW), IGNIS__BUILTIN(NAME##_LONG),                       \
+     IGNIS__BUILTIN(NAME##_BLOCK)},                                                                              \
+        {IGNIS__BUILTIN(ADD_##NAME##_WARP), IGNIS__BUILTIN(ADD_##NAME##_ROW), IGNIS__BUILTIN(ADD_##NAME##_LONG), \
+         IGNIS__BUILTIN(ADD_##NAME##_BLOCK)},                                                                    \
+        {IGNIS__BUILTIN(NAME##_ROWS_FEW), IGNIS__BUILTIN(NAME##_ROWS_WARP), IGNIS__BUILTIN(NAME##_ROWS_BLOCK),   \
+         IGNIS__BUILTIN(NAME##_ROWS_EVEN)},                                                                      \
+        {IGNIS__BUILTIN(NAME##_ROWS_BACKWARD_FEW), IGNIS__BUILTIN(NAME##_ROWS_BACKWARD_WARP),                    \
+         IGNIS__BUILTIN(NAME##_ROWS_BACKWARD_BLOCK), IGNIS__BUILTIN(NAME##_ROWS_BACKWARD_EVEN)},                 \
+        IGNIS__BUILTIN(NAME##_BACKWARD_AVERAGES), IGNIS__BUILTIN(NAME##_BACKWARD_COLUMNS)
 
-/*  The kernels of norm.cu and norm_add.cu, counted from the one named _warp. */
+/*  The kernels of norm.cu and norm_add.cu, in the order of ignis__norm. */
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
 
 IGNIS__PRIVATE const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false,
@@ -31916,11 +31943,11 @@ static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
     return n % pack == 0 && packs > (backward ? 32 : 128) && packs <= (backward ? 512 : 256);
 }
 
-/*  Plans rows. builtin: the first of the four kernels; arrays: arrays of rows that are read. Rows of a team
+/*  Plans rows. kernels: the four among which it chooses; arrays: arrays of rows that are read. Rows of a team
     begin at the same address modulo 16. In backward a team has a few rows at least, as its block leaves a row
     of partial sums. The shared memory is that of the most arrays possible, so that the same rows have the
     same kernel and bits. */
-IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__builtin *kernels, ignis_dtype dtype,
                                                       int64_t rows, int64_t n, int arrays, bool backward)
 {
     static const struct {
@@ -31933,7 +31960,7 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__buil
     plan.threads = ignis__row_threads(packs, 1, 512);
     if (ignis__norm_is_even(dtype, n, backward) &&
         (int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (backward ? 3 : 2) <= info->shared_per_block - 2048) {
-        plan.builtin = (ignis__builtin)((int)builtin + count);
+        plan.builtin = kernels[count];
         plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
         unit = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks, which get equal numbers */
@@ -31952,7 +31979,7 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__buil
         plan.threads = 0;
     if (plan.threads == 0)
         return plan;
-    plan.builtin = (ignis__builtin)((int)builtin + i);
+    plan.builtin = kernels[i];
     plan.shared =
         (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
     unit = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
@@ -32024,7 +32051,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,  &work->x,
                        &work->w,    &work->mean,      &work->rstd,      &average_g, &average_gh,
                        &work->rows, &work->n,         &work->packed};
-    ignis__record_builtin_for_all(norm->rows_backward, dtype); /* for other devices */
+    ignis__record_builtin_for_all(norm->rows_backward[0], dtype); /* for other devices */
     ignis__record_builtin_for_all(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
@@ -32056,7 +32083,7 @@ IGNIS__PRIVATE void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis_
                                         ignis__address partial, int rows, int64_t n)
 {
     void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
-    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
+    ignis__op_launch(op, IGNIS__BUILTIN(NORM_BACKWARD_SUM), dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
                      params);
 }
 
@@ -32150,11 +32177,11 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    ignis__record_builtin_for_all(norm->rows, dtype); /* for other sizes and devices */
-    ignis__record_builtin_for_all(norm->warp, dtype);
+    ignis__record_builtin_for_all(norm->rows[0], dtype); /* for other sizes and devices */
+    ignis__record_builtin_for_all(norm->aligned[0], dtype);
     if (work->sum) {
-        ignis__record_builtin_for_all(norm->add_warp, dtype);
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_ADD, dtype);
+        ignis__record_builtin_for_all(norm->added[0], dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(ADD), dtype);
     }
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
@@ -32163,7 +32190,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         }
         if (odd.threads || !work->sum || packed)
             break;
-        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN(ADD), dtype, work->numel, add);
         work->x = work->sum; /* from here on it is the norm of a tensor like any other, by the same kernels */
         work->sum = work->other = 0;
     }
@@ -32172,10 +32199,9 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         return;
     }
     anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
-    kernel = (int)(work->sum ? norm->add_warp : norm->warp) +
-             ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
-    ignis__op_launch(op, (ignis__builtin)kernel, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared,
-                     work->sum ? adding : plain);
+    kernel = ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
+    ignis__op_launch(op, (work->sum ? norm->added : norm->aligned)[kernel], dtype, NULL, plan.blocks, 1, 1,
+                     plan.threads, 1, plan.shared, work->sum ? adding : plain);
 }
 
 /*  Returns the tensor of the sum of the operation's first and last input. */
@@ -32393,7 +32419,7 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
         index = ignis__op_read(&op, op.in[1]);
     ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out,
                       ignis__pool_addresses(&pooling, dx | dy | index), false);
-    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD,
+    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN(MAX_POOL_BACKWARD) : IGNIS__BUILTIN(AVG_POOL_BACKWARD),
                          op.in[0]->dtype, &pooling.images, p->is_max ? max : average);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
@@ -32475,7 +32501,7 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
         ignis__images_set(&pooling->images, dtype, pool.n, pool.channels, pool.out, pool.in,
                           ignis__pool_addresses(pooling, x | y | index),
                           !is_max && pooling->window[0] == 2 && pooling->window[1] == 2);
-        ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
+        ignis__images_launch(&op, is_max ? IGNIS__BUILTIN(MAX_POOL) : IGNIS__BUILTIN(AVG_POOL), dtype, &pooling->images,
                              is_max ? max : average);
     }
     return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &pool, sizeof pool);
@@ -32515,7 +32541,7 @@ static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
     dx = ignis__op_write(&op, gradient);
     dy = ignis__op_read(&op, op.in[0]);
     ignis__images_set(&resampling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, dx | dy, false);
-    ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE_BACKWARD, op.in[0]->dtype, &resampling.images, params);
+    ignis__images_launch(&op, IGNIS__BUILTIN(UPSAMPLE_BACKWARD), op.in[0]->dtype, &resampling.images, params);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
@@ -32574,7 +32600,7 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
             ignis__scaling_set(&upsample.resampling.dim[d], upsample.in[d], upsample.out[d], desc);
         ignis__images_set(&upsample.resampling.images, op.in[0]->dtype, upsample.n, upsample.channels, upsample.out,
                           upsample.in, x | y, true);
-        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &upsample.resampling.images, params);
+        ignis__images_launch(&op, IGNIS__BUILTIN(UPSAMPLE), op.in[0]->dtype, &upsample.resampling.images, params);
     }
     return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &upsample, sizeof upsample);
 }
@@ -32651,18 +32677,18 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     if (gradients[1] || gradients[2] || !norm->given) {
         grads = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
         products = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
-        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_SUMS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
+        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_SUMS), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
     }
     if (gradients[1] || gradients[2])
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(sizes.channels, 32), 256,
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), dtype, ignis__ceil_div(sizes.channels, 32), 256,
                              weights);
     if (gradients[0] && !norm->given) {
         average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
         average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
-        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &sizes, averages);
+        ignis__channels_launch_groups(&op, IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, &sizes, averages);
     }
     if (gradients[0])
-        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
+        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_BACKWARD), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
                          backward);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
@@ -32710,11 +32736,12 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
         if (!norm->given) {
             part_means = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
             squares = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
-            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1],
+            ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_STATISTICS), dtype, NULL, blocks, 1, 1, threads[0], threads[1],
                              0, statistics);
         }
-        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &sizes, finish);
-        ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
+        ignis__channels_launch_groups(op, IGNIS__BUILTIN(CHANNEL_FINISH), dtype, &sizes, finish);
+        ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_APPLY), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
+                         apply);
     }
     ignis__op_save_inputs(op, 0, 2);
     ignis__op_save(op, means);
@@ -32914,7 +32941,7 @@ IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_d
         params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
     threads =
         rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread rotates 2 heads */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(ROPE), dtype, ignis__ceil_div(threads, 256), 256, params);
 }
 
 /*  As ignis__rope_rotate, for full rows, from the operation's input to an array like it. */
@@ -33217,7 +33244,7 @@ IGNIS__COLD static void ignis__fft_record(ignis__op *op, const ignis__fft_work *
         if (!ignis__fft_plan_pass(op, &other, &plan))
             continue;
         ignis__fft_define(define, sizeof define, &other, &plan);
-        ignis__record_builtin(IGNIS__BUILTIN_FFT, work->dtype, define, 0, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(FFT), work->dtype, define, 0, IGNIS__EVERY_ARCH);
     }
 }
 
@@ -33246,8 +33273,8 @@ IGNIS__PRIVATE void ignis__fft_pass(ignis__op *op, const ignis__fft_work *work)
     ignis__fft_define(define, sizeof define, work, &plan);
     if (ignis__requests.path[0])
         ignis__fft_record(op, work);
-    ignis__op_launch(op, IGNIS__BUILTIN_FFT, work->dtype, define, blocks, 1, 1, (unsigned)(plan.rows * plan.threads), 1,
-                     (size_t)plan.shared, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(FFT), work->dtype, define, blocks, 1, 1, (unsigned)(plan.rows * plan.threads),
+                     1, (size_t)plan.shared, params);
 }
 
 /*  Splits n into two factors of at most `most`, as equal as possible. */
@@ -33403,8 +33430,8 @@ static void ignis__fft_run_chirp(ignis__op *op, const ignis__fft_work *work)
         back.params.how |= IGNIS__FFT_SWAP_LAST;
     forward.params.chirp = back.params.chirp = chirp;
     forward.params.filter = filter;
-    ignis__op_launch_row(op, IGNIS__BUILTIN_FFT_CHIRP, work->dtype, ignis__clamp(ignis__ceil_div(m, 256), 1, 4096), 256,
-                         params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(FFT_CHIRP), work->dtype, ignis__clamp(ignis__ceil_div(m, 256), 1, 4096),
+                         256, params);
     ignis__fft_run(op, &own);
     ignis__fft_run(op, &forward);
     ignis__fft_run(op, &back);
@@ -33424,7 +33451,7 @@ static void ignis__fft_run_merge(ignis__op *op, const ignis__fft_work *work)
     plain.params.to.a = n;
     plain.params.scale = 1;
     ignis__fft_run(op, &plain);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_FFT_MERGE, work->dtype,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(FFT_MERGE), work->dtype,
                          ignis__clamp(ignis__ceil_div(rows * (n / 2 + 1), 256), 1, 1 << 16), 256, params);
 }
 
@@ -33803,7 +33830,7 @@ static ignis__array *ignis__complex_product(ignis__op *op, ignis__array *a, igni
         }
     }
     to = ignis__op_write(op, out);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_COMPLEX_MUL, a->dtype,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(COMPLEX_MUL), a->dtype,
                          ignis__clamp(ignis__ceil_div(n, 1024), n > 0, 1 << 20), 256, params);
     return out;
 }
@@ -34673,7 +34700,7 @@ IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__a
     next = said + 4 * (uint64_t)(passes * 256 * blocks);
     tiles = (int)ignis__ceil_div(sort->n, tile);
     parts = (int)ignis__ceil_div(sort->n, 4 * tile);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, sort->rows * parts, 512, count);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SORT_COUNT), sort->dtype, sort->rows * parts, 512, count);
     for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
         bool is_last = pass == passes - 1 && values;
         int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
@@ -34692,7 +34719,7 @@ IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__a
                           &shift,
                           &descending};
         shift = 8 * pass;
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(SORT_PASS), sort->dtype, NULL, blocks, 1, 1, 512, 1,
                          (size_t)tile * (size_t)(size + 4), params);
         in = &sort->keys[out];
         in_positions = &sort->positions[out];
@@ -34739,10 +34766,10 @@ IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis_
         return;
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
     bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
-    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_KEYS), dtype, ignis__ceil_div(larger, 256), 256, keys);
     ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0,
                      0); /* vocab: ids out of range */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_BOUNDS), dtype, ignis__ceil_div(count, 256), 256, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
     partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
     from = ignis__op_read(op, grad);
@@ -34751,8 +34778,8 @@ IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis_
     share = packed ? ignis__pack_elements(dtype) : 1;
     threads = ignis__row_threads(n, share, 256);
     across = ignis__ceil_div(n, threads * share);
-    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
-    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_ROWS), dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
                      1, 0, finish);
 }
 
@@ -34817,7 +34844,7 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
         sizes[0] = op.in[0]->shape.dim[0];
         sizes[1] = op.in[0]->shape.dim[1];
         packed = sizes[1] % ignis__pack_elements(dtype) == 0 && (from | to) % 16 == 0;
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_EMBEDDING, dtype, sizes[1] ? count : 0,
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(EMBEDDING), dtype, sizes[1] ? count : 0,
                              ignis__row_threads(sizes[1], ignis__row_share(dtype, packed != 0), 256), params);
     }
     ignis__op_save(&op, op.in[1]);
@@ -34860,7 +34887,7 @@ IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ign
         return;
     pack = ignis__pack_elements(to->dtype);
     last = strided.rank - 1;
-    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && strided.from[last] == 1 && strided.to[last] == 0 &&
+    packs = builtin == IGNIS__BUILTIN(GATHER) && last >= 0 && strided.from[last] == 1 && strided.to[last] == 0 &&
             (strided.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 &&
             ignis__strides_packed(strided.from, strided.rank, last, pack);
     if (packs) {
@@ -34869,7 +34896,7 @@ IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ign
     }
     ignis__strided_finish(&strided);
     ignis__op_launch_row(op, builtin, to->dtype,
-                         ignis__ceil_div(strided.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
+                         ignis__ceil_div(strided.count, builtin == IGNIS__BUILTIN(GATHER) ? 1024 : 256), 256, params);
 }
 
 /*  Returns the rows of `to` along its last dimension if each gets the sums of its own row of n elements,
@@ -34909,9 +34936,9 @@ IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, indexing, &n);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SORT_COUNT), IGNIS_I32); /* for the other path */
     if (rows) {
-        ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(SCATTER_ADD_ROWS), dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
         return;
     }
@@ -34925,10 +34952,10 @@ IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis
     blocks = ignis__ceil_div(strided.count, 256);
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, strided.count, 2);
     partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SCATTER_KEYS), dtype, blocks, 256, keys);
     ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SEGMENT_SUMS), dtype, blocks, 256, sums);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SEGMENT_FINISH), dtype, blocks, 256, finish);
 }
 
 /*  Sums the gradient by index, at the positions that forward has read. */
@@ -34960,7 +34987,7 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
         return ignis__failed();
     gradients[2] = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
     if (gradients[2])
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[2], op.in[0], op.in[1], x, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), gradients[2], op.in[0], op.in[1], x, 0);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
@@ -34982,7 +35009,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
                        ignis__shape_write(&indexing->shape).text, indexing->dim);
     if (indexing->dim > 0) /* also if those before it are 1 */
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), op.in[0]->dtype);
     if (outer == 1) {
         gradient = ignis__op_new(&op, &indexing->shape, op.in[0]->dtype);
         if (gradient)
@@ -35062,7 +35089,7 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
         ignis__op_copy(&op, out, op.in[0]);
         ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &indexing);
     } else if (out) {
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &indexing, 1);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), out, op.in[0], op.in[1], &indexing, 1);
     }
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &indexing, sizeof indexing);
@@ -35153,7 +35180,7 @@ static void ignis__op_scan_rows(ignis__op *op, const ignis__scan *scan, ignis__a
     void *rows[] = {&target, &source, arrays, &outer, &n, &reverse, &packed, &warps},
          *each[] = {&target, &said, &next, &source, arrays, &outer, &n, &tiles, &reverse, &packed};
     if (n < 4096 || outer * ignis__ceil_div(n, tile) > INT32_MAX) {
-        ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_ROWS, ignis__ceil_div(outer, warps ? 8 : 1), rows);
+        ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_ROWS), ignis__ceil_div(outer, warps ? 8 : 1), rows);
         return;
     }
     tiles = (int)ignis__ceil_div(n, tile);
@@ -35164,7 +35191,7 @@ static void ignis__op_scan_rows(ignis__op *op, const ignis__scan *scan, ignis__a
     ignis__op_zero(op, zeros);
     said = ignis__op_write(op, zeros);
     next = said + 8 * (uint64_t)words;
-    ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_TILES,
+    ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_TILES),
                        ignis__clamp(3 * op->work.device->info.multiprocessors, 1, outer * tiles), each);
 }
 
@@ -35196,10 +35223,10 @@ static void ignis__op_scan(ignis__op *op, const ignis__scan *scan)
         int64_t words = ignis__scan_state_size(scan->scan_operator, scan->from->dtype) / 4;
         partial = ignis__op_write(op, ignis__op_new_row(op, outer * parts * inner * words, IGNIS_I32));
         params[0] = &none;
-        ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_COLUMNS, blocks, params);
+        ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_COLUMNS), blocks, params);
         params[0] = &target;
     }
-    ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_COLUMNS, blocks, params);
+    ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_COLUMNS), blocks, params);
 }
 
 /*  Returns the sums of a row up to each of its elements. NULL after a failure. */
@@ -35381,7 +35408,7 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
         to = ignis__op_write(&op, out);
         id_bytes = (int)ignis__dtypes[op.in[0]->dtype].size;
         params[4] = &out->numel;
-        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_ONE_HOT, dtype, out->numel, params);
+        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(ONE_HOT), dtype, out->numel, params);
     }
     return ignis__op_end(&op, out, NULL);
 }
@@ -35398,7 +35425,7 @@ static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address va
                              ignis__address from, int64_t rows, int64_t n, int k, int descending)
 {
     bool few_rows = rows < op->work.device->info.multiprocessors;
-    ignis__builtin builtin = few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT;
+    ignis__builtin builtin = few_rows ? IGNIS__BUILTIN(SORT_SELECT_FEW) : IGNIS__BUILTIN(SORT_SELECT);
     int items = (int)ignis__power_of_2_up(k > 64 ? k : 64), parts;
     ignis__address to, to_positions, from_positions = 0;
     void *params[] = {&to, &to_positions, &from, &from_positions, &n, &parts, &k, &items, &descending};
@@ -35431,17 +35458,17 @@ IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ign
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     if (!op->ok || rows * k == 0)
         return;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SORT_SMALL), dtype); /* for rows of any length */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SORT_COUNT), dtype);
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
-                         item * (size_t)items, few);
+        ignis__op_launch(op, IGNIS__BUILTIN(SORT_SMALL), dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256,
+                         1, item * (size_t)items, few);
     } else if (n > 4096 && k <= 1024) {
         ignis__op_select(op, dtype, to, places, source, rows, n, k_int, descending);
     } else if (n <= most) {
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(SORT_ROW), dtype, NULL, rows, 1, 1, (unsigned)threads, 1,
                          (size_t)(threads * 8 * (size + 2)), row);
     } else {
         ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
@@ -35466,8 +35493,8 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     shape.dim[dim] = k;
     rows = IGNIS_SHAPE(from->numel);
     if (dim + 1 < shape.ndim) { /* also if the dimensions after it are 1 */
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), from->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), IGNIS_I64);
     }
     if (axis.inner != 1)
         from = ignis__op_exchange(op, from, &rows, &there);
@@ -35496,7 +35523,7 @@ IGNIS__PRIVATE ignis_status ignis__sort_backward(const ignis_backward_args *args
     if (gradient && gradient->numel != op.in[0]->numel)
         ignis__op_zero(&op, gradient);
     if (gradient)
-        ignis__op_indexed(&op, IGNIS__BUILTIN_SCATTER, gradient, op.in[0], op.in[1], x, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(SCATTER), gradient, op.in[0], op.in[1], x, 0);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
@@ -35557,7 +35584,7 @@ static ignis__array *ignis__op_nonzero(ignis__op *op, ignis__array *from, bool c
     ignis__address source = ignis__op_read(op, from), tile_counts = ignis__op_write(op, counts), tile_ends, target;
     ignis__select_sizes sizes = IGNIS__ZERO;
     void *count_params[] = {&tile_counts, &source, &n}, *write[] = {&target, &tile_ends, &source, &n, &sizes};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SELECT_COUNT, from->dtype, tiles, 256, count_params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SELECT_COUNT), from->dtype, tiles, 256, count_params);
     ends = ignis__op_sum_up(op, counts);
     tile_ends = ends ? ignis__op_read(op, ends) : 0;
     if (!ignis__op_read_back(op, &count, tile_ends + 8 * (uint64_t)(tiles - 1), tiles ? 8 : 0))
@@ -35567,7 +35594,7 @@ static ignis__array *ignis__op_nonzero(ignis__op *op, ignis__array *from, bool c
     for (d = 0; d < rank; d++)
         sizes.size[d] = from->shape.dim[d];
     target = ignis__op_write(op, positions);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SELECT_WRITE, from->dtype, count ? tiles : 0, 256, write);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SELECT_WRITE), from->dtype, count ? tiles : 0, 256, write);
     return positions;
 }
 
@@ -35600,7 +35627,7 @@ IGNIS_API ignis_tensor ignis_masked_select(ignis_tensor tensor, ignis_tensor mas
         out = ignis__op_new_row(&op, positions->numel, op.in[0]->dtype);
     }
     if (out)
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], positions, &indexing, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), out, op.in[0], positions, &indexing, 0);
     ignis__op_save(&op, positions);
     return ignis__op_end_recorded(&op, out, "masked_select", ignis__sort_backward, &indexing, sizeof indexing);
 }
@@ -35620,7 +35647,7 @@ static void ignis__op_unique(ignis__op *op, ignis__unique *found, ignis__array *
     ignis__address source = ignis__op_read(op, sorted), at = ignis__op_write(op, heads), numbers, values, inverse = 0,
                    counts = 0, positions = ignis__op_read(op, places);
     void *mark[] = {&at, &source, &n}, *write[] = {&values, &inverse, &counts, &source, &positions, &numbers, &n};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_UNIQUE_HEADS, sorted->dtype, blocks, 256, mark);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(UNIQUE_HEADS), sorted->dtype, blocks, 256, mark);
     ranks = ignis__op_sum_up(op, heads);
     numbers = ranks ? ignis__op_read(op, ranks) : 0;
     if (!ignis__op_read_back(op, &last, numbers + 4 * (uint64_t)(n - 1), n ? 4 : 0))
@@ -35636,7 +35663,7 @@ static void ignis__op_unique(ignis__op *op, ignis__unique *found, ignis__array *
         ignis__op_zero(op, found->counts);
         counts = ignis__op_write(op, found->counts);
     }
-    ignis__op_launch_row(op, IGNIS__BUILTIN_UNIQUE_WRITE, sorted->dtype, blocks, 256, write);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(UNIQUE_WRITE), sorted->dtype, blocks, 256, write);
 }
 
 IGNIS_API ignis_tensor ignis_unique(ignis_tensor tensor, ignis_tensor *inverse, ignis_tensor *counts)
@@ -35723,7 +35750,7 @@ IGNIS_API ignis_tensor ignis_searchsorted(ignis_tensor sorted, ignis_tensor valu
         at = ignis__op_read(&op, op.in[1]);
         target = ignis__op_write(&op, out);
         params[5] = &out->numel;
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_SEARCH, op.in[0]->dtype,
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(SEARCH), op.in[0]->dtype,
                              ignis__clamp(ignis__ceil_div(out->numel, 256), 0, INT32_MAX), 256, params);
     }
     return ignis__op_end(&op, out, NULL);
@@ -35753,7 +35780,7 @@ static ignis__array *ignis__op_count(ignis__op *op, ignis__array *from, const ig
     if (bins.edges)
         edges = ignis__op_read(op, bins.edges);
     target = ignis__op_write(op, counts);
-    ignis__op_launch(op, IGNIS__BUILTIN_COUNT_BINS, from->dtype, NULL, bins.count ? blocks : 0, 1, 1, 256, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN(COUNT_BINS), from->dtype, NULL, bins.count ? blocks : 0, 1, 1, 256, 1,
                      shared ? 4 * (size_t)bins.count : 0, params);
     return counts;
 }
@@ -35793,7 +35820,7 @@ static ignis_status ignis__bincount_backward(const ignis_backward_args *args)
         return ignis__failed();
     gradients[1] = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
     if (gradients[1])
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[1], op.in[0], op.in[1], x, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), gradients[1], op.in[0], op.in[1], x, 0);
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
@@ -35903,7 +35930,7 @@ static ignis__address ignis__op_claim(ignis__op *op, ignis__array *ids, const ig
         return 0;
     ignis__op_zero(op, claims);
     target = ignis__op_write(op, claims);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_CLAIM, op->in[0]->dtype, ignis__ceil_div(strided.count, 256), 256,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SCATTER_CLAIM), op->in[0]->dtype, ignis__ceil_div(strided.count, 256), 256,
                          params);
     return target;
 }
@@ -35921,7 +35948,7 @@ static void ignis__op_scatter_last(ignis__op *op, ignis__array *to, ignis__array
     if (!op->ok || !ignis__strides_merge(&indexing->strides, &strided, false))
         return;
     ignis__strided_finish(&strided);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_LAST, to->dtype, ignis__ceil_div(strided.count, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SCATTER_LAST), to->dtype, ignis__ceil_div(strided.count, 256), 256, params);
 }
 
 /*  The gradient of the tensor is the incoming one, with zeros where elements were put; that of values is taken where
@@ -35948,7 +35975,7 @@ static ignis_status ignis__scatter_backward(const ignis_backward_args *args)
     }
     if (args->needed[values] && (gradients[values] = ignis__op_new(&op, &x->shape, op.in[0]->dtype)) != NULL) {
         if (scatter->adds)
-            ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[values], op.in[0], op.in[1], x, 0);
+            ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), gradients[values], op.in[0], op.in[1], x, 0);
         else
             ignis__op_scatter_last(&op, gradients[values], op.in[0], claims, op.in[1], x, IGNIS__SCATTER_TAKE);
     }
@@ -36006,7 +36033,7 @@ static ignis__array *ignis__op_join_indices(ignis__op *op, int count)
         list.size[d] = op->in[0]->shape.dim[d];
         list.id_bytes[d] = (int)ignis__dtypes[op->in[1 + d]->dtype].size;
     }
-    ignis__op_launch_row(op, IGNIS__BUILTIN_INDEX_JOIN, IGNIS_I64, ignis__ceil_div(joined->numel, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(INDEX_JOIN), IGNIS_I64, ignis__ceil_div(joined->numel, 256), 256, params);
     return joined;
 }
 
@@ -36104,7 +36131,7 @@ IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_ar
         }
         grad = ignis__op_read(&op, op.in[0]);
         gradient = ignis__op_write(&op, made[i] ? made[i] : saved);
-        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
+        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(CROSS_ENTROPY_RESCALE), saved->dtype, numel, params);
         if (op.ok && !made[i])
             args->grad_inputs[i] = args->saved[at];
         at++;
@@ -36128,7 +36155,7 @@ IGNIS__PRIVATE void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__c
         plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy->rows;
     }
-    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(CROSS_ENTROPY_BACKWARD), dtype, plan.blocks, plan.threads, params);
 }
 
 /*  Computes the gradient of the logits. Saved: logits, targets, log_sums, scale. */
@@ -36229,20 +36256,20 @@ IGNIS__PRIVATE void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
     }
-    work->builtin = work->counts && plan->warp          ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP
-                    : work->counts                      ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_BLOCK
-                    : plan->warp                        ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
-                    : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
-                    : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
-                                                        : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* for other numbers of rows */
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
+    work->builtin = work->counts && plan->warp          ? IGNIS__BUILTIN(CROSS_ENTROPY_LOSS_WARP)
+                    : work->counts                      ? IGNIS__BUILTIN(CROSS_ENTROPY_LOSS_BLOCK)
+                    : plan->warp                        ? IGNIS__BUILTIN(CROSS_ENTROPY_WARP)
+                    : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN(CROSS_ENTROPY_BLOCK)
+                    : plan->threads <= 128              ? IGNIS__BUILTIN(CROSS_ENTROPY_ROUND)
+                                                        : IGNIS__BUILTIN(CROSS_ENTROPY_EXACT);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(CROSS_ENTROPY_COUNT), dtype); /* for other numbers of rows */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(CROSS_ENTROPY_WARP), dtype);
     if (!work->gradient)
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(CROSS_ENTROPY_LOSS_WARP), dtype);
     if (ignis__cross_entropy_fits_one_block(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
-    if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
+    if (work->builtin == IGNIS__BUILTIN(CROSS_ENTROPY_ROUND) && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
     plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
 }
@@ -36251,7 +36278,7 @@ IGNIS__PRIVATE void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entro
                                                ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(CROSS_ENTROPY_COUNT), dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
 IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy,
@@ -36264,7 +36291,7 @@ IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entr
     if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it takes the first twelve */
         int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024
                                                               : 32 * ignis__ceil_div(entropy->rows, 32);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024),
+        ignis__op_launch_row(op, IGNIS__BUILTIN(CROSS_ENTROPY_FEW), dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024),
                              rows);
         return;
     }
@@ -36666,7 +36693,7 @@ static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *en
             (void)ignis__op_read(op, chunks->sum);
         sum = ignis__op_write(op, chunks->sum);
         dw = ignis__op_write(op, chunks->dw);
-        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, chunks->dw->dtype, chunks->dw->numel,
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN(CROSS_ENTROPY_ADD_UP), chunks->dw->dtype, chunks->dw->numel,
                                      params);
     }
 }
@@ -37011,11 +37038,11 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
         for (i = 0; ignis__attention_mma[i].head_dim < attention->head_dim;)
             i++;
         head_dim = ignis__attention_mma[i].head_dim;
-        variant.forward_kernel = IGNIS__BUILTIN_SDPA_MMA;
-        variant.delta_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_DELTA;
-        variant.kv_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_KV;
-        variant.q_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_Q;
-        variant.bias_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_BIAS;
+        variant.forward_kernel = IGNIS__BUILTIN(SDPA_MMA);
+        variant.delta_kernel = IGNIS__BUILTIN(SDPA_MMA_BACKWARD_DELTA);
+        variant.kv_kernel = IGNIS__BUILTIN(SDPA_MMA_BACKWARD_KV);
+        variant.q_kernel = IGNIS__BUILTIN(SDPA_MMA_BACKWARD_Q);
+        variant.bias_kernel = IGNIS__BUILTIN(SDPA_MMA_BACKWARD_BIAS);
         variant.forward = ignis__attention_mma[i].forward;
         variant.kv = ignis__attention_mma[i].kv;
         variant.q = ignis__attention_mma[i].q;
@@ -37028,11 +37055,11 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
         while (head_dim < attention->head_dim)
             head_dim *= 2;
         bytes = head_dim * size;
-        variant.forward_kernel = IGNIS__BUILTIN_SDPA;
-        variant.delta_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_DELTA;
-        variant.kv_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_KV;
-        variant.q_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_Q;
-        variant.bias_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_BIAS;
+        variant.forward_kernel = IGNIS__BUILTIN(SDPA);
+        variant.delta_kernel = IGNIS__BUILTIN(SDPA_BACKWARD_DELTA);
+        variant.kv_kernel = IGNIS__BUILTIN(SDPA_BACKWARD_KV);
+        variant.q_kernel = IGNIS__BUILTIN(SDPA_BACKWARD_Q);
+        variant.bias_kernel = IGNIS__BUILTIN(SDPA_BACKWARD_BIAS);
         variant.forward.threads = variant.kv.threads = bytes > 1024 ? 64 : 128;
         variant.forward.walk = variant.kv.walk = 16384 / bytes < 8 * pack ? 16384 / bytes : 8 * pack;
         lines = variant.forward.threads / 8;
@@ -37079,7 +37106,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim,
                      attention->causal, ignis__attention_backward_forms[i]);
             ignis__attention_options(define, sizeof define, attention, ranged);
-            ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, attention)) {
         for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
@@ -37090,7 +37117,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, attention, &ignis__attention_hopper[i]);
             ignis__attention_options(define, sizeof define, attention, ranged);
-            ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER), dtype, define, 90, 90);
         }
     }
     op->as_major = 0;
@@ -37461,16 +37488,16 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     ignis__attention_options(define, sizeof define, attention,
                              ignis__attention_has_range(attention) || attention->softcap > 0);
     ignis__attention_cost(attention, dtype, 2, 0, 0);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define,
+    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
                      ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
     ignis__attention_cost(attention, dtype, 2, 4, 5);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define, blocks, 1, 1, 384, 1,
                      (size_t)ignis__attention_backward_shared(attention), maps);
     if (rotation)
         finish += finish / attention->heads * attention->kv_heads;
     ignis__op_launch(
-        op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROTATED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype,
-        define, finish, 1, 1, 256, 1, 0, params);
+        op, rotation ? IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROTATED) : IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_FINISH),
+        dtype, define, finish, 1, 1, 256, 1, 0, params);
 }
 
 IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
@@ -37662,11 +37689,11 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
         slabs * 128 * (64 * shape->groups * (attention->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(attention, dtype, 2, 2, 2);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define,
+    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER), dtype, define,
                      ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define,
+        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define,
                          ignis__ceil_div(pairs * attention->sq, 8), 1, 1, 256, 1, 0, combine);
 }
 
@@ -37899,8 +37926,8 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
     if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, attention)) {
         warps = head_dim <= 128 ? 4 : 2;
-        variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
-        variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
+        variant.kernel = IGNIS__BUILTIN(SDPA_MMA_DECODE);
+        variant.combine_kernel = IGNIS__BUILTIN(SDPA_MMA_DECODE_COMBINE);
         variant.heads = 16;
         variant.keys = 16 * warps;
         variant.threads = 32 * warps;
@@ -37908,10 +37935,10 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
         variant.blocks = head_dim <= 64 ? 4 : 2;
     } else {
         group = group > 2 && dtype == IGNIS_F64 && head_dim > 256 ? 2 : group;
-        variant.kernel = group == 1   ? IGNIS__BUILTIN_SDPA_DECODE_1
-                         : group == 2 ? IGNIS__BUILTIN_SDPA_DECODE_2
-                                      : IGNIS__BUILTIN_SDPA_DECODE_4;
-        variant.combine_kernel = IGNIS__BUILTIN_SDPA_DECODE_COMBINE;
+        variant.kernel = group == 1   ? IGNIS__BUILTIN(SDPA_DECODE_1)
+                         : group == 2 ? IGNIS__BUILTIN(SDPA_DECODE_2)
+                                      : IGNIS__BUILTIN(SDPA_DECODE_4);
+        variant.combine_kernel = IGNIS__BUILTIN(SDPA_DECODE_COMBINE);
         variant.heads = group < 3 ? group : 4;
         variant.keys = 64;
         variant.threads = 256;
@@ -38384,7 +38411,7 @@ static void ignis__matrix_launch_copy(ignis__op *op, ignis__matrix to, ignis__ma
 {
     int64_t blocks = ignis__clamp(ignis__ceil_div(to.rows * to.columns * to.count, 1024), 0, 65535);
     void *params[] = {&to, &from, &to.rows, &to.columns, &to.count, &low, &high, &subtract};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_COPY, to.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_COPY), to.dtype, blocks, 256, params);
 }
 
 /*  Copies the band low <= column - row <= high, and writes 0 outside of it. */
@@ -38646,7 +38673,7 @@ static void ignis__matrix_solve_small(ignis__op *op, ignis__matrix l, ignis__mat
     parts = ignis__ceil_div(b.columns, tile);
     teams =
         ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? 128 : ignis__linalg_lanes(n, 32), n * (stride + tile));
-    ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SOLVE_LOWER, l.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE_LOWER), l.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                      teams.shared, params);
 }
 
@@ -38747,7 +38774,7 @@ static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__addres
         int rows = (int)n, before = (int)first;
         ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), n * (n | 1) + 1);
         void *params[] = {&a, &info, &rows, &a.count, &before, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_CHOLESKY, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                          teams.shared, params);
         return;
     }
@@ -38854,7 +38881,7 @@ IGNIS__PRIVATE void ignis__matrix_swap_rows(ignis__op *op, ignis__matrix b, cons
     ignis__address at = lu->pivots;
     int64_t batch = lu->pivot_batch, blocks = ignis__clamp(ignis__ceil_div(b.columns * b.count, 256), 0, 65535);
     void *params[] = {&b, &at, &pivots, &from, &batch, &b.columns, &b.count};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_SWAP_ROWS, b.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SWAP_ROWS), b.dtype, blocks, 256, params);
 }
 
 /*  Factors a, whose first row is row `first` of the matrix, and whose columns are no more than its rows. */
@@ -38872,7 +38899,7 @@ static void ignis__matrix_lu_columns(ignis__op *op, ignis__matrix a, const ignis
         ignis__teams teams =
             ignis__teams_of(&a, a.count, small ? ignis__linalg_lanes(m, 64) : 256, small ? m * (n | 1) : 0);
         void *params[] = {&a, &pivots, &info, &rows, &columns, &batch, &a.count, &before, &teams.lanes, &shared};
-        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_LU, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                          teams.shared, params);
         return;
     }
@@ -38937,7 +38964,7 @@ static ignis__array *ignis__lu_permutation(ignis__op *op, const ignis__lu *lu, c
     rows.ndim--;
     permutation = ignis__op_new(op, &rows, IGNIS_I64);
     to = ignis__op_write(op, permutation);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_PERMUTATION, lu->matrix.dtype,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_PERMUTATION), lu->matrix.dtype,
                          m ? ignis__clamp(ignis__ceil_div(count, 256), 0, 65535) : 0, 256, params);
     return permutation;
 }
@@ -39002,7 +39029,7 @@ static void ignis__matrix_solve(ignis__op *op, ignis__matrix x, ignis__array *fr
         int rows = (int)n, columns = (int)b.columns;
         ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, 64), elements);
         void *params[] = {&x, &a, &b, &info, &rows, &columns, &a.count, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SOLVE, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                          teams.shared, params);
         return;
     }
@@ -39178,7 +39205,7 @@ static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
         to_sign = ignis__op_write(op, *sign);
     n = (int)lu.matrix.rows;
     lu.matrix.count = out ? out->numel : 0; /* also of matrices without elements */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_DET, a->dtype,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_DET), a->dtype,
                          ignis__clamp(ignis__ceil_div(lu.matrix.count, 8), 0, 65535), 256, params);
     return out;
 }
@@ -39254,7 +39281,7 @@ static void ignis__matrix_qr_blocks(ignis__op *op, ignis__matrix q, ignis__matri
         part = ignis__matrix_block(a, j, j, m - j, width);
         v = ignis__matrix_block(all_v, j, j, m - j, width);
         t = ignis__matrix_block(all_t, j, 0, width, width);
-        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_QR_PANEL, a.dtype, NULL, a.count, 1, 1, 256, 1, 0, params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_QR_PANEL), a.dtype, NULL, a.count, 1, 1, 256, 1, 0, params);
         ignis__matrix_reflect(op, ignis__matrix_block(a, j, j + width, m - j, n - j - width), v,
                               ignis__matrix_transpose(t));
     }
@@ -39276,7 +39303,7 @@ IGNIS__PRIVATE void ignis__matrix_qr(ignis__op *op, ignis__matrix q, ignis__matr
         int rows = (int)m, columns = (int)n;
         ignis__teams teams = ignis__teams_of(&a, a.count, m * n > 1024 ? 128 : ignis__linalg_lanes(n, 32), elements);
         void *params[] = {&q, &r, &a, &rows, &columns, &a.count, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_QR, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_QR), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                          teams.shared, params);
         return;
     }
@@ -39394,7 +39421,7 @@ static ignis_tensor ignis__lstsq_rank(const char *call, ignis_tensor r, int64_t 
     matrix = ignis__matrix_read(&op, op.in[0]);
     tolerance = (double)sides * (op.in[0]->dtype == IGNIS_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
     n = (int)matrix.rows;
-    ignis__op_launch_row(&op, IGNIS__BUILTIN_LINALG_RANK, op.in[0]->dtype,
+    ignis__op_launch_row(&op, IGNIS__BUILTIN(LINALG_RANK), op.in[0]->dtype,
                          ignis__clamp(ignis__ceil_div(matrix.count, 256), 0, 65535), 256, params);
     result = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);
@@ -39493,7 +39520,7 @@ IGNIS__PRIVATE ignis__jacobi ignis__jacobi_begin(ignis__op *op, ignis__matrix fr
         return run;
     run.work = ignis__matrix_of(work, of_work, rows, columns);
     run.j = ignis__matrix_of(j, of_j, rows, rows);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_JACOBI_BEGIN, from.dtype, from.count, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_BEGIN), from.dtype, from.count, 256, params);
     return run;
 }
 
@@ -39520,7 +39547,7 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
         return;
     if (ignis__jacobi_is_small(op, run, (int64_t)2 * n * (n | 1), &shared)) {
         in_shared = shared > 0;
-        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_EIGH, dtype, NULL, run->work.count, 1, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH), dtype, NULL, run->work.count, 1, 1,
                          n <= 8    ? 32
                          : n <= 16 ? 64
                                    : 128,
@@ -39530,9 +39557,9 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
     angles = ignis__op_write(op, ignis__op_new_row(op, run->work.count * n, dtype));
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n - 1 && op->ok; round++) {
-            ignis__op_launch(op, IGNIS__BUILTIN_LINALG_EIGH_ANGLES, dtype, NULL, ignis__ceil_div(n / 2, 128),
+            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ANGLES), dtype, NULL, ignis__ceil_div(n / 2, 128),
                              run->work.count, 1, 128, 1, 0, find);
-            ignis__op_launch(op, IGNIS__BUILTIN_LINALG_EIGH_ROTATE, dtype, NULL,
+            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ROTATE), dtype, NULL,
                              ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), 128), 1, 65535),
                              run->work.count, 1, 128, 1, 0, rotate);
         }
@@ -39551,7 +39578,7 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
         return;
     if (ignis__jacobi_is_small(op, run, (int64_t)n * (length | 1) + (int64_t)n * n, &shared)) {
         in_shared = shared > 0;
-        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SVD, dtype, NULL, run->work.count, 1, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD), dtype, NULL, run->work.count, 1, 1,
                          n <= 2   ? 32
                          : n <= 8 ? 64
                                   : 128,
@@ -39560,7 +39587,7 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
     }
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n + (n & 1) - 1 && op->ok; round++)
-            ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SVD_ROTATE, dtype, NULL, ignis__ceil_div(n, 2), run->work.count,
+            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL, ignis__ceil_div(n, 2), run->work.count,
                              1, 128, 1, 0, rotate);
 }
 
@@ -39571,7 +39598,7 @@ IGNIS__PRIVATE void ignis__jacobi_values(ignis__op *op, ignis__jacobi *run, igni
     void *params[] = {&to, &run->places, &unsorted, &run->work, &run->scales, &run->n, &length};
     unsorted = ignis__op_write(op, ignis__op_new_row(op, values ? values->numel : 0, run->work.dtype));
     run->places = ignis__op_write(op, ignis__op_new_row(op, values ? values->numel : 0, IGNIS_I32));
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_JACOBI_VALUES, run->work.dtype, run->work.count, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_VALUES), run->work.dtype, run->work.count, 256, params);
 }
 
 /*  Copies the first rows of `columns` elements of from to their places in to. */
@@ -39580,7 +39607,7 @@ IGNIS__PRIVATE void ignis__jacobi_rows(ignis__op *op, ignis__jacobi *run, ignis_
 {
     int64_t count = run->work.count;
     void *params[] = {&to, &from, &run->places, &run->scales, &run->n, &columns, &count};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_JACOBI_ROWS, run->work.dtype,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_ROWS), run->work.dtype,
                          ignis__clamp(ignis__ceil_div(count * run->n * columns, 1024), 0, 65535), 256, params);
 }
 
@@ -39703,7 +39730,7 @@ static void ignis__matrix_svd(ignis__op *op, ignis__matrix u, ignis__array *s, i
     ignis__jacobi_rows(op, &run, ignis__matrix_transpose(sorted), run.work, (int)m);
     ignis__jacobi_rows(op, &run, vt, run.j, run.n);
     ignis__matrix_qr(op, u, r, sorted);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_SIGN_COLUMNS, a.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SIGN_COLUMNS), a.dtype, blocks, 256, params);
 }
 
 /*  Returns (x - x^T) / (s_j^2 - s_i^2), without the diagonal. */
@@ -40029,7 +40056,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 {
     static const char call[] = "ignis_adamw";
-    IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN_ADAM : IGNIS__BUILTIN_ADAMW);
+    IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN(ADAM) : IGNIS__BUILTIN(ADAMW));
     given.has_first = given.has_second = given.has_missed = true;
     given.beta1 = ignis__number_or_default(d.beta1, 0.9);
     given.beta2 = ignis__number_or_default(d.beta2, 0.999);
@@ -40040,7 +40067,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 {
     static const char call[] = "ignis_sgd";
-    IGNIS__OPTIMIZER_GIVEN(ignis_sgd_desc, 1e-3, "sgd", IGNIS__BUILTIN_SGD);
+    IGNIS__OPTIMIZER_GIVEN(ignis_sgd_desc, 1e-3, "sgd", IGNIS__BUILTIN(SGD));
     given.has_first = d.momentum != 0;
     given.beta1 = d.momentum;
     return ignis__optimizer_make(call, &given, "momentum", "");
@@ -40049,7 +40076,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc)
 {
     static const char call[] = "ignis_rmsprop";
-    IGNIS__OPTIMIZER_GIVEN(ignis_rmsprop_desc, 1e-2, "rmsprop", IGNIS__BUILTIN_RMSPROP);
+    IGNIS__OPTIMIZER_GIVEN(ignis_rmsprop_desc, 1e-2, "rmsprop", IGNIS__BUILTIN(RMSPROP));
     given.has_first = d.momentum != 0;
     given.has_second = true;
     given.beta1 = d.momentum;
@@ -40061,7 +40088,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *de
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
 {
     static const char call[] = "ignis_lion";
-    IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN_LION);
+    IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN(LION));
     given.has_first = true;
     given.beta1 = ignis__number_or_default(d.beta1, 0.9);
     given.beta2 = ignis__number_or_default(d.beta2, 0.99);
@@ -40071,7 +40098,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
 {
     static const char call[] = "ignis_muon";
-    IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN_MUON);
+    IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN(MUON));
     given.has_first = given.has_second = true;
     given.beta1 = ignis__number_or_default(d.momentum, 0.95);
     given.like_adamw = d.like_adamw;
@@ -40127,7 +40154,7 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
                                  "the tensor is on device %d, the optimizer is on device %d",
                                  ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
-    if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2)
+    if (optimizer->step == IGNIS__BUILTIN(MUON) && tensor->shape.ndim != 2)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call,
                                  "the tensor is %s; parameters of Muon have two dimensions",
                                  ignis__shape_write(&tensor->shape).text);
@@ -40283,7 +40310,7 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_TABLE, dtype);
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(OPTIM_TABLE), dtype);
     ignis__optim_batch batch;
     ignis__address table;
     int at, some;
@@ -40293,7 +40320,7 @@ static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *op
         some = count - at < IGNIS__OPTIM_BATCH ? count - at : IGNIS__OPTIM_BATCH;
         memset(&batch, 0, sizeof batch);
         memcpy(batch.rows, optimizer->rows + at, sizeof *optimizer->rows * (size_t)some);
-        ok = ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_TABLE, function, grid, block, 0, params);
+        ok = ignis__builtin_launch(work, IGNIS__BUILTIN(OPTIM_TABLE), function, grid, block, 0, params);
         table += sizeof *optimizer->rows * (uint64_t)some;
     }
     return ok;
@@ -40409,7 +40436,7 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
     ignis_dtype dtype;
     void *function;
     int count;
-    bool steps = builtin != IGNIS__BUILTIN_GRAD_SQUARES && builtin != IGNIS__BUILTIN_GRAD_ZERO;
+    bool steps = builtin != IGNIS__BUILTIN(GRAD_SQUARES) && builtin != IGNIS__BUILTIN(GRAD_ZERO);
     bool ok = ignis__work_write(work, optimizer->table, &table);
     params[table_at] = &table;
     params[table_at + 1] = &count;
@@ -40424,7 +40451,7 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
         }
         grid[0] = (unsigned)(steps ? optimizer->steps_of : optimizer->blocks_of)[dtype];
         function = ignis__builtin_get(work->call, work->device, builtin, dtype);
-        if (ignis__profiling() && (builtin == IGNIS__BUILTIN_ADAMW || builtin == IGNIS__BUILTIN_SGD))
+        if (ignis__profiling() && (builtin == IGNIS__BUILTIN(ADAMW) || builtin == IGNIS__BUILTIN(SGD)))
             ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
         ok = function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
         table += sizeof *optimizer->rows * (uint64_t)count;
@@ -40485,7 +40512,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
     int schedule = (int)optimizer->schedule.kind, rows = optimizer->has_missed ? optimizer->row_count : 0;
     ignis__address table;
     void *function =
-        ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
+        ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(OPTIM_ADVANCE), ignis__optimizer_dtype(optimizer));
     void *params[] = {state,
                       &table,
                       &rows,
@@ -40503,7 +40530,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
         block[0] *= 2;
     ignis__cost(0, 0, 0); /* the arrays belong to the kernel after it */
     return function && ignis__work_write(work, optimizer->table, &table) &&
-           ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
+           ignis__builtin_launch(work, IGNIS__BUILTIN(OPTIM_ADVANCE), function, one, block, 0, params);
 }
 
 /*  Computes the norm of all gradients for the next step. max_norm 0: it is not known, and nothing is clipped. */
@@ -40529,11 +40556,11 @@ static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *opt
         ignis__work_write(work, optimizer->state, &state)) {
         squares = at = base;
         checked = max_norm == 0 ? state : 0;
-        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at)
-                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP,
+        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at)
+                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(GRAD_CLIP),
                                             ignis__optimizer_dtype(optimizer))
                        : NULL;
-        ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN_GRAD_CLIP, function, one, block, 0, clip);
+        ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN(GRAD_CLIP), function, one, block, 0, clip);
     }
     ignis__storage_drop(work->call, storage);
     return ok;
@@ -40556,7 +40583,7 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
     x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)),
                    parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS,
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS),
                                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
@@ -40612,9 +40639,9 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
          ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer, 0)) &&
           ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
-    if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
+    if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
         ok = ok && ignis__muon_orthogonalize_all(optimizer) &&
-             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
@@ -40629,7 +40656,7 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
     if (!optimizer)
         return ignis__failed();
     return ignis__optimizer_end(optimizer, &work,
-                                ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_ZERO, 0, params, NULL));
+                                ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ZERO), 0, params, NULL));
 }
 
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)

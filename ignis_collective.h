@@ -10984,7 +10984,7 @@ IGNIS__PRIVATE bool ignis__comm_program_load(const char *call, ignis__device *de
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
         snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_COMM_DELAY");
-    if (!ignis__builtin_make(call, device, &ignis__sources[IGNIS__SOURCE_COLLECTIVE_CU], NULL,
+    if (!ignis__builtin_make(call, device, &ignis__source_collective_cu, NULL,
                              program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8, defines, &program->module))
         return false;
     for (kernel = 0; ok && kernel < IGNIS__COMM_KERNELS; kernel++)

@@ -76,6 +76,7 @@
         strided.cuh                 30 lines     585 bytes
         upsample.cu                147 lines    4767 bytes
 */
+#include <stddef.h>
 #include <stdint.h>
 
 #define IGNIS_KERNELS_VERSION 500 /* as IGNIS_VERSION */
@@ -87,11 +88,14 @@
 #define IGNIS__PRIVATE static
 #endif
 
+/*  A text, and what it includes. Linkers leave out the sources that a program names nowhere. */
 typedef struct ignis__source {
     const char *name;          /* of the file, for compile errors */
     uint64_t hash;             /* 64-bit FNV-1a of the text */
     const char *const *pieces; /* the text is these, one behind the other; null: left out */
     int piece_count;
+    const struct ignis__source *const *includes; /* by itself or in those; a null follows them */
+    int number;                                  /* in the list of its header */
 } ignis__source;
 
 enum {
@@ -168,13 +172,85 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
+#define IGNIS__SOURCES_HASH 0x87b793fadf316716ULL /* of them all */
+
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
 #ifdef IGNIS__PARTS /* a part that is compiled alone: see make parts */
-extern const ignis__source ignis__sources[IGNIS__SOURCE_COUNT];
+extern const ignis__source ignis__source_ignis_cuh;
+extern const ignis__source ignis__source_activation_cu;
+extern const ignis__source ignis__source_activation_cuh;
+extern const ignis__source ignis__source_attention_cu;
+extern const ignis__source ignis__source_attention_cuh;
+extern const ignis__source ignis__source_attention_decode_cu;
+extern const ignis__source ignis__source_attention_decode_mma_cu;
+extern const ignis__source ignis__source_attention_hopper_cu;
+extern const ignis__source ignis__source_attention_hopper_backward_cu;
+extern const ignis__source ignis__source_attention_mma_cu;
+extern const ignis__source ignis__source_attention_tiles_cuh;
+extern const ignis__source ignis__source_channel_norm_cu;
+extern const ignis__source ignis__source_collective_cu;
+extern const ignis__source ignis__source_collective_cuh;
+extern const ignis__source ignis__source_depthwise_cu;
+extern const ignis__source ignis__source_divisor_cuh;
+extern const ignis__source ignis__source_elementwise_cu;
+extern const ignis__source ignis__source_embedding_cu;
+extern const ignis__source ignis__source_f8_cuh;
+extern const ignis__source ignis__source_fft_cu;
+extern const ignis__source ignis__source_fft_cuh;
+extern const ignis__source ignis__source_fft_rows_cu;
+extern const ignis__source ignis__source_gather_cu;
+extern const ignis__source ignis__source_gemm_cu;
+extern const ignis__source ignis__source_gemm_cuh;
+extern const ignis__source ignis__source_gemm_hopper_cu;
+extern const ignis__source ignis__source_gemm_hopper_ahead_cuh;
+extern const ignis__source ignis__source_gemm_mma_cu;
+extern const ignis__source ignis__source_grouped_mma_cu;
+extern const ignis__source ignis__source_hopper_cuh;
+extern const ignis__source ignis__source_image_cuh;
+extern const ignis__source ignis__source_linalg_cu;
+extern const ignis__source ignis__source_linalg_cuh;
+extern const ignis__source ignis__source_linalg_jacobi_cu;
+extern const ignis__source ignis__source_linalg_qr_cu;
+extern const ignis__source ignis__source_log_softmax_cu;
+extern const ignis__source ignis__source_map_cuh;
+extern const ignis__source ignis__source_mma_cuh;
+extern const ignis__source ignis__source_norm_cu;
+extern const ignis__source ignis__source_norm_cuh;
+extern const ignis__source ignis__source_norm_add_cu;
+extern const ignis__source ignis__source_norm_grad_cu;
+extern const ignis__source ignis__source_norm_unaligned_cu;
+extern const ignis__source ignis__source_norm_unaligned_cuh;
+extern const ignis__source ignis__source_optim_cu;
+extern const ignis__source ignis__source_pattern_cu;
+extern const ignis__source ignis__source_pointwise_cu;
+extern const ignis__source ignis__source_pool_cu;
+extern const ignis__source ignis__source_quantize_cu;
+extern const ignis__source ignis__source_random_cu;
+extern const ignis__source ignis__source_reduce_cu;
+extern const ignis__source ignis__source_rope_cu;
+extern const ignis__source ignis__source_rope_cuh;
+extern const ignis__source ignis__source_scan_cu;
+extern const ignis__source ignis__source_select_cu;
+extern const ignis__source ignis__source_shape_cu;
+extern const ignis__source ignis__source_shared_addends_h;
+extern const ignis__source ignis__source_shared_channel_norm_h;
+extern const ignis__source ignis__source_shared_divisor_h;
+extern const ignis__source ignis__source_shared_gemm_h;
+extern const ignis__source ignis__source_shared_image_h;
+extern const ignis__source ignis__source_shared_index_h;
+extern const ignis__source ignis__source_shared_optimizer_h;
+extern const ignis__source ignis__source_shared_scan_h;
+extern const ignis__source ignis__source_shared_strided_h;
+extern const ignis__source ignis__source_softmax_cu;
+extern const ignis__source ignis__source_softmax_cuh;
+extern const ignis__source ignis__source_sort_cu;
+extern const ignis__source ignis__source_strided_cuh;
+extern const ignis__source ignis__source_upsample_cu;
+extern const ignis__source *const ignis__sources[IGNIS__SOURCE_COUNT];
 #else
 
-static const char *const ignis__text_ignis_cuh[] = {
+static const char ignis__text_ignis_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_CUH\n"
     "#define IGNIS_CUH\n\n\n\n"
@@ -314,8 +390,8 @@ static const char *const ignis__text_ignis_cuh[] = {
     "ignis_f16 half;\n"
     "half.bits = bits;\n"
     "return half;\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_ignis_cuh_1[] =
     "static __device__ ignis_f16 round(float x) { return from_bits(ignis_ptx_cvt_rn_f16_f32(x)); }\n"
     "};\n\n\n"
     "struct ignis_bf16 {\n"
@@ -433,8 +509,8 @@ static const char *const ignis__text_ignis_cuh[] = {
     "return __longlong_as_double(0x7fefffffffffffffLL);\n"
     "else if constexpr (T(-1) > T(0))\n"
     "return T(-1);\n"
-    "else\n"
-    ,
+    "else\n";
+static const char ignis__text_ignis_cuh_2[] =
     "return T(~0ULL >> (65 - 8 * sizeof(T)));\n"
     "}\n\n"
     "template <typename T> __device__ constexpr T ignis_min_value()\n"
@@ -547,8 +623,8 @@ static const char *const ignis__text_ignis_cuh[] = {
     "template <int N = 0, typename T> __device__ inline auto ignis_load_once(const T *from)\n"
     "{\n"
     "typedef ignis_pack<T, N ? N : 16 / sizeof(T)> Pack;\n"
-    "if constexpr (sizeof(Pack) == 16)\n"
-    ,
+    "if constexpr (sizeof(Pack) == 16)\n";
+static const char ignis__text_ignis_cuh_3[] =
     "return ignis_pack_of<Pack>(ignis_ptx_ld_no_allocate((const uint4 *)from));\n"
     "else\n"
     "return ignis_load_streaming<N>(from);\n"
@@ -651,8 +727,8 @@ static const char *const ignis__text_ignis_cuh[] = {
     "__device__ inline bool ignis_rstd_fits(float rstd) { return rstd > 0 && rstd <= 0x1p60f; }\n"
     "__device__ inline bool ignis_rstd_fits(double rstd) { return rstd > 0 && rstd <= 0x1p508; }\n\n\n\n"
     "__device__ inline float ignis_square_scale(float most)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_ignis_cuh_4[] =
     "return __uint_as_float((uint32_t)min(max(254 - (int)(__float_as_uint(most) >> 23), 1), 227) << 23);\n"
     "}\n"
     "__device__ inline double ignis_square_scale(double most)\n"
@@ -779,8 +855,8 @@ static const char *const ignis__text_ignis_cuh[] = {
     "template <int step> __device__ void start(long long element) { at = element; }\n"
     "__device__ uint4 four(int i = 0) const\n"
     "{\n"
-    "const uint64_t counter = first + (at + i) / 4;\n"
-    ,
+    "const uint64_t counter = first + (at + i) / 4;\n";
+static const char ignis__text_ignis_cuh_5[] =
     "return ignis_philox(\n"
     "make_uint4((uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)),\n"
     "make_uint2((uint32_t)seed, (uint32_t)(seed >> 32)));\n"
@@ -878,8 +954,8 @@ static const char *const ignis__text_ignis_cuh[] = {
     "static constexpr bool is_block = true, one_round = false;\n"
     "static __device__ int size() { return blockDim.x; }\n"
     "static __device__ int thread() { return threadIdx.x; }\n"
-    "static __device__ long long first() { return blockIdx.x; }\n"
-    ,
+    "static __device__ long long first() { return blockIdx.x; }\n";
+static const char ignis__text_ignis_cuh_6[] =
     "static __device__ long long count() { return gridDim.x; }\n"
     "template <typename Op, typename T> static __device__ T reduce(T x) { return ignis_block_reduce<Op>(x); }\n"
     "static __device__ void wait() { __syncthreads(); }\n"
@@ -997,8 +1073,8 @@ static const char *const ignis__text_ignis_cuh[] = {
     "return exp(x - less) * scale;\n"
     "}\n"
     "};\n\n"
-    "#if __CUDA_ARCH__ >= 800\n"
-    ,
+    "#if __CUDA_ARCH__ >= 800\n";
+static const char ignis__text_ignis_cuh_7[] =
     "template <typename T> __device__ inline uint32_t ignis_max_two(uint32_t a, uint32_t b)\n"
     "{\n"
     "if constexpr (ignis_is_same<T, ignis_bf16>)\n"
@@ -1038,10 +1114,19 @@ static const char *const ignis__text_ignis_cuh[] = {
     "{\n"
     "return index_bytes == 8 ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_ignis_cuh[] = {
+    ignis__text_ignis_cuh_0,
+    ignis__text_ignis_cuh_1,
+    ignis__text_ignis_cuh_2,
+    ignis__text_ignis_cuh_3,
+    ignis__text_ignis_cuh_4,
+    ignis__text_ignis_cuh_5,
+    ignis__text_ignis_cuh_6,
+    ignis__text_ignis_cuh_7,
 };
 
-static const char *const ignis__text_collective_cu[] = {
+static const char ignis__text_collective_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"collective.cuh\"\n\n"
@@ -1163,8 +1248,8 @@ static const char *const ignis__text_collective_cu[] = {
     "if (threadIdx.x < workers) {\n"
     "for (long long i = start; i < packets && call.push && !progress.over; i += stride) {\n"
     "uint2 data[N];\n"
-    "if (call.in_stride == 0)\n"
-    ,
+    "if (call.in_stride == 0)\n";
+static const char ignis__text_collective_cu_1[] =
     "data[0] = i == start ? ahead : load(rank, i);\n"
     "#pragma unroll\n"
     "for (int k = 1; k < N; k++)\n"
@@ -1275,8 +1360,8 @@ static const char *const ignis__text_collective_cu[] = {
     "}\n\n\n\n"
     "__device__ inline void post(const ignis_comm_progress &progress, int lane, int phase, int steps)\n"
     "{\n"
-    "const ignis_comm_call &call = progress.call;\n"
-    ,
+    "const ignis_comm_call &call = progress.call;\n";
+static const char ignis__text_collective_cu_2[] =
     "if (lane < N && lane != call.rank)\n"
     "ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[lane], progress.set, phase, blockIdx.x, call.rank),\n"
     "(unsigned long long)progress.op << 32 | (uint32_t)steps);\n"
@@ -1385,8 +1470,8 @@ static const char *const ignis__text_collective_cu[] = {
     "const uint4 *const from = slot(rank, step, r);\n"
     "move<IGNIS_COMM_UNROLL, uint4>(\n"
     "workers, packs(step),\n"
-    "[&](uint4 &word, int k) {\n"
-    ,
+    "[&](uint4 &word, int k) {\n";
+static const char ignis__text_collective_cu_3[] =
     "word = own ? Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count,\n"
     "call.count, call.in_aligned)\n"
     ": from[k];\n"
@@ -1501,8 +1586,8 @@ static const char *const ignis__text_collective_cu[] = {
     "if (blockIdx.x == 0 && lane >= 0)\n"
     "progress.post_header(lane);\n"
     "for (int i = 0; i <= call.steps + 1; i++) {\n"
-    "const bool works = i >= 1 && i <= call.steps;\n"
-    ,
+    "const bool works = i >= 1 && i <= call.steps;\n";
+static const char ignis__text_collective_cu_4[] =
     "if (lane >= 0 && i >= 2)\n"
     "await(progress, lane, 1, i - 1);\n"
     "if (lane < 0 && i < call.steps && call.push && !progress.over)\n"
@@ -1611,17 +1696,24 @@ static const char *const ignis__text_collective_cu[] = {
     "*counter = begun + steps;\n"
     "}\n\n\n\n\n\n"
     "extern \"C\" __global__ void ignis_comm_mark(const ignis_comm_call call)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_collective_cu_5[] =
     "ignis_grid_dependency_wait();\n"
     "ignis_comm_state *const state = call.state;\n"
     "if (threadIdx.x == 0)\n"
     "ignis_ptx_st_release_u64(&state->record->nccl, call.steps ? ++state->marks : 0);\n"
     "}\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_collective_cu[] = {
+    ignis__text_collective_cu_0,
+    ignis__text_collective_cu_1,
+    ignis__text_collective_cu_2,
+    ignis__text_collective_cu_3,
+    ignis__text_collective_cu_4,
+    ignis__text_collective_cu_5,
 };
 
-static const char *const ignis__text_collective_cuh[] = {
+static const char ignis__text_collective_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_COLLECTIVE_CUH\n"
     "#define IGNIS_COLLECTIVE_CUH\n\n"
@@ -1737,8 +1829,8 @@ static const char *const ignis__text_collective_cuh[] = {
     "return region + IGNIS_COMM_PACKETS + (size_t)(set * 2 + phase) * IGNIS_COMM_PACKETS_SIZE + (size_t)from * each;\n"
     "}\n"
     "__device__ inline char *ignis_comm_data_at(char *region, uint32_t set, int phase)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_collective_cuh_1[] =
     "return region + IGNIS_COMM_DATA + (size_t)(set * 2 + phase) * IGNIS_COMM_DATA_SIZE;\n"
     "}\n\n"
     "template <bool condition, typename A, typename B> struct ignis_comm_choose { typedef A type; };\n"
@@ -1842,8 +1934,8 @@ static const char *const ignis__text_collective_cuh[] = {
     "if ((op & 0x7FFFFFFF) == 3 || (op & 0x7FFFFFFF) == 4)\n"
     "clear_set(lane);\n"
     "delay();\n"
-    "if (lane < N && lane != call.rank && !over)\n"
-    ,
+    "if (lane < N && lane != call.rank && !over)\n";
+static const char ignis__text_collective_cuh_2[] =
     "ignis_ptx_st_release_u64(ignis_comm_header_at(call.region[lane], set, call.rank),\n"
     "ignis_comm_numbered(call.fingerprint, op));\n"
     "}\n\n"
@@ -1889,10 +1981,14 @@ static const char *const ignis__text_collective_cuh[] = {
     "__syncwarp();\n"
     "}\n"
     "};\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_collective_cuh[] = {
+    ignis__text_collective_cuh_0,
+    ignis__text_collective_cuh_1,
+    ignis__text_collective_cuh_2,
 };
 
-static const char *const ignis__text_elementwise_cu[] = {
+static const char ignis__text_elementwise_cu_0[] =
     "\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -1958,10 +2054,12 @@ static const char *const ignis__text_elementwise_cu[] = {
     "ignis_map( \\\n"
     "n, [](T x) { return ignis_convert<D>(x); }, dst, src); \\\n"
     "}\n"
-    "IGNIS_DTYPES(IGNIS_CAST)\n"
+    "IGNIS_DTYPES(IGNIS_CAST)\n";
+static const char *const ignis__text_elementwise_cu[] = {
+    ignis__text_elementwise_cu_0,
 };
 
-static const char *const ignis__text_f8_cuh[] = {
+static const char ignis__text_f8_cuh_0[] =
     "\n\n\n\n\n\n\n"
     "#ifndef IGNIS_F8_CUH\n"
     "#define IGNIS_F8_CUH\n\n\n\n"
@@ -2015,10 +2113,12 @@ static const char *const ignis__text_f8_cuh[] = {
     "return ignis_e5m2_bits(first) | ignis_e5m2_bits(second) << 8;\n"
     "}\n"
     "#endif\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_f8_cuh[] = {
+    ignis__text_f8_cuh_0,
 };
 
-static const char *const ignis__text_shared_addends_h[] = {
+static const char ignis__text_shared_addends_h_0[] =
     "#pragma once\n\n"
     "typedef struct ignis__addend {\n"
     "IGNIS__POINTER(T) dst;\n"
@@ -2030,7 +2130,9 @@ static const char *const ignis__text_shared_addends_h[] = {
     "typedef struct ignis__addends {\n"
     "ignis__addend at[IGNIS__ADDENDS];\n"
     "} ignis__addends;\n"
-    "IGNIS__ASSERT_SIZE(ignis__addends, 3200);\n"
+    "IGNIS__ASSERT_SIZE(ignis__addends, 3200);\n";
+static const char *const ignis__text_shared_addends_h[] = {
+    ignis__text_shared_addends_h_0,
 };
 
 #ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */
@@ -2038,7 +2140,7 @@ static const char *const ignis__text_shared_addends_h[] = {
 #else
 #define IGNIS__PIECES_OF_TENSORS(symbol) IGNIS__PIECES(symbol)
 
-static const char *const ignis__text_activation_cu[] = {
+static const char ignis__text_activation_cu_0[] =
     "\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"activation.cuh\"\n\n"
@@ -2132,10 +2234,12 @@ static const char *const ignis__text_activation_cu[] = {
     "for (long long at = first + threadIdx.x; at < end; at += IGNIS_MAP_THREADS)\n"
     "silu_mul_gradients<1>(dgate, dup, g, gate, up, at);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_activation_cu[] = {
+    ignis__text_activation_cu_0,
 };
 
-static const char *const ignis__text_activation_cuh[] = {
+static const char ignis__text_activation_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_ACTIVATION_CUH\n"
     "#define IGNIS_ACTIVATION_CUH\n\n\n"
@@ -2200,10 +2304,12 @@ static const char *const ignis__text_activation_cuh[] = {
     "s[0] = b * both;\n"
     "s[1] = a * both;\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_activation_cuh[] = {
+    ignis__text_activation_cuh_0,
 };
 
-static const char *const ignis__text_attention_cu[] = {
+static const char ignis__text_attention_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"attention.cuh\"\n\n"
@@ -2331,8 +2437,8 @@ static const char *const ignis__text_attention_cu[] = {
     "for (int distance = 4; distance > 0; distance /= 2)\n"
     "x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));\n"
     "return x;\n"
-    "}\n\n"
-    ,
+    "}\n\n";
+static const char ignis__text_attention_cu_1[] =
     "__device__ inline W *shared_memory()\n"
     "{\n"
     "extern __shared__ __align__(16) char bytes[];\n"
@@ -2438,8 +2544,8 @@ static const char *const ignis__text_attention_cu[] = {
     "const int pairs = p.kv_heads * p.batches, b = blockIdx.x % pairs / p.kv_heads;\n"
     "const int group = p.heads / p.kv_heads, kv_h = blockIdx.x % p.kv_heads;\n"
     "const int first = (int)(blockIdx.x / pairs) * rows, keys = p.keys(b);\n"
-    "const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;\n"
-    ,
+    "const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;\n";
+static const char ignis__text_attention_cu_2[] =
     "W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;\n"
     "W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;\n"
     "const int end = RANGE ? first < keys ? p.end_query(min(first + rows, keys) - 1) : 0 : p.sq;\n"
@@ -2534,8 +2640,8 @@ static const char *const ignis__text_attention_cu[] = {
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++)\n"
     "#pragma unroll\n"
-    "for (int c = 0; c < COLUMNS; c++) {\n"
-    ,
+    "for (int c = 0; c < COLUMNS; c++) {\n";
+static const char ignis__text_attention_cu_3[] =
     "const int query = first + own + r, its_key = key + lane + 8 * c;\n"
     "W slope;\n"
     "const W x = scored(s[r][c], query, its_key, slope);\n"
@@ -2626,10 +2732,15 @@ static const char *const ignis__text_attention_cu[] = {
     "to[key + threadIdx.x] = Bias(sum);\n"
     "}\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_attention_cu[] = {
+    ignis__text_attention_cu_0,
+    ignis__text_attention_cu_1,
+    ignis__text_attention_cu_2,
+    ignis__text_attention_cu_3,
 };
 
-static const char *const ignis__text_attention_cuh[] = {
+static const char ignis__text_attention_cuh_0[] =
     "\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_ATTENTION_CUH\n"
     "#define IGNIS_ATTENTION_CUH\n\n"
@@ -2732,8 +2843,8 @@ static const char *const ignis__text_attention_cuh[] = {
     "attention_delta_packs<1>(p);\n"
     "}\n\n"
     "__device__ inline float power_of_2(float x) { return exp2f(x); }\n"
-    "__device__ inline double power_of_2(double x) { return exp2(x); }\n\n\n"
-    ,
+    "__device__ inline double power_of_2(double x) { return exp2(x); }\n\n\n";
+static const char ignis__text_attention_cuh_1[] =
     "template <typename W> __device__ inline W exponent(W score, W bound) { return (score - bound) * W(EXPONENT_UNIT); }\n\n\n"
     "template <int from, int to, typename Op, typename W> __device__ inline W reduce_lanes(W x)\n"
     "{\n"
@@ -2828,10 +2939,13 @@ static const char *const ignis__text_attention_cuh[] = {
     "template <typename T> __device__ Bias *to(const attention<T> &p) const { return p.grad_bias.at(b, h); }\n"
     "};\n\n"
     "#endif\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_attention_cuh[] = {
+    ignis__text_attention_cuh_0,
+    ignis__text_attention_cuh_1,
 };
 
-static const char *const ignis__text_attention_decode_cu[] = {
+static const char ignis__text_attention_decode_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"attention.cuh\"\n\n"
@@ -2957,8 +3071,8 @@ static const char *const ignis__text_attention_decode_cu[] = {
     "}\n"
     "}\n"
     "}\n\n\n"
-    "#pragma unroll\n"
-    ,
+    "#pragma unroll\n";
+static const char ignis__text_attention_decode_cu_1[] =
     "for (int g = 0; g < G; g++) {\n"
     "const W higher = reduce_lanes<LANES, 32, ignis_max>(top[g]);\n"
     "const W factor = higher == -ignis_infinity<W>() ? 0 : power_of_2(exponent(top[g], higher));\n"
@@ -3015,10 +3129,13 @@ static const char *const ignis__text_attention_decode_cu[] = {
     "extern \"C\" __global__ void __launch_bounds__(128) ignis_sdpa_decode_combine(Attention p, const W *scratch, int splits)\n"
     "{\n"
     "attention_combine(p, scratch, splits);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_attention_decode_cu[] = {
+    ignis__text_attention_decode_cu_0,
+    ignis__text_attention_decode_cu_1,
 };
 
-static const char *const ignis__text_attention_decode_mma_cu[] = {
+static const char ignis__text_attention_decode_mma_cu_0[] =
     "\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"mma.cuh\"\n"
@@ -3121,8 +3238,8 @@ static const char *const ignis__text_attention_decode_mma_cu[] = {
     "const int h = i / D, d = i % D;\n"
     "float top = tops[0][h], sum = 0, x = 0;\n"
     "for (int w = 1; w < WARPS; w++)\n"
-    "top = fmaxf(top, tops[w][h]);\n"
-    ,
+    "top = fmaxf(top, tops[w][h]);\n";
+static const char ignis__text_attention_decode_mma_cu_1[] =
     "for (int w = 0; w < WARPS; w++) {\n"
     "const float weight = (RANGE || BIASED) && sums[w][h] == 0 ? 0 : power_of_2(exponent(tops[w][h], top));\n"
     "sum += sums[w][h] * weight;\n"
@@ -3141,10 +3258,13 @@ static const char *const ignis__text_attention_decode_mma_cu[] = {
     "ignis_sdpa_decode_combine(Attention p, const float *scratch, int splits)\n"
     "{\n"
     "attention_combine(p, scratch, splits);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_attention_decode_mma_cu[] = {
+    ignis__text_attention_decode_mma_cu_0,
+    ignis__text_attention_decode_mma_cu_1,
 };
 
-static const char *const ignis__text_attention_hopper_cu[] = {
+static const char ignis__text_attention_hopper_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"hopper.cuh\"\n"
@@ -3246,8 +3366,8 @@ static const char *const ignis__text_attention_hopper_cu[] = {
     "item.end = min(visible_tiles(p, item.query, QUERIES, item.keys), item.from + plan.tiles);\n"
     "return item;\n"
     "}\n\n\n\n"
-    "constexpr uint32_t Q_BYTES = 64 * SLABS * 128, TILE_BYTES = KEYS * SLABS * 128;\n"
-    ,
+    "constexpr uint32_t Q_BYTES = 64 * SLABS * 128, TILE_BYTES = KEYS * SLABS * 128;\n";
+static const char ignis__text_attention_hopper_cu_1[] =
     "constexpr uint32_t Q_AT = 0, OUT_AT = OUT_IN_Q ? Q_AT : ITEMS * GROUPS * Q_BYTES, K_AT = OUT_AT + GROUPS * Q_BYTES;\n"
     "constexpr uint32_t V_AT = K_AT + STAGES * TILE_BYTES, BARRIERS_AT = V_AT + STAGES * TILE_BYTES;\n\n"
     "enum {\n"
@@ -3360,8 +3480,8 @@ static const char *const ignis__text_attention_hopper_cu[] = {
     "for (int r = 0; r < 2; r++) {\n"
     "float top = most[r];\n"
     "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));\n"
-    "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n"
-    ,
+    "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n";
+static const char ignis__text_attention_hopper_cu_2[] =
     "top = top > state.top[r] + SLACK ? top\n"
     ": state.top[r];\n"
     "state.factor[r] = top > state.top[r] ? ignis_ptx_ex2_ftz(state.top[r] - top) : 1.0f;\n"
@@ -3462,8 +3582,8 @@ static const char *const ignis__text_attention_hopper_cu[] = {
     "const int query = first + 16 * warp + lane / 4 + 8 * r;\n"
     "factor[r] = state.sum[r] == 0 ? 0 : 1 / state.sum[r];\n"
     "if (p.lse && lane % 4 == 0 && query >= 0 && query < p.sq)\n"
-    "p.lse[p.stat(item.b, item.h) + query] =\n"
-    ,
+    "p.lse[p.stat(item.b, item.h) + query] =\n";
+static const char ignis__text_attention_hopper_cu_3[] =
     "state.sum[r] == 0 ? ignis_infinity<float>() : (state.top[r] + log2f(state.sum[r])) * LN_2;\n"
     "}\n"
     "if (threadIdx.x % 128 == 0)\n"
@@ -3549,8 +3669,8 @@ static const char *const ignis__text_attention_hopper_cu[] = {
     "const int whole_from =\n"
     "RANGE ? max(begin, (p.first_key(first + 63) + KEYS - 1) / KEYS) : begin;\n"
     "const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {\n"
-    "start[0] = p.first_key(item.query + row) - n * KEYS;\n"
-    ,
+    "start[0] = p.first_key(item.query + row) - n * KEYS;\n";
+static const char ignis__text_attention_hopper_cu_4[] =
     "start[1] = p.first_key(item.query + row + 8) - n * KEYS;\n"
     "limit[0] = visible(p, item.query + row, item.keys) - n * KEYS;\n"
     "limit[1] = visible(p, item.query + row + 8, item.keys) - n * KEYS;\n"
@@ -3682,8 +3802,8 @@ static const char *const ignis__text_attention_hopper_cu[] = {
     "ignis_ptx_prefetch_tensormap(&k);\n"
     "ignis_ptx_prefetch_tensormap(&v);\n"
     "for (int i = 0; i < BARRIERS; i++) {\n"
-    "const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);\n"
-    ,
+    "const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);\n";
+static const char ignis__text_attention_hopper_cu_5[] =
     "ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS * IGNIS_WARP_ARRIVALS);\n"
     "}\n"
     "ignis_ptx_fence_mbarrier_init();\n"
@@ -3733,10 +3853,17 @@ static const char *const ignis__text_attention_hopper_cu[] = {
     "}\n"
     "ignis_store(p.out.at(b, h) + query * p.out.row + d, ignis_pack_round<T>(x));\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_attention_hopper_cu[] = {
+    ignis__text_attention_hopper_cu_0,
+    ignis__text_attention_hopper_cu_1,
+    ignis__text_attention_hopper_cu_2,
+    ignis__text_attention_hopper_cu_3,
+    ignis__text_attention_hopper_cu_4,
+    ignis__text_attention_hopper_cu_5,
 };
 
-static const char *const ignis__text_attention_hopper_backward_cu[] = {
+static const char ignis__text_attention_hopper_backward_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"attention.cuh\"\n"
@@ -3846,8 +3973,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "int keys;\n"
     "bool down;\n\n"
     "__device__ block_walk(const Attention &p, int section, int place)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_attention_hopper_backward_cu_1[] =
     "const int pairs = p.kv_heads * p.batches;\n"
     "blocks = (p.sk + SPAN - 1) / SPAN;\n"
     "group = p.heads / p.kv_heads;\n"
@@ -3930,8 +4057,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "FULL_OUT = EMPTY_Q + 2,\n"
     "EMPTY_OUT = FULL_OUT + 2,\n"
     "RECEIVED = EMPTY_OUT + 2\n"
-    "};\n"
-    ,
+    "};\n";
+static const char ignis__text_attention_hopper_backward_cu_2[] =
     "enum { BOTH_GROUPS = 1, ADD_FULL = 4, ADD_EMPTY = 8 };\n\n"
     "#endif\n"
     "static_assert(SHARED_BYTES <= 232448, \"a block has 227 KB\");\n\n"
@@ -4044,8 +4171,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "}\n\n\n"
     "template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint64_t a, uint64_t b)\n"
     "{\n"
-    "ignis_wgmma_hold(c);\n"
-    ,
+    "ignis_wgmma_hold(c);\n";
+static const char ignis__text_attention_hopper_backward_cu_3[] =
     "ignis_ptx_wgmma_fence();\n"
     "#pragma unroll\n"
     "for (int i = 0; i < QUERIES / 16; i++)\n"
@@ -4166,8 +4293,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "}\n\n\n"
     "__device__ bool is_seen(const Attention &p, int tile) const\n"
     "{\n"
-    "return tile * KEYS < min(keys, query + p.sq - 1 + block_walk::reach(p)) &&\n"
-    ,
+    "return tile * KEYS < min(keys, query + p.sq - 1 + block_walk::reach(p)) &&\n";
+static const char ignis__text_attention_hopper_backward_cu_4[] =
     "(tile + 1) * KEYS > query - p.window + 1;\n"
     "}\n\n\n"
     "__device__ bool is_masked(const Attention &p, int tile) const\n"
@@ -4254,8 +4381,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "store_gradients(v, row, chunk, grad, 1);\n"
     "} else {\n"
     "float x[own / 8][4], y[own / 8][4];\n"
-    "uint32_t weights[own / 16][4], gradients[own / 16][4];\n"
-    ,
+    "uint32_t weights[own / 16][4], gradients[own / 16][4];\n";
+static const char ignis__text_attention_hopper_backward_cu_5[] =
     "if (RANGE && !used_rows::keys(p, walk.keys).has_all(tile * KEYS, KEYS, p.sk)) {\n"
     "const used_rows used = used_rows::keys(p, walk.keys);\n"
     "used.clear_others(shared + stage * STAGE_BYTES, SLABS, KEYS, tile * KEYS);\n"
@@ -4358,8 +4485,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)\n"
     "{\n"
-    "ignis_grid_dependency();\n"
-    ,
+    "ignis_grid_dependency();\n";
+static const char ignis__text_attention_hopper_backward_cu_6[] =
     "const long long item = (long long)blockIdx.x * 256 + threadIdx.x, row = item / CHUNKS,\n"
     "rows = (long long)p.batches * p.heads * p.sq;\n"
     "const int chunk = item % CHUNKS, parts = ((p.sk + KEYS - 1) / KEYS + s.section - 1) / s.section;\n"
@@ -4449,8 +4576,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "for (int g = 0; g < walk.group; g++)\n"
     "for (int step = 0; step < walk.steps(); step++, i++) {\n"
     "if (i % 2 != (unsigned)me)\n"
-    "continue;\n"
-    ,
+    "continue;\n";
+static const char ignis__text_attention_hopper_backward_cu_7[] =
     "const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);\n"
     "const unsigned turn = walk.turn(p, walk.tile(step));\n"
     "float *to = s.grad_q + tile * (QUERIES * D);\n"
@@ -4561,8 +4688,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "step(walk.is_masked(p, walk.tile(i)), g, walk.tile(i));\n"
     "} else if constexpr (!SAME_CODE) {\n"
     "#pragma unroll 1\n"
-    "for (; i < walk.steps(); i++)\n"
-    ,
+    "for (; i < walk.steps(); i++)\n";
+static const char ignis__text_attention_hopper_backward_cu_8[] =
     "step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, g, walk.tile(i));\n"
     "} else if constexpr (CAUSAL) {\n"
     "#pragma unroll 1\n"
@@ -4658,8 +4785,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "add_product(grad_v, weights, ignis_wgmma_ahead(out_columns, of_stage));\n"
     "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(BOTH_GROUPS, 256);\n"
-    "float z[own_chunks][4];\n"
-    ,
+    "float z[own_chunks][4];\n";
+static const char ignis__text_attention_hopper_backward_cu_9[] =
     "const uint64_t score_columns = across_rows(scores + (SPLIT_QUERIES ? w * KEYS * ROW : 0), KEYS);\n"
     "product_of_keys(z, score_columns, k_columns);\n"
     "ignis_ptx_wgmma_wait<1>();\n"
@@ -4739,8 +4866,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "ignis_ptx_wgmma_wait<1>();\n"
     "ignis_wgmma_hold(y);\n"
     "score_gradients(y, x, (const float *)(shared + DELTA_AT) + out_stage * QUERIES + query, lse, cap);\n"
-    "round_results(operands, y);\n"
-    ,
+    "round_results(operands, y);\n";
+static const char ignis__text_attention_hopper_backward_cu_10[] =
     "store_operands(scores, KEYS, 16 * warp, w * (own / 8), operands);\n"
     "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(BOTH_GROUPS, 256);\n"
@@ -4841,8 +4968,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "else\n"
     "add_steps(base, warp - 1, p, s, walk);\n"
     "} else if (!DIRECT && threadIdx.x % 32 == 0)\n"
-    "watch_turns(base, p, s, walk);\n"
-    ,
+    "watch_turns(base, p, s, walk);\n";
+static const char ignis__text_attention_hopper_backward_cu_11[] =
     "return;\n"
     "}\n"
     "ignis_ptx_setmaxnreg_inc<240>();\n"
@@ -4939,8 +5066,8 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "const bool of_k = item >= p.heads * p.batches;\n"
     "const int heads = of_k ? p.kv_heads : p.heads, head = of_k ? item - p.heads * p.batches : item, b = head / heads,\n"
     "h = head % heads;\n"
-    "const auto &grad = of_k ? p.grad_k : p.grad_q;\n"
-    ,
+    "const auto &grad = of_k ? p.grad_k : p.grad_q;\n";
+static const char ignis__text_attention_hopper_backward_cu_12[] =
     "if (!of_k)\n"
     "round_tile(rows, p, s, first, b);\n"
     "T *const to = grad.at(b, h);\n"
@@ -4958,10 +5085,24 @@ static const char *const ignis__text_attention_hopper_backward_cu[] = {
     "at[HALF] = other;\n"
     "}\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_attention_hopper_backward_cu[] = {
+    ignis__text_attention_hopper_backward_cu_0,
+    ignis__text_attention_hopper_backward_cu_1,
+    ignis__text_attention_hopper_backward_cu_2,
+    ignis__text_attention_hopper_backward_cu_3,
+    ignis__text_attention_hopper_backward_cu_4,
+    ignis__text_attention_hopper_backward_cu_5,
+    ignis__text_attention_hopper_backward_cu_6,
+    ignis__text_attention_hopper_backward_cu_7,
+    ignis__text_attention_hopper_backward_cu_8,
+    ignis__text_attention_hopper_backward_cu_9,
+    ignis__text_attention_hopper_backward_cu_10,
+    ignis__text_attention_hopper_backward_cu_11,
+    ignis__text_attention_hopper_backward_cu_12,
 };
 
-static const char *const ignis__text_attention_mma_cu[] = {
+static const char ignis__text_attention_mma_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"mma.cuh\"\n"
@@ -5079,8 +5220,8 @@ static const char *const ignis__text_attention_mma_cu[] = {
     "struct tile_view {\n"
     "const Attention &p;\n"
     "const attention_scores<T, true> &scored;\n"
-    "int query, key, keys;\n\n"
-    ,
+    "int query, key, keys;\n\n";
+static const char ignis__text_attention_mma_cu_1[] =
     "__device__ int first(int r) const { return p.first_key(query + r) - key; }\n"
     "__device__ int limit(int r) const { return p.visible(query + r, keys) - key; }\n"
     "__device__ float score(float product, int r, int column) const { return scored(product, query + r, key + column); }\n"
@@ -5167,8 +5308,8 @@ static const char *const ignis__text_attention_mma_cu[] = {
     "constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;\n"
     "constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;\n"
     "constexpr int K_COLUMNS = D / K_SPLIT;\n"
-    "static_assert(K_QUERIES % K_STRIP == 0, \"strips make up a tile\");\n"
-    ,
+    "static_assert(K_QUERIES % K_STRIP == 0, \"strips make up a tile\");\n";
+static const char ignis__text_attention_mma_cu_2[] =
     "static_assert(K_SPLIT == 1 || K_COLUMNS / 8 % SWIZZLED == 0, \"chunks change places within the columns of a warp\");\n\n\n\n"
     "template <bool masked>\n"
     "__device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4],\n"
@@ -5243,8 +5384,8 @@ static const char *const ignis__text_attention_mma_cu[] = {
     "const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;\n"
     "const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;\n"
     "const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;\n"
-    "copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, end, p.head_dim, thread);\n"
-    ,
+    "copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, end, p.head_dim, thread);\n";
+static const char ignis__text_attention_mma_cu_3[] =
     "copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, end, p.head_dim,\n"
     "thread);\n"
     "copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p, p.stat(b, h), from, end);\n"
@@ -5338,8 +5479,8 @@ static const char *const ignis__text_attention_mma_cu[] = {
     "extern \"C\" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_q(Attention p)\n"
     "{\n"
     "constexpr int threads = 32 * Q_WARPS, tile_bytes = Q_KEYS * ROW_BYTES,\n"
-    "stats_at = (2 * Q_QUERIES + 4 * Q_KEYS) * ROW_BYTES;\n"
-    ,
+    "stats_at = (2 * Q_QUERIES + 4 * Q_KEYS) * ROW_BYTES;\n";
+static const char ignis__text_attention_mma_cu_4[] =
     "const int pairs = p.heads * p.batches, b = blockIdx.x % pairs / p.heads;\n"
     "const int h = blockIdx.x % p.heads, kv_h = h / (p.heads / p.kv_heads);\n"
     "const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * Q_QUERIES;\n"
@@ -5419,8 +5560,8 @@ static const char *const ignis__text_attention_mma_cu[] = {
     "if (share.unseen(p, first, Q_QUERIES, Q_KEYS, keys))\n"
     "continue;\n"
     "const unsigned thread = thread_in_loop();\n"
-    "__syncthreads();\n"
-    ,
+    "__syncthreads();\n";
+static const char ignis__text_attention_mma_cu_5[] =
     "copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, thread);\n"
     "copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim,\n"
     "thread);\n"
@@ -5495,10 +5636,17 @@ static const char *const ignis__text_attention_mma_cu[] = {
     "to[share.key + threadIdx.x] = Bias(sum);\n"
     "}\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_attention_mma_cu[] = {
+    ignis__text_attention_mma_cu_0,
+    ignis__text_attention_mma_cu_1,
+    ignis__text_attention_mma_cu_2,
+    ignis__text_attention_mma_cu_3,
+    ignis__text_attention_mma_cu_4,
+    ignis__text_attention_mma_cu_5,
 };
 
-static const char *const ignis__text_attention_tiles_cuh[] = {
+static const char ignis__text_attention_tiles_cuh_0[] =
     "\n\n\n\n\n\n\n"
     "#ifndef IGNIS_ATTENTION_TILES_CUH\n"
     "#define IGNIS_ATTENTION_TILES_CUH\n\n"
@@ -5617,8 +5765,8 @@ static const char *const ignis__text_attention_tiles_cuh[] = {
     "c[m][n][i] = 0;\n"
     "}\n\n"
     "__device__ inline char *shared_memory()\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_attention_tiles_cuh_1[] =
     "extern __shared__ __align__(128) char bytes[];\n"
     "return bytes;\n"
     "}\n\n"
@@ -5723,10 +5871,13 @@ static const char *const ignis__text_attention_tiles_cuh[] = {
     "}\n"
     "product_of_results<tiles, keys, D>(state.out, s, v_lane, keys);\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_attention_tiles_cuh[] = {
+    ignis__text_attention_tiles_cuh_0,
+    ignis__text_attention_tiles_cuh_1,
 };
 
-static const char *const ignis__text_channel_norm_cu[] = {
+static const char ignis__text_channel_norm_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"shared/channel_norm.h\"\n\n"
@@ -5839,8 +5990,8 @@ static const char *const ignis__text_channel_norm_cu[] = {
     "const int width = (int)s.channels / (int)s.groups, first = (int)(group - image * s.groups) * width;\n"
     "int part = threadIdx.x % 32 / width, at = threadIdx.x % 32 % width;\n"
     "while (part < s.parts) {\n"
-    "f((image * s.parts + part) * s.channels + first + at, first + at,\n"
-    ,
+    "f((image * s.parts + part) * s.channels + first + at, first + at,\n";
+static const char ignis__text_channel_norm_cu_1[] =
     "(Wide)min(s.part_length, s.rows - part * s.part_length));\n"
     "part += 32 / width;\n"
     "at += 32 % width;\n"
@@ -5947,8 +6098,8 @@ static const char *const ignis__text_channel_norm_cu[] = {
     "if (row - k * (int)blockDim.y >= item.begin) {\n"
     "Wide values[N];\n"
     "#pragma unroll\n"
-    "for (int e = 0; e < N; e++)\n"
-    ,
+    "for (int e = 0; e < N; e++)\n";
+static const char ignis__text_channel_norm_cu_2[] =
     "values[e] = (ignis_wide_at(xs[k], e) - mean[e]) * scale[e] + shift[e];\n"
     "ignis_store(y + image + (row - k * (int)blockDim.y) * s.channels, ignis_pack_round<T>(values));\n"
     "}\n"
@@ -6063,8 +6214,8 @@ static const char *const ignis__text_channel_norm_cu[] = {
     "g = ignis_warp_sum(g);\n"
     "gh = ignis_warp_sum(gh);\n"
     "if (threadIdx.x % 32 == 0) {\n"
-    "average_g[group] = g / n;\n"
-    ,
+    "average_g[group] = g / n;\n";
+static const char ignis__text_channel_norm_cu_3[] =
     "average_gh[group] = gh / n;\n"
     "}\n"
     "}\n"
@@ -6153,10 +6304,15 @@ static const char *const ignis__text_channel_norm_cu[] = {
     "apply_backward<1, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);\n"
     "else\n"
     "apply_backward<1, true>(dx, dy, x, w, means, rstds, average_g, average_gh, s);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_channel_norm_cu[] = {
+    ignis__text_channel_norm_cu_0,
+    ignis__text_channel_norm_cu_1,
+    ignis__text_channel_norm_cu_2,
+    ignis__text_channel_norm_cu_3,
 };
 
-static const char *const ignis__text_depthwise_cu[] = {
+static const char ignis__text_depthwise_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n"
     "#define IGNIS_PATCHES 1\n"
     "#ifndef IGNIS_TAPS\n"
@@ -6273,8 +6429,8 @@ static const char *const ignis__text_depthwise_cu[] = {
     "const Pixel at = grid_pixel(q, (int)pixel);\n"
     "const int y = q.first[0] + at.row * q.stride[0], x = q.first[1] + at.column * q.stride[1];\n"
     "const T *from = p.b + (long long)at.image * q.height * q.width * q.pixel + slab.channel;\n"
-    "#pragma unroll\n"
-    ,
+    "#pragma unroll\n";
+static const char ignis__text_depthwise_cu_1[] =
     "for (int t = 0; t < TAPS; t++) {\n"
     "if (t >= count || (unsigned)(y + down[t]) >= (unsigned)q.height ||\n"
     "(unsigned)(x + right[t]) >= (unsigned)q.width)\n"
@@ -6384,8 +6540,8 @@ static const char *const ignis__text_depthwise_cu[] = {
     "#pragma unroll\n"
     "for (int n = 0; n < PACK; n++)\n"
     "sum[k][n] += ignis_wide_at(bias, n);\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_depthwise_cu_2[] =
     "ignis_store(to + k * q.out_column, ignis_pack_round<T, PACK>(sum[k]));\n"
     "}\n"
     "}\n"
@@ -6475,10 +6631,14 @@ static const char *const ignis__text_depthwise_cu[] = {
     "}\n"
     "KERNEL ignis_depthwise_weights(const Product p, int across) { weights<PACK>(p, across); }\n"
     "KERNEL ignis_depthwise_weights_unpacked(const Product p, int across) { weights<1>(p, across); }\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_depthwise_cu[] = {
+    ignis__text_depthwise_cu_0,
+    ignis__text_depthwise_cu_1,
+    ignis__text_depthwise_cu_2,
 };
 
-static const char *const ignis__text_divisor_cuh[] = {
+static const char ignis__text_divisor_cuh_0[] =
     "\n\n\n\n\n"
     "#ifndef IGNIS_DIVISOR_CUH\n"
     "#define IGNIS_DIVISOR_CUH\n\n"
@@ -6490,10 +6650,12 @@ static const char *const ignis__text_divisor_cuh[] = {
     "rest = x - quotient * (int)divisor.size;\n"
     "return quotient;\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_divisor_cuh[] = {
+    ignis__text_divisor_cuh_0,
 };
 
-static const char *const ignis__text_embedding_cu[] = {
+static const char ignis__text_embedding_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -6626,8 +6788,8 @@ static const char *const ignis__text_embedding_cu[] = {
     "int adds)\n"
     "{\n"
     "const long long column = first_column<N>();\n"
-    "if (column >= n)\n"
-    ,
+    "if (column >= n)\n";
+static const char ignis__text_embedding_cu_1[] =
     "return;\n"
     "for (long long id = blockIdx.x; id < vocab; id += gridDim.x) {\n"
     "const uint32_t begin = bounds[2 * id], end = bounds[2 * id + 1];\n"
@@ -6663,10 +6825,13 @@ static const char *const ignis__text_embedding_cu[] = {
     "sum_rows<16 / sizeof(T)>(grad_table, partial, bounds, vocab, n, adds);\n"
     "else\n"
     "sum_rows<1>(grad_table, partial, bounds, vocab, n, adds);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_embedding_cu[] = {
+    ignis__text_embedding_cu_0,
+    ignis__text_embedding_cu_1,
 };
 
-static const char *const ignis__text_fft_cu[] = {
+static const char ignis__text_fft_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"fft.cuh\"\n\n"
     "constexpr int N = IGNIS_N, ROWS = IGNIS_ROWS, THREADS = IGNIS_THREADS;\n"
@@ -6807,8 +6972,8 @@ static const char *const ignis__text_fft_cu[] = {
     "template <int STAGE, int SIZE>\n"
     "__device__ inline void stages(const fft_params &p, const Place &in, const Place &out, Complex *rows,\n"
     "const Complex *tables)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_fft_cu_1[] =
     "constexpr int R = radix(STAGE), BUTTERFLIES = N / R, COUNT = (BUTTERFLIES + THREADS - 1) / THREADS;\n"
     "constexpr bool is_last = SIZE * R == N;\n"
     "const Place &at = STAGE == 0 ? in : out;\n"
@@ -6880,10 +7045,13 @@ static const char *const ignis__text_fft_cu[] = {
     "for (int k = out.thread; out.valid && k <= N / 2; k += THREADS)\n"
     "fft_store_merged(p, out.to, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_fft_cu[] = {
+    ignis__text_fft_cu_0,
+    ignis__text_fft_cu_1,
 };
 
-static const char *const ignis__text_fft_cuh[] = {
+static const char ignis__text_fft_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_FFT_CUH\n"
     "#define IGNIS_FFT_CUH\n\n"
@@ -7002,8 +7170,8 @@ static const char *const ignis__text_fft_cuh[] = {
     "*(Complex *)at = x;\n"
     "} else {\n"
     "if (2 * e < p.to.length)\n"
-    "at[0] = x.re;\n"
-    ,
+    "at[0] = x.re;\n";
+static const char ignis__text_fft_cuh_1[] =
     "if (2 * e + 1 < p.to.length)\n"
     "at[1] = x.im;\n"
     "}\n"
@@ -7024,10 +7192,13 @@ static const char *const ignis__text_fft_cuh[] = {
     "if (n - k < p.to.length && 2 * k != n)\n"
     "out[n - k] = inner * high;\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_fft_cuh[] = {
+    ignis__text_fft_cuh_0,
+    ignis__text_fft_cuh_1,
 };
 
-static const char *const ignis__text_fft_rows_cu[] = {
+static const char ignis__text_fft_rows_cu_0[] =
     "\n\n\n\n\n"
     "#include \"fft.cuh\"\n\n"
     "#define KERNEL extern \"C\" __global__ void __launch_bounds__(256)\n\n\n\n\n"
@@ -7052,10 +7223,12 @@ static const char *const ignis__text_fft_rows_cu[] = {
     "const long long row = i / pairs, k = i % pairs;\n"
     "fft_store_merged(p, row * p.to.a, (int)n, (int)k, from[row * n + k], from[row * n + (k ? n - k : 0)]);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_fft_rows_cu[] = {
+    ignis__text_fft_rows_cu_0,
 };
 
-static const char *const ignis__text_gather_cu[] = {
+static const char ignis__text_gather_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"strided.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -7183,8 +7356,8 @@ static const char *const ignis__text_gather_cu[] = {
     "for (long long i = lane; i < size; i += 32)\n"
     "dst[i] = T(sums[i]);\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    ,
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n";
+static const char ignis__text_gather_cu_1[] =
     "ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis__strided s, long long size,\n"
     "long long dim_stride, uint32_t none)\n"
     "{\n"
@@ -7289,15 +7462,19 @@ static const char *const ignis__text_gather_cu[] = {
     "return;\n"
     "for (int d = 0; d < indices.count; d++) {\n"
     "const long long id = ignis_index(indices.ids[d], indices.id_bytes[d], i);\n"
-    "const bool inside = id >= 0 && id < indices.size[d];\n"
-    ,
+    "const bool inside = id >= 0 && id < indices.size[d];\n";
+static const char ignis__text_gather_cu_2[] =
     "place = inside && place >= 0 ? place * indices.size[d] + id : -1;\n"
     "}\n"
     "joined[i] = place;\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_gather_cu[] = {
+    ignis__text_gather_cu_0,
+    ignis__text_gather_cu_1,
+    ignis__text_gather_cu_2,
 };
 
-static const char *const ignis__text_gemm_cu[] = {
+static const char ignis__text_gemm_cu_0[] =
     "\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -7404,8 +7581,8 @@ static const char *const ignis__text_gemm_cu[] = {
     "}\n"
     "if (sums_rows && place.row + threadIdx.x < p.m)\n"
     "p.row_sums[place.split * p.m + place.row + threadIdx.x] = row_sum;\n\n"
-    "Epilogue<256, BN> epilogue(p, place, threadIdx.x);\n"
-    ,
+    "Epilogue<256, BN> epilogue(p, place, threadIdx.x);\n";
+static const char ignis__text_gemm_cu_1[] =
     "#pragma unroll 1\n"
     "for (int first = 0; first < BM; first += strip) {\n"
     "const auto result = [&](int r, int c) { return shared.results[r][c]; };\n"
@@ -7523,8 +7700,8 @@ static const char *const ignis__text_gemm_cu[] = {
     "__device__ inline long long packs_of(const ignis__gemm_copy &p)\n"
     "{\n"
     "return (p.rows * p.stride * (long long)sizeof(T) + 15) / 16;\n"
-    "}\n\n\n"
-    ,
+    "}\n\n\n";
+static const char ignis__text_gemm_cu_2[] =
     "__device__ inline void copy_pack(const ignis__gemm_copy &p, long long at)\n"
     "{\n"
     "constexpr int N = 16 / sizeof(T);\n"
@@ -7637,10 +7814,14 @@ static const char *const ignis__text_gemm_cu[] = {
     "sum += part[i][threadIdx.x];\n"
     "dst[column] = T(sum);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_gemm_cu[] = {
+    ignis__text_gemm_cu_0,
+    ignis__text_gemm_cu_1,
+    ignis__text_gemm_cu_2,
 };
 
-static const char *const ignis__text_gemm_cuh[] = {
+static const char ignis__text_gemm_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMM_CUH\n"
     "#define IGNIS_GEMM_CUH\n\n"
@@ -7749,8 +7930,8 @@ static const char *const ignis__text_gemm_cuh[] = {
     "end_k = min((Index)p.k, first_k + (Index)p.split_k);\n"
     "}\n"
     "};\n"
-    "typedef PlaceOf<long long> Place;\n\n\n\n\n\n\n"
-    ,
+    "typedef PlaceOf<long long> Place;\n\n\n\n\n\n\n";
+static const char ignis__text_gemm_cuh_1[] =
     "template <int threads, int columns, bool one_row = false> struct Epilogue {\n"
     "static constexpr int N = 16 / sizeof(T), across = columns / N, down = threads / across;\n"
     "static_assert(threads % across == 0, \"a thread has the same columns in each row\");\n"
@@ -7876,8 +8057,8 @@ static const char *const ignis__text_gemm_cuh[] = {
     "else\n"
     "first[i] = silu(Wide(gate[i])) * Wide(up[i]);\n"
     "ignis_store(p.out + at, ignis_pack_round<T, some>(first));\n"
-    "if (p.gradient)\n"
-    ,
+    "if (p.gradient)\n";
+static const char ignis__text_gemm_cuh_2[] =
     "ignis_store(p.out + up_at, ignis_pack_round<T, some>(second));\n"
     "else if (p.keeps)\n"
     "ignis_store(p.pre + up_at, up);\n"
@@ -7912,10 +8093,14 @@ static const char *const ignis__text_gemm_cuh[] = {
     "for (int r = thread / columns; r < rows && place.row + first + r < p.m; r += threads / columns)\n"
     "to[r * p.n + column] = value(r, column);\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_gemm_cuh[] = {
+    ignis__text_gemm_cuh_0,
+    ignis__text_gemm_cuh_1,
+    ignis__text_gemm_cuh_2,
 };
 
-static const char *const ignis__text_gemm_hopper_cu[] = {
+static const char ignis__text_gemm_hopper_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"mma.cuh\"\n"
@@ -8001,8 +8186,8 @@ static const char *const ignis__text_gemm_hopper_cu[] = {
     "}\n"
     "}\n\n\n\n"
     "__device__ inline int boxes_of(int rows, int first, long long all, int box)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_gemm_hopper_cu_1[] =
     "return (max(0, min(rows, (int)all - first)) + box - 1) / box;\n"
     "}\n\n"
     "#if IGNIS_PATCHES\n\n"
@@ -8110,8 +8295,8 @@ static const char *const ignis__text_gemm_hopper_cu[] = {
     "return;\n"
     "#pragma unroll\n"
     "for (int slab = 0; slab < across / 64; slab++)\n"
-    "if (at + 64 * slab < (int)p.n)\n"
-    ,
+    "if (at + 64 * slab < (int)p.n)\n";
+static const char ignis__text_gemm_hopper_cu_2[] =
     "store_slab(p, map, room + slab * SLAB, at + 64 * slab, row, batch);\n"
     "ignis_ptx_bulk_commit();\n"
     "};\n"
@@ -8228,8 +8413,8 @@ static const char *const ignis__text_gemm_hopper_cu[] = {
     "uint32_t words[4];\n"
     "ignis_ptx_ldmatrix(words, chunks.at(c) + slot);\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 4; i++) {\n"
-    ,
+    "for (int i = 0; i < 4; i++) {\n";
+static const char ignis__text_gemm_hopper_cu_3[] =
     "float *const x = &sum[8 * strip + c + i / 2][i % 2 * 2];\n"
     "combine(x, words[i]);\n"
     "words[i] = ignis_round_two<Half>(x[0], x[1]);\n"
@@ -8343,8 +8528,8 @@ static const char *const ignis__text_gemm_hopper_cu[] = {
     "for (int e = 0; e < 2; e++)\n"
     "x[e] = IGNIS_OTHER == NO_OTHER ? activated(x[e])\n"
     ": IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])\n"
-    ": IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))\n"
-    ,
+    ": IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))\n";
+static const char ignis__text_gemm_hopper_cu_4[] =
     ": gelu_gradient(x[e], Wide(before[e]));\n"
     "ignis_store(p.out + at, ignis_pack_round<T, 2>(x));\n"
     "}\n"
@@ -8456,8 +8641,8 @@ static const char *const ignis__text_gemm_hopper_cu[] = {
     "const int row = place.row, column = place.column, end_k = place.end_k;\n"
     "const int box_a = SKIPS ? p.box_a : A_BY_K ? BM : 64, box_b = SKIPS ? p.box_b : B_BY_K ? BN : 64;\n"
     "const int of_a = SKIPS ? boxes_of(BM, row, p.m, box_a) : BM / box_a;\n"
-    "const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : B_ROWS / box_b;\n"
-    ,
+    "const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : B_ROWS / box_b;\n";
+static const char ignis__text_gemm_hopper_cu_5[] =
     "const int bytes = SKIPS ? (of_a * box_a + of_b * box_b) * 128 : STAGE_BYTES;\n"
     "#if IGNIS_PATCHES == 1\n"
     "const Pixel pixel = grid_pixel(p.patches, row);\n"
@@ -8565,8 +8750,8 @@ static const char *const ignis__text_gemm_hopper_cu[] = {
     "finish.load_bias(next_bias, place_before, 0, 0);\n"
     "const auto piece = [&](auto number) __attribute__((always_inline))\n"
     "{\n"
-    "constexpr int i = decltype(number)::value;\n"
-    ,
+    "constexpr int i = decltype(number)::value;\n";
+static const char ignis__text_gemm_hopper_cu_6[] =
     "const uint32_t bias[2] = {next_bias[0], next_bias[1]};\n"
     "const int now = issue(Constant<(i > 0)>(), sum);\n"
     "end_before(now);\n"
@@ -8697,8 +8882,8 @@ static const char *const ignis__text_gemm_hopper_cu[] = {
     "go_on(next, min(steps, step + IGNIS_GEMM_SUM_STEPS - 1));\n"
     "};\n\n\n"
     "const auto ends = [&](float(&some)[N / 8][4]) __attribute__((always_inline))\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_gemm_hopper_cu_7[] =
     "if (step < steps)\n"
     "return false;\n"
     "ignis_ptx_wgmma_wait<0>();\n"
@@ -8771,10 +8956,19 @@ static const char *const ignis__text_gemm_hopper_cu[] = {
     "ignis_ptx_bulk_wait<0>();\n"
     "if (IN_PAIRS)\n"
     "meet();\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_gemm_hopper_cu[] = {
+    ignis__text_gemm_hopper_cu_0,
+    ignis__text_gemm_hopper_cu_1,
+    ignis__text_gemm_hopper_cu_2,
+    ignis__text_gemm_hopper_cu_3,
+    ignis__text_gemm_hopper_cu_4,
+    ignis__text_gemm_hopper_cu_5,
+    ignis__text_gemm_hopper_cu_6,
+    ignis__text_gemm_hopper_cu_7,
 };
 
-static const char *const ignis__text_gemm_hopper_ahead_cuh[] = {
+static const char ignis__text_gemm_hopper_ahead_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMM_HOPPER_AHEAD_CUH\n"
     "#define IGNIS_GEMM_HOPPER_AHEAD_CUH\n\n"
@@ -8890,8 +9084,8 @@ static const char *const ignis__text_gemm_hopper_ahead_cuh[] = {
     "(strip < STRIPS - 1 || has_next)) {\n"
     "ignis_ptx_bulk_wait_read<0>();\n"
     "load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_gemm_hopper_ahead_cuh_1[] =
     "if (!HALVES) {\n"
     "put_words<piece>(sum + 2 * piece, place.column + STRIP * strip + 16 * piece);\n"
     "if (piece == PIECES - 1)\n"
@@ -8992,10 +9186,13 @@ static const char *const ignis__text_gemm_hopper_ahead_cuh[] = {
     "for (int i = 0; i < 4; i++)\n"
     "sum[c - STRIP / 8][i] = sum[c][i];\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_gemm_hopper_ahead_cuh[] = {
+    ignis__text_gemm_hopper_ahead_cuh_0,
+    ignis__text_gemm_hopper_ahead_cuh_1,
 };
 
-static const char *const ignis__text_gemm_mma_cu[] = {
+static const char ignis__text_gemm_mma_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"mma.cuh\"\n\n"
@@ -9098,8 +9295,8 @@ static const char *const ignis__text_gemm_mma_cu[] = {
     "private:\n\n"
     "__device__ void copy_any(int stage) const\n"
     "{\n"
-    "const uint32_t base = shared_address();\n"
-    ,
+    "const uint32_t base = shared_address();\n";
+static const char ignis__text_gemm_mma_cu_1[] =
     "#pragma unroll\n"
     "for (int i = 0; i < count; i++) {\n"
     "const long long row = this->row + (by_k ? i * lines : 0), k = this->k + (by_k ? 0 : i * lines),\n"
@@ -9217,8 +9414,8 @@ static const char *const ignis__text_gemm_mma_cu[] = {
     "wait();\n"
     "load(step + 1, 0);\n"
     "}\n"
-    "#pragma unroll\n"
-    ,
+    "#pragma unroll\n";
+static const char ignis__text_gemm_mma_cu_2[] =
     "for (int m = 0; m < WM / 16; m++)\n"
     "#pragma unroll\n"
     "for (int n = 0; n < WN / 8; n++)\n"
@@ -9280,10 +9477,14 @@ static const char *const ignis__text_gemm_mma_cu[] = {
     "extern \"C\" __global__ void __launch_bounds__(128, 1) ignis_gemm_mma_small(const Product p)\n"
     "{\n"
     "multiply<2, 2, 32, 32>(p);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_gemm_mma_cu[] = {
+    ignis__text_gemm_mma_cu_0,
+    ignis__text_gemm_mma_cu_1,
+    ignis__text_gemm_mma_cu_2,
 };
 
-static const char *const ignis__text_grouped_mma_cu[] = {
+static const char ignis__text_grouped_mma_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#define IGNIS_PATCHES 1\n"
     "#include \"ignis.cuh\"\n"
@@ -9381,8 +9582,8 @@ static const char *const ignis__text_grouped_mma_cu[] = {
     "const int k = (2 * s + half) * 8 + lane % 4 * 2, channel = k % C;\n"
     "const T *const tap = b + weight_tap(q, patch_tap(q, k)) * p.row_b;\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < NW; j++) {\n"
-    ,
+    "for (int j = 0; j < NW; j++) {\n";
+static const char ignis__text_grouped_mma_cu_1[] =
     "const int n = (first_chunk + j) * 8 % O + lane / 4;\n"
     "ignis_pack<T, 2> two = ignis_pack_of<ignis_pack<T, 2>>(0);\n"
     "if (exists && 2 * s + half < CHUNKS && p.transpose_b) {\n"
@@ -9477,8 +9678,8 @@ static const char *const ignis__text_grouped_mma_cu[] = {
     "const bool inside = pixel < pixels && row < (int)q.rows.size && column < (int)q.columns.size &&\n"
     "slab.index * OUT_CHUNKS + chunk < slab.groups * O / 8;\n"
     "const long long number = ((long long)at.image * q.rows.size + row) * q.columns.size + column;\n"
-    "ignis_ptx_cp_async(to + read_bytes + place<OUT_CHUNKS>(pixel, chunk),\n"
-    ,
+    "ignis_ptx_cp_async(to + read_bytes + place<OUT_CHUNKS>(pixel, chunk),\n";
+static const char ignis__text_grouped_mma_cu_2[] =
     "inside ? p.a + number * p.row_a + (slab.index * OUT_CHUNKS + chunk) * 8 : p.a,\n"
     "inside ? 16 : 0);\n"
     "}\n"
@@ -9538,10 +9739,14 @@ static const char *const ignis__text_grouped_mma_cu[] = {
     "if (chunk < CHUNKS)\n"
     "to[(n * CHUNKS + chunk) * 8 + lane / 4] = sum[s][j][e];\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_grouped_mma_cu[] = {
+    ignis__text_grouped_mma_cu_0,
+    ignis__text_grouped_mma_cu_1,
+    ignis__text_grouped_mma_cu_2,
 };
 
-static const char *const ignis__text_hopper_cuh[] = {
+static const char ignis__text_hopper_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_HOPPER_CUH\n"
     "#define IGNIS_HOPPER_CUH\n\n\n\n\n\n\n"
@@ -9642,8 +9847,8 @@ static const char *const ignis__text_hopper_cuh[] = {
     "}\n\n\n\n"
     "__device__ inline uint32_t ignis_ptx_mapa(uint32_t at, uint32_t block)\n"
     "{\n"
-    "uint32_t there;\n"
-    ,
+    "uint32_t there;\n";
+static const char ignis__text_hopper_cuh_1[] =
     "asm(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(there) : \"r\"(at), \"r\"(block));\n"
     "return there;\n"
     "}\n\n"
@@ -9736,8 +9941,8 @@ static const char *const ignis__text_hopper_cuh[] = {
     "__device__ inline void ignis_ptx_pixels_store(const ignis_tensor_map *map, uint32_t from, int channel, int x, int y,\n"
     "int image)\n"
     "{\n"
-    "asm volatile(\n"
-    ,
+    "asm volatile(\n";
+static const char ignis__text_hopper_cuh_2[] =
     "\"cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];\" ::\"l\"(map),\n"
     "\"r\"(from), \"r\"(channel), \"r\"(x), \"r\"(y), \"r\"(image)\n"
     ": \"memory\");\n"
@@ -9829,8 +10034,8 @@ static const char *const ignis__text_hopper_cuh[] = {
     ": \"memory\");\n"
     "}\n\n\n\n\n"
     "__device__ inline void ignis_ptx_wgmma_fence() { asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\"); }\n\n"
-    "__device__ inline void ignis_ptx_wgmma_commit() { asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\"); }\n\n\n\n\n"
-    ,
+    "__device__ inline void ignis_ptx_wgmma_commit() { asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\"); }\n\n\n\n\n";
+static const char ignis__text_hopper_cuh_3[] =
     "template <int pending> __device__ inline void ignis_ptx_wgmma_wait()\n"
     "{\n"
     "asm volatile(\"wgmma.wait_group.sync.aligned %0;\" ::\"n\"(pending) : \"memory\");\n"
@@ -9895,8 +10100,8 @@ static const char *const ignis__text_hopper_cuh[] = {
     "#define IGNIS_WGMMA_TEXT_208 IGNIS_WGMMA_TEXT_192 \", %96, %97, %98, %99, %100, %101, %102, %103\"\n"
     "#define IGNIS_WGMMA_SUMS_208 IGNIS_WGMMA_SUMS_192, IGNIS_WGMMA_SUM(24), IGNIS_WGMMA_SUM(25)\n"
     "#define IGNIS_WGMMA_TEXT_224 IGNIS_WGMMA_TEXT_208 \", %104, %105, %106, %107, %108, %109, %110, %111\"\n"
-    "#define IGNIS_WGMMA_SUMS_224 IGNIS_WGMMA_SUMS_208, IGNIS_WGMMA_SUM(26), IGNIS_WGMMA_SUM(27)\n"
-    ,
+    "#define IGNIS_WGMMA_SUMS_224 IGNIS_WGMMA_SUMS_208, IGNIS_WGMMA_SUM(26), IGNIS_WGMMA_SUM(27)\n";
+static const char ignis__text_hopper_cuh_4[] =
     "#define IGNIS_WGMMA_TEXT_240 IGNIS_WGMMA_TEXT_224 \", %112, %113, %114, %115, %116, %117, %118, %119\"\n"
     "#define IGNIS_WGMMA_SUMS_240 IGNIS_WGMMA_SUMS_224, IGNIS_WGMMA_SUM(28), IGNIS_WGMMA_SUM(29)\n"
     "#define IGNIS_WGMMA_TEXT_256 IGNIS_WGMMA_TEXT_240 \", %120, %121, %122, %123, %124, %125, %126, %127\"\n"
@@ -9953,10 +10158,16 @@ static const char *const ignis__text_hopper_cuh[] = {
     "IGNIS_WGMMA(240, 120, 121, 122, 123, 124, 125, 126)\n"
     "IGNIS_WGMMA(256, 128, 129, 130, 131, 132, 133, 134)\n"
     "#undef IGNIS_WGMMA\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_hopper_cuh[] = {
+    ignis__text_hopper_cuh_0,
+    ignis__text_hopper_cuh_1,
+    ignis__text_hopper_cuh_2,
+    ignis__text_hopper_cuh_3,
+    ignis__text_hopper_cuh_4,
 };
 
-static const char *const ignis__text_image_cuh[] = {
+static const char ignis__text_image_cuh_0[] =
     "\n\n\n\n\n\n\n"
     "#ifndef IGNIS_IMAGE_CUH\n"
     "#define IGNIS_IMAGE_CUH\n\n"
@@ -9992,10 +10203,12 @@ static const char *const ignis__text_image_cuh[] = {
     "f(images.share == 1 ? i * N : (i * N - at.channel) * images.share + at.channel, at);\n"
     "}\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_image_cuh[] = {
+    ignis__text_image_cuh_0,
 };
 
-static const char *const ignis__text_linalg_cu[] = {
+static const char ignis__text_linalg_cu_0[] =
     "\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "#include \"linalg.cuh\"\n\n"
@@ -10109,8 +10322,8 @@ static const char *const ignis__text_linalg_cu[] = {
     "__syncthreads();\n"
     "row = rows[0];\n"
     "size = sizes[0];\n"
-    "for (int w = 1; w < team.size / 32; w++)\n"
-    ,
+    "for (int w = 1; w < team.size / 32; w++)\n";
+static const char ignis__text_linalg_cu_1[] =
     "if (sizes[w] > size || (sizes[w] == size && rows[w] < row)) {\n"
     "size = sizes[w];\n"
     "row = rows[w];\n"
@@ -10222,8 +10435,8 @@ static const char *const ignis__text_linalg_cu[] = {
     "for (int k = 0; k < count; k++) {\n"
     "const int other = own[k] - first;\n"
     "if (other == k)\n"
-    "continue;\n"
-    ,
+    "continue;\n";
+static const char ignis__text_linalg_cu_2[] =
     "const T x = b(matrix, k, column);\n"
     "b(matrix, k, column) = b(matrix, other, column);\n"
     "b(matrix, other, column) = x;\n"
@@ -10274,10 +10487,14 @@ static const char *const ignis__text_linalg_cu[] = {
     "if (lane == 0)\n"
     "det[matrix] = sign ? value : value * turned;\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_linalg_cu[] = {
+    ignis__text_linalg_cu_0,
+    ignis__text_linalg_cu_1,
+    ignis__text_linalg_cu_2,
 };
 
-static const char *const ignis__text_linalg_cuh[] = {
+static const char ignis__text_linalg_cuh_0[] =
     "\n\n\n\n\n"
     "#ifndef LINALG_CUH\n"
     "#define LINALG_CUH\n\n"
@@ -10346,10 +10563,12 @@ static const char *const ignis__text_linalg_cuh[] = {
     "return power > 0 && power < ignis_infinity<T>() ? power : T(1);\n"
     "}\n\n"
     "__device__ inline T not_a_number() { return T(__int_as_float(0x7fffffff)); }\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_linalg_cuh[] = {
+    ignis__text_linalg_cuh_0,
 };
 
-static const char *const ignis__text_linalg_jacobi_cu[] = {
+static const char ignis__text_linalg_jacobi_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "#include \"linalg.cuh\"\n\n"
@@ -10458,8 +10677,8 @@ static const char *const ignis__text_linalg_jacobi_cu[] = {
     "const T limit = scales[2 * matrix + 1];\n"
     "const int stride = n | 1, count = n * n;\n"
     "T *const memory = block_memory();\n"
-    "const Matrix there = one_of(work, matrix), vectors = one_of(j, matrix);\n"
-    ,
+    "const Matrix there = one_of(work, matrix), vectors = one_of(j, matrix);\n";
+static const char ignis__text_linalg_jacobi_cu_1[] =
     "const Matrix a = shared ? Matrix{memory, stride, 1, 0} : there,\n"
     "v = shared ? Matrix{memory + n * stride, stride, 1, 0} : vectors;\n"
     "for (int item = (int)threadIdx.x; item < count && shared; item += (int)blockDim.x) {\n"
@@ -10561,8 +10780,8 @@ static const char *const ignis__text_linalg_jacobi_cu[] = {
     "for (int round = 0; round < even - 1; round++) {\n"
     "for (int pair = team.number; pair < even / 2; pair += teams) {\n"
     "int p, q;\n"
-    "pair_of(round, pair, even, p, q);\n"
-    ,
+    "pair_of(round, pair, even, p, q);\n";
+static const char ignis__text_linalg_jacobi_cu_2[] =
     "if (q < n && make_orthogonal(team, w, own, p, q, n, length, limit))\n"
     "rotating = 1;\n"
     "}\n"
@@ -10636,10 +10855,14 @@ static const char *const ignis__text_linalg_jacobi_cu[] = {
     "if (r(matrix, c, c) < 0)\n"
     "q(matrix, i, c) = -q(matrix, i, c);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_linalg_jacobi_cu[] = {
+    ignis__text_linalg_jacobi_cu_0,
+    ignis__text_linalg_jacobi_cu_1,
+    ignis__text_linalg_jacobi_cu_2,
 };
 
-static const char *const ignis__text_linalg_qr_cu[] = {
+static const char ignis__text_linalg_qr_cu_0[] =
     "\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "#include \"linalg.cuh\"\n\n\n\n"
@@ -10748,8 +10971,8 @@ static const char *const ignis__text_linalg_qr_cu[] = {
     "}\n"
     "__syncthreads();\n"
     "if ((int)threadIdx.x < j) {\n"
-    "T sum = 0;\n"
-    ,
+    "T sum = 0;\n";
+static const char ignis__text_linalg_qr_cu_1[] =
     "for (int p = (int)threadIdx.x; p < j; p++)\n"
     "sum += t(team.matrix, (int)threadIdx.x, p) * dots[p];\n"
     "t(team.matrix, (int)threadIdx.x, j) = -taus[j] * sum;\n"
@@ -10773,10 +10996,13 @@ static const char *const ignis__text_linalg_qr_cu[] = {
     "found = i + 1;\n"
     "info[matrix] = found;\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_linalg_qr_cu[] = {
+    ignis__text_linalg_qr_cu_0,
+    ignis__text_linalg_qr_cu_1,
 };
 
-static const char *const ignis__text_log_softmax_cu[] = {
+static const char ignis__text_log_softmax_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"softmax.cuh\"\n\n"
     "template <typename Team, int N>\n"
@@ -10894,10 +11120,12 @@ static const char *const ignis__text_log_softmax_cu[] = {
     "backward<ignis_block_team, PACK>(dx, dy, x, log_sums, rows, n, kept);\n"
     "else\n"
     "backward<ignis_block_team, 1>(dx, dy, x, log_sums, rows, n, 0);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_log_softmax_cu[] = {
+    ignis__text_log_softmax_cu_0,
 };
 
-static const char *const ignis__text_map_cuh[] = {
+static const char ignis__text_map_cuh_0[] =
     "\n\n\n\n\n\n\n"
     "#ifndef IGNIS_MAP_CUH\n"
     "#define IGNIS_MAP_CUH\n\n"
@@ -10998,8 +11226,8 @@ static const char *const ignis__text_map_cuh[] = {
     "#define ONE_u8(p) ((int)*(const u8 *)(p))\n"
     "#define ONE_f8_e4m3(p) ignis_e4m3_value(*(const u8 *)(p))\n"
     "#define ONE_f8_e5m2(p) ignis_e5m2_value(*(const u8 *)(p))\n"
-    "#define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16(map_odd(x), map_odd(y))\n"
-    ,
+    "#define TWO_f16(o, e, x, y) (o)[(e) / 2] = pair_f16(map_odd(x), map_odd(y))\n";
+static const char ignis__text_map_cuh_1[] =
     "#define TWO_bf16(o, e, x, y) (o)[(e) / 2] = pair_bf16(map_odd(x), map_odd(y))\n"
     "#define SET_f32(o, e, x) (o)[e] = __float_as_uint((float)(x))\n"
     "#define SET_f64(o, e, x) SET_i64(o, e, __double_as_longlong((double)(x)))\n"
@@ -11120,8 +11348,8 @@ static const char *const ignis__text_map_cuh[] = {
     "{\n"
     "const float r = __fdividef(1.f, b), q = a * r, exact = fmaf(fmaf(-q, b, a), r, q);\n"
     "return exact == exact ? exact : q;\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_map_cuh_2[] =
     "DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x - 0.5f * x * x : __logf(1 + x); }\n"
     "DI float half_erf(float x)\n"
     "{\n"
@@ -11223,8 +11451,8 @@ static const char *const ignis__text_map_cuh[] = {
     "const u32 place = n < 4 ? (u32)element + i : i;\n"
     "#ifdef IGNIS_WIDE\n"
     "r[i] = (double)((u64)word(upper, place) << 21 | word(lower, place) >> 11) * 0x1p-53;\n"
-    "#else\n"
-    ,
+    "#else\n";
+static const char ignis__text_map_cuh_3[] =
     "r[i] = (float)(word(upper, place) >> 8) * 0x1p-24f;\n"
     "#endif\n"
     "}\n"
@@ -11236,10 +11464,15 @@ static const char *const ignis__text_map_cuh[] = {
     "static __device__ __noinline__ W map_normal(W u, W v) { return sqrt(-2 * log(1 - u)) * cospi(2 * v); }\n"
     "#endif\n\n"
     "DI W map_softplus(W x) { return (x > 0 || x != x ? x : (W)0) + log1p(exp(-fabs(x))); }\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_map_cuh[] = {
+    ignis__text_map_cuh_0,
+    ignis__text_map_cuh_1,
+    ignis__text_map_cuh_2,
+    ignis__text_map_cuh_3,
 };
 
-static const char *const ignis__text_mma_cuh[] = {
+static const char ignis__text_mma_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_MMA_CUH\n"
     "#define IGNIS_MMA_CUH\n\n"
@@ -11325,18 +11558,21 @@ static const char *const ignis__text_mma_cuh[] = {
     "asm volatile(\"cp.async.wait_group %0;\" ::\"n\"(pending) : \"memory\");\n"
     "}\n\n\n"
     "template <typename T> __device__ inline void ignis_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_mma_cuh_1[] =
     "static_assert(ignis_is_half<T>, \"tensor cores take f16 and bf16 here\");\n"
     "if constexpr (ignis_is_same<T, ignis_f16>)\n"
     "ignis_ptx_mma_f16(c, a, b0, b1);\n"
     "else\n"
     "ignis_ptx_mma_bf16(c, a, b0, b1);\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_mma_cuh[] = {
+    ignis__text_mma_cuh_0,
+    ignis__text_mma_cuh_1,
 };
 
-static const char *const ignis__text_norm_cu[] = {
+static const char ignis__text_norm_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"norm.cuh\"\n\n"
     "#define FORWARD(name, rms) \\\n"
@@ -11443,8 +11679,8 @@ static const char *const ignis__text_norm_cu[] = {
     "values[i] = gradient<rms>(h, grad * Wide(ws[i]), rstd, averages_g[r], averages_gh[r]);\n"
     "}\n"
     "ignis_store(dx + r * n + column, ignis_pack_round<T>(values));\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_norm_cu_1[] =
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++) {\n"
     "partial_w[blockIdx.y * n + column + i] = dw[i];\n"
@@ -11519,10 +11755,13 @@ static const char *const ignis__text_norm_cu[] = {
     "sum += sums[i][lane];\n"
     "out[column] = T(sum);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_norm_cu[] = {
+    ignis__text_norm_cu_0,
+    ignis__text_norm_cu_1,
 };
 
-static const char *const ignis__text_norm_cuh[] = {
+static const char ignis__text_norm_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_NORM_CUH\n"
     "#define IGNIS_NORM_CUH\n\n"
@@ -11645,8 +11884,8 @@ static const char *const ignis__text_norm_cuh[] = {
     "unfit_rows<Team> unfit;\n"
     "for (long long r = Team::first(); r < rows; r += Team::count()) {\n"
     "const T *from = (add ? sum_out : x) + r * n;\n"
-    "T *to = y + r * n;\n"
-    ,
+    "T *to = y + r * n;\n";
+static const char ignis__text_norm_cuh_1[] =
     "const ignis_row<T, Team, N> row(from, n, kept);\n"
     "ignis_batch<T, N> xs;\n"
     "Wide sum = 0, mean = 0, square = 0;\n"
@@ -11782,8 +12021,8 @@ static const char *const ignis__text_norm_cuh[] = {
     "});\n"
     "}\n"
     "if constexpr (!rms)\n"
-    "mean = add_up([](Wide x) { return x; }) / Wide(n);\n"
-    ,
+    "mean = add_up([](Wide x) { return x; }) / Wide(n);\n";
+static const char ignis__text_norm_cuh_2[] =
     "const Wide square = add_up([&](Wide x) { return (x - mean) * (x - mean); }) / Wide(n),\n"
     "rstd = Wide(1) / sqrt(square + eps);\n"
     "if (threadIdx.x == 0) {\n"
@@ -11810,10 +12049,14 @@ static const char *const ignis__text_norm_cuh[] = {
     "if (unfit.found(rstds, rows))\n"
     "forward_again<rms, ignis_block_team>(y, means, rstds, add ? sum_out : x, w, b, rows, n, eps);\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_norm_cuh[] = {
+    ignis__text_norm_cuh_0,
+    ignis__text_norm_cuh_1,
+    ignis__text_norm_cuh_2,
 };
 
-static const char *const ignis__text_norm_add_cu[] = {
+static const char ignis__text_norm_add_cu_0[] =
     "\n\n\n\n\n\n\n\n"
     "#include \"norm.cuh\"\n\n"
     "#define ADD_WARP_BLOCKS \\\n"
@@ -11847,10 +12090,12 @@ static const char *const ignis__text_norm_add_cu[] = {
     "ADD_ROW(add_layer_norm_row, false, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)\n"
     "ADD_ROW(add_layer_norm_long, false, 1, LONG_PACKS)\n"
     "ADD_ROW(add_rms_norm_row, true, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)\n"
-    "ADD_ROW(add_rms_norm_long, true, 1, LONG_PACKS)\n"
+    "ADD_ROW(add_rms_norm_long, true, 1, LONG_PACKS)\n";
+static const char *const ignis__text_norm_add_cu[] = {
+    ignis__text_norm_add_cu_0,
 };
 
-static const char *const ignis__text_norm_grad_cu[] = {
+static const char ignis__text_norm_grad_cu_0[] =
     "\n\n\n\n\n\n\n\n"
     "#include \"norm_unaligned.cuh\"\n\n\n\n"
     "template <bool rms> struct gradient_of {\n"
@@ -11981,8 +12226,8 @@ static const char *const ignis__text_norm_grad_cu[] = {
     "fetch_rows(count);\n"
     "share.template each<Team::is_block || tight>([&](auto part, int, bool) {\n"
     "const auto w = part.of(ws).get();\n"
-    "auto &dw = part.of(dws), &db = part.of(dbs);\n"
-    ,
+    "auto &dw = part.of(dws), &db = part.of(dbs);\n";
+static const char ignis__text_norm_grad_cu_1[] =
     "#pragma unroll\n"
     "for (int j = 0; j < count; j++)\n"
     "if (j < share.left) {\n"
@@ -12108,8 +12353,8 @@ static const char *const ignis__text_norm_grad_cu[] = {
     "sum_even(sums, turn);\n"
     "arrive<1>();\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < FLIGHT; j++) {\n"
-    ,
+    "for (int j = 0; j < FLIGHT; j++) {\n";
+static const char ignis__text_norm_grad_cu_2[] =
     "const gradient_of<rms> gradient(mean[j], rstd[j], sums[rms ? j : FLIGHT + j] * over_n, sums[j] * over_n);\n"
     "Wide values[PACK];\n"
     "#pragma unroll\n"
@@ -12166,10 +12411,14 @@ static const char *const ignis__text_norm_grad_cu[] = {
     "KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 1) \\\n"
     "EVEN(name, rms)\n"
     "NORM(layer_norm, false)\n"
-    "NORM(rms_norm, true)\n"
+    "NORM(rms_norm, true)\n";
+static const char *const ignis__text_norm_grad_cu[] = {
+    ignis__text_norm_grad_cu_0,
+    ignis__text_norm_grad_cu_1,
+    ignis__text_norm_grad_cu_2,
 };
 
-static const char *const ignis__text_norm_unaligned_cu[] = {
+static const char ignis__text_norm_unaligned_cu_0[] =
     "\n\n\n\n\n\n"
     "#include \"norm_unaligned.cuh\"\n\n"
     "template <bool rms, typename Team, int packs>\n"
@@ -12301,8 +12550,8 @@ static const char *const ignis__text_norm_unaligned_cu[] = {
     "const bool has = column < n;\n"
     "const Wide over_n = Wide(1) / Wide(n);\n"
     "Wide ws[PACK], bs[PACK];\n"
-    "ignis_pack<T, PACK> xs[FLIGHT];\n"
-    ,
+    "ignis_pack<T, PACK> xs[FLIGHT];\n";
+static const char ignis__text_norm_unaligned_cu_1[] =
     "long long r = (long long)blockIdx.x * FLIGHT;\n"
     "int turn = 0;\n"
     "unfit_rows<ignis_block_team> unfit;\n"
@@ -12398,10 +12647,13 @@ static const char *const ignis__text_norm_unaligned_cu[] = {
     "KERNEL(name, rms, block, ignis_block_team, 4, BLOCK_THREADS, 2) \\\n"
     "EVEN(name, rms)\n"
     "NORM(layer_norm, false)\n"
-    "NORM(rms_norm, true)\n"
+    "NORM(rms_norm, true)\n";
+static const char *const ignis__text_norm_unaligned_cu[] = {
+    ignis__text_norm_unaligned_cu_0,
+    ignis__text_norm_unaligned_cu_1,
 };
 
-static const char *const ignis__text_norm_unaligned_cuh[] = {
+static const char ignis__text_norm_unaligned_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_NORM_UNALIGNED_CUH\n"
     "#define IGNIS_NORM_UNALIGNED_CUH\n\n"
@@ -12544,8 +12796,8 @@ static const char *const ignis__text_norm_unaligned_cuh[] = {
     "#pragma unroll\n"
     "for (int i = 0; i < count; i++) {\n"
     "sums[i] = lane % 16 < blockDim.x / 32 ? partial[turn][i][lane % 16] : Wide(0);\n"
-    "#pragma unroll\n"
-    ,
+    "#pragma unroll\n";
+static const char ignis__text_norm_unaligned_cuh_1[] =
     "for (int distance = 8; distance > 0; distance /= 2)\n"
     "sums[i] += __shfl_xor_sync(0xffffffff, sums[i], distance);\n"
     "}\n"
@@ -12620,10 +12872,13 @@ static const char *const ignis__text_norm_unaligned_cuh[] = {
     "sums[i] = __shfl_sync(0xffffffff, sum, i * lanes);\n"
     "turn = 1 - turn;\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_norm_unaligned_cuh[] = {
+    ignis__text_norm_unaligned_cuh_0,
+    ignis__text_norm_unaligned_cuh_1,
 };
 
-static const char *const ignis__text_optim_cu[] = {
+static const char ignis__text_optim_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -12733,8 +12988,8 @@ static const char *const ignis__text_optim_cu[] = {
     "#pragma unroll\n"
     "for (int i = 0; i < N; i += per_word) {\n"
     "ignis_pack<E, per_word> pack;\n"
-    "#pragma unroll\n"
-    ,
+    "#pragma unroll\n";
+static const char ignis__text_optim_cu_1[] =
     "for (int k = 0; k < per_word; k++)\n"
     "pack[k] = E(from[i + k]);\n"
     "ignis_store_streaming(to + i, pack);\n"
@@ -12839,8 +13094,8 @@ static const char *const ignis__text_optim_cu[] = {
     "ignis_rmsprop(const ignis__optim_row *table, int count, const double *state, double momentum, double alpha,\n"
     "double eps, int zero_grad)\n"
     "{\n"
-    "ignis_grid_dependency();\n"
-    ,
+    "ignis_grid_dependency();\n";
+static const char ignis__text_optim_cu_2[] =
     "const chunk c(table, count, true);\n"
     "const Wide lr = Wide(state[IGNIS__OPTIM_LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum),\n"
     "wide_eps = Wide(eps);\n"
@@ -12939,8 +13194,8 @@ static const char *const ignis__text_optim_cu[] = {
     "!ignis_squares_fit(sum)) {\n"
     "const double scale =\n"
     "sizeof(T) < 8 ? 1 : ignis_square_scale((double)ignis_block_max(largest(grad, c.start + threadIdx.x, end)));\n"
-    "result = 0;\n"
-    ,
+    "result = 0;\n";
+static const char ignis__text_optim_cu_3[] =
     "for (long long at = c.start + threadIdx.x; at < end; at += THREADS)\n"
     "result += (double)Wide(grad[at]) * scale * ((double)Wide(grad[at]) * scale);\n"
     "result = ignis_block_sum(result);\n"
@@ -12985,10 +13240,15 @@ static const char *const ignis__text_optim_cu[] = {
     "{\n"
     "ignis_grid_dependency();\n"
     "zero_chunk(chunk(table, count));\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_optim_cu[] = {
+    ignis__text_optim_cu_0,
+    ignis__text_optim_cu_1,
+    ignis__text_optim_cu_2,
+    ignis__text_optim_cu_3,
 };
 
-static const char *const ignis__text_pattern_cu[] = {
+static const char ignis__text_pattern_cu_0[] =
     "\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n\n"
@@ -13081,10 +13341,12 @@ static const char *const ignis__text_pattern_cu[] = {
     "}\n"
     "}\n"
     "});\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_pattern_cu[] = {
+    ignis__text_pattern_cu_0,
 };
 
-static const char *const ignis__text_pointwise_cu[] = {
+static const char ignis__text_pointwise_cu_0[] =
     "\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -13138,10 +13400,12 @@ static const char *const ignis__text_pointwise_cu[] = {
     "ignis_map(\n"
     "n, [=](T x, uint32_t word) { return word < threshold ? T(0) : T(Wide(x) * wide_scale); }, dst, src,\n"
     "ignis_random_words(seed, first, step ? *step : 0));\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_pointwise_cu[] = {
+    ignis__text_pointwise_cu_0,
 };
 
-static const char *const ignis__text_pool_cu[] = {
+static const char ignis__text_pool_cu_0[] =
     "\n\n\n\n\n\n\n\n"
     "#include \"image.cuh\"\n\n\n"
     "struct ignis_span {\n"
@@ -13262,8 +13526,8 @@ static const char *const ignis__text_pool_cu[] = {
     "for (int e = 0; e < N; e++) {\n"
     "best[e] = -ignis_infinity<Wide>();\n"
     "where[e] = (rows.begin - rows.first) * p.window[1] + columns.begin - columns.first;\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_pool_cu_1[] =
     "each_of_window<N, W>(p, rows, columns, x + src_of(p.images, at), [&](const ignis_pack<T, N> &pack, int place) {\n"
     "#pragma unroll\n"
     "for (int e = 0; e < N; e++) {\n"
@@ -13366,8 +13630,8 @@ static const char *const ignis__text_pool_cu[] = {
     "avg_pool<PACK, 2, IGNIS__IMAGE_SHARE>(y, x, p);\n"
     "else if (p.images.packed)\n"
     "avg_pool<PACK, 0, 1>(y, x, p);\n"
-    "else\n"
-    ,
+    "else\n";
+static const char ignis__text_pool_cu_2[] =
     "avg_pool<1, 0, 1>(y, x, p);\n"
     "}\n\n"
     "template <int N> __device__ inline void avg_pool_backward(T *dx, const T *dy, const ignis__pooling &p)\n"
@@ -13399,10 +13663,14 @@ static const char *const ignis__text_pool_cu[] = {
     "avg_pool_backward<PACK>(dx, dy, p);\n"
     "else\n"
     "avg_pool_backward<1>(dx, dy, p);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_pool_cu[] = {
+    ignis__text_pool_cu_0,
+    ignis__text_pool_cu_1,
+    ignis__text_pool_cu_2,
 };
 
-static const char *const ignis__text_quantize_cu[] = {
+static const char ignis__text_quantize_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -13507,8 +13775,8 @@ static const char *const ignis__text_quantize_cu[] = {
     "else \\\n"
     "rows_of<Q, ignis_block_team, 1>(q, scale, x, rows, n, 0); \\\n"
     "} \\\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) \\\n"
-    ,
+    "extern \"C\" __global__ void __launch_bounds__(256) \\\n";
+static const char ignis__text_quantize_cu_1[] =
     "ignis_quantize_##name(Q *q, float *scale, const T *x, const unsigned *largest, long long count, int packed) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -13518,10 +13786,13 @@ static const char *const ignis__text_quantize_cu[] = {
     "scale_all<Q, 1>(q, scale, x, largest, count); \\\n"
     "}\n"
     "IGNIS_QUANTIZE(f8_e4m3, ignis_f8_e4m3)\n"
-    "IGNIS_QUANTIZE(f8_e5m2, ignis_f8_e5m2)\n"
+    "IGNIS_QUANTIZE(f8_e5m2, ignis_f8_e5m2)\n";
+static const char *const ignis__text_quantize_cu[] = {
+    ignis__text_quantize_cu_0,
+    ignis__text_quantize_cu_1,
 };
 
-static const char *const ignis__text_random_cu[] = {
+static const char ignis__text_random_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -13631,16 +13902,19 @@ static const char *const ignis__text_random_cu[] = {
     "}\n"
     "};\n\n\n"
     "KERNEL ignis_randn(T *dst, double mean, double deviation, unsigned long long seed, unsigned long long first,\n"
-    "const unsigned long long *step, long long n)\n"
-    ,
+    "const unsigned long long *step, long long n)\n";
+static const char ignis__text_random_cu_1[] =
     "{\n"
     "ignis_map(\n"
     "n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst,\n"
     "normals(seed, first, step ? *step : 0));\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_random_cu[] = {
+    ignis__text_random_cu_0,
+    ignis__text_random_cu_1,
 };
 
-static const char *const ignis__text_reduce_cu[] = {
+static const char ignis__text_reduce_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -13729,8 +14003,8 @@ static const char *const ignis__text_reduce_cu[] = {
     "Wide sum[N] = {};\n\n"
     "for (long long row = begin + threadIdx.y; row < end; row += IN_FLIGHT * blockDim.y) {\n"
     "ignis_pack<S, N> x[IN_FLIGHT], y[IN_FLIGHT];\n"
-    "#pragma unroll\n"
-    ,
+    "#pragma unroll\n";
+static const char ignis__text_reduce_cu_1[] =
     "for (int k = 0; k < IN_FLIGHT; k++) {\n"
     "const long long its_row = row + k * blockDim.y;\n"
     "x[k] = load_if<N>(its_row < end, a + at + its_row * inner);\n"
@@ -13805,10 +14079,13 @@ static const char *const ignis__text_reduce_cu[] = {
     "{\n"
     "ignis_grid_dependency();\n"
     "sum_columns_in_packs<false, Wide>(dst, nullptr, partial, nullptr, factor, 1, parts, count, parts, 1);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_reduce_cu[] = {
+    ignis__text_reduce_cu_0,
+    ignis__text_reduce_cu_1,
 };
 
-static const char *const ignis__text_rope_cu[] = {
+static const char ignis__text_rope_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"rope.cuh\"\n\n"
@@ -13862,10 +14139,12 @@ static const char *const ignis__text_rope_cu[] = {
     "rotate<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);\n"
     "else\n"
     "rotate<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_rope_cu[] = {
+    ignis__text_rope_cu_0,
 };
 
-static const char *const ignis__text_rope_cuh[] = {
+static const char ignis__text_rope_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_ROPE_CUH\n"
     "#define IGNIS_ROPE_CUH\n\n"
@@ -13938,10 +14217,12 @@ static const char *const ignis__text_rope_cuh[] = {
     "__syncwarp();\n"
     "return factor;\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_rope_cuh[] = {
+    ignis__text_rope_cuh_0,
 };
 
-static const char *const ignis__text_scan_cu[] = {
+static const char ignis__text_scan_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
@@ -14059,8 +14340,8 @@ static const char *const ignis__text_scan_cu[] = {
     "return x;\n"
     "}\n\n\n"
     "__device__ inline State from_lane(State x, int lane)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_scan_cu_1[] =
     "uint32_t words[sizeof(State) / 4];\n"
     "memcpy(words, &x, sizeof(x));\n"
     "#pragma unroll\n"
@@ -14191,8 +14472,8 @@ static const char *const ignis__text_scan_cu[] = {
     "load(x, src, arrays, row * n, n, i, reverse, packed);\n"
     "#pragma unroll\n"
     "for (int e = 1; e < PACK; e++)\n"
-    "x[e] = Operator::combine(x[e - 1], x[e]);\n"
-    ,
+    "x[e] = Operator::combine(x[e - 1], x[e]);\n";
+static const char ignis__text_scan_cu_2[] =
     "const State before = Operator::combine(carry, combine_before<Team>(x[PACK - 1], &all));\n"
     "#pragma unroll\n"
     "for (int e = 0; e < PACK; e++)\n"
@@ -14301,8 +14582,8 @@ static const char *const ignis__text_scan_cu[] = {
     "#pragma unroll\n"
     "for (int r = 0; r < ROUNDS; r++) {\n"
     "State of_round;\n"
-    "const State up_to_lane = combine_before<ignis_warp_team>(x[r][PACK - 1], &of_round),\n"
-    ,
+    "const State up_to_lane = combine_before<ignis_warp_team>(x[r][PACK - 1], &of_round),\n";
+static const char ignis__text_scan_cu_3[] =
     "in_round = Operator::combine(before, up_to_lane);\n"
     "#pragma unroll\n"
     "for (int e = 0; e < PACK; e++)\n"
@@ -14397,10 +14678,15 @@ static const char *const ignis__text_scan_cu[] = {
     "if (!dst)\n"
     "partial[item] = sum;\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_scan_cu[] = {
+    ignis__text_scan_cu_0,
+    ignis__text_scan_cu_1,
+    ignis__text_scan_cu_2,
+    ignis__text_scan_cu_3,
 };
 
-static const char *const ignis__text_select_cu[] = {
+static const char ignis__text_select_cu_0[] =
     "\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n\n"
@@ -14516,8 +14802,8 @@ static const char *const ignis__text_select_cu[] = {
     "return -1;\n"
     "long long bin = min((long long)((x - low) / width), bins - 1);\n"
     "if (bin > 0 && x < __dadd_rn(low, __dmul_rn((double)bin, width)))\n"
-    "bin--;\n"
-    ,
+    "bin--;\n";
+static const char ignis__text_select_cu_1[] =
     "else if (bin < bins - 1 && x >= __dadd_rn(low, __dmul_rn((double)(bin + 1), width)))\n"
     "bin++;\n"
     "return bin;\n"
@@ -14569,10 +14855,13 @@ static const char *const ignis__text_select_cu[] = {
     "atomicAdd(&counts[rank], (unsigned long long)-i);\n"
     "if (counts && is_last)\n"
     "atomicAdd(&counts[rank], (unsigned long long)(i + 1));\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_select_cu[] = {
+    ignis__text_select_cu_0,
+    ignis__text_select_cu_1,
 };
 
-static const char *const ignis__text_shape_cu[] = {
+static const char ignis__text_shape_cu_0[] =
     "\n\n\n\n\n\n"
     "#include \"strided.cuh\"\n\n\n"
     "template <int bytes> struct bits_of;\n"
@@ -14672,8 +14961,8 @@ static const char *const ignis__text_shape_cu[] = {
     "#define STRIDED_IN_FLIGHT 4\n\n"
     "template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis__strided &s)\n"
     "{\n"
-    "const long long first = (long long)blockIdx.x * (THREADS * STRIDED_IN_FLIGHT) + threadIdx.x;\n"
-    ,
+    "const long long first = (long long)blockIdx.x * (THREADS * STRIDED_IN_FLIGHT) + threadIdx.x;\n";
+static const char ignis__text_shape_cu_1[] =
     "ignis_pack<T, N> pack[STRIDED_IN_FLIGHT];\n"
     "long long to[STRIDED_IN_FLIGHT];\n"
     "#pragma unroll\n"
@@ -14745,28 +15034,35 @@ static const char *const ignis__text_shape_cu[] = {
     "copy_rows<1, int>(dst, src, dst_row, src_row, length, count);\n"
     "else\n"
     "copy_rows<1, long long>(dst, src, dst_row, src_row, length, count);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_shape_cu[] = {
+    ignis__text_shape_cu_0,
+    ignis__text_shape_cu_1,
 };
 
-static const char *const ignis__text_shared_channel_norm_h[] = {
+static const char ignis__text_shared_channel_norm_h_0[] =
     "#pragma once\n\n"
     "typedef struct ignis__channel_sizes {\n"
     "long long outer, rows, channels, groups;\n"
     "long long part_length, parts;\n"
     "int packed;\n"
     "} ignis__channel_sizes;\n"
-    "IGNIS__ASSERT_SIZE(ignis__channel_sizes, 56);\n"
+    "IGNIS__ASSERT_SIZE(ignis__channel_sizes, 56);\n";
+static const char *const ignis__text_shared_channel_norm_h[] = {
+    ignis__text_shared_channel_norm_h_0,
 };
 
-static const char *const ignis__text_shared_divisor_h[] = {
+static const char ignis__text_shared_divisor_h_0[] =
     "#pragma once\n\n\n"
     "typedef struct ignis__divisor {\n"
     "uint32_t size, multiplier, shift;\n"
     "} ignis__divisor;\n"
-    "IGNIS__ASSERT_SIZE(ignis__divisor, 12);\n"
+    "IGNIS__ASSERT_SIZE(ignis__divisor, 12);\n";
+static const char *const ignis__text_shared_divisor_h[] = {
+    ignis__text_shared_divisor_h_0,
 };
 
-static const char *const ignis__text_shared_gemm_h[] = {
+static const char ignis__text_shared_gemm_h_0[] =
     "#pragma once\n\n\n\n\n\n\n"
     "typedef struct ignis__patches {\n"
     "ignis__divisor rows, columns;\n"
@@ -14822,10 +15118,12 @@ static const char *const ignis__text_shared_gemm_h[] = {
     "ignis__divisor columns, halo;\n"
     "int rows, halo_rows, count;\n"
     "} ignis__conv_tiles;\n"
-    "IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);\n"
+    "IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);\n";
+static const char *const ignis__text_shared_gemm_h[] = {
+    ignis__text_shared_gemm_h_0,
 };
 
-static const char *const ignis__text_shared_image_h[] = {
+static const char ignis__text_shared_image_h_0[] =
     "#pragma once\n\n\n\n"
     "enum {\n"
     "IGNIS__IMAGE_THREADS = 256,\n"
@@ -14857,10 +15155,12 @@ static const char *const ignis__text_shared_image_h[] = {
     "ignis__images images;\n"
     "ignis__scaling dim[2];\n"
     "} ignis__resampling;\n"
-    "IGNIS__ASSERT_SIZE(ignis__resampling, 160);\n"
+    "IGNIS__ASSERT_SIZE(ignis__resampling, 160);\n";
+static const char *const ignis__text_shared_image_h[] = {
+    ignis__text_shared_image_h_0,
 };
 
-static const char *const ignis__text_shared_index_h[] = {
+static const char ignis__text_shared_index_h_0[] =
     "#pragma once\n\n\n\n\n"
     "enum { IGNIS__SCATTER_ASSIGN, IGNIS__SCATTER_TAKE, IGNIS__SCATTER_CLEAR };\n\n\n"
     "typedef struct ignis__index_list {\n"
@@ -14875,10 +15175,12 @@ static const char *const ignis__text_shared_index_h[] = {
     "int rank;\n"
     "} ignis__select_sizes;\n"
     "IGNIS__ASSERT_SIZE(ignis__select_sizes, 72);\n\n\n\n"
-    "enum { IGNIS__COUNT_BY_VALUE, IGNIS__COUNT_BY_WIDTH, IGNIS__COUNT_BY_EDGES };\n"
+    "enum { IGNIS__COUNT_BY_VALUE, IGNIS__COUNT_BY_WIDTH, IGNIS__COUNT_BY_EDGES };\n";
+static const char *const ignis__text_shared_index_h[] = {
+    ignis__text_shared_index_h_0,
 };
 
-static const char *const ignis__text_shared_optimizer_h[] = {
+static const char ignis__text_shared_optimizer_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
     "IGNIS__OPTIM_SHARE = 1024,\n"
@@ -14914,10 +15216,12 @@ static const char *const ignis__text_shared_optimizer_h[] = {
     "IGNIS__ASSERT_SIZE(ignis__optim_row, 104);\n\n"
     "typedef struct ignis__optim_batch {\n"
     "ignis__optim_row rows[IGNIS__OPTIM_BATCH];\n"
-    "} ignis__optim_batch;\n"
+    "} ignis__optim_batch;\n";
+static const char *const ignis__text_shared_optimizer_h[] = {
+    ignis__text_shared_optimizer_h_0,
 };
 
-static const char *const ignis__text_shared_scan_h[] = {
+static const char ignis__text_shared_scan_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
     "IGNIS__SCAN_SUM,\n"
@@ -14937,10 +15241,12 @@ static const char *const ignis__text_shared_scan_h[] = {
     "IGNIS__POINTER(long long) positions;\n"
     "long long n, inner;\n"
     "} ignis__scan_arrays;\n"
-    "IGNIS__ASSERT_SIZE(ignis__scan_arrays, 40);\n"
+    "IGNIS__ASSERT_SIZE(ignis__scan_arrays, 40);\n";
+static const char *const ignis__text_shared_scan_h[] = {
+    ignis__text_shared_scan_h_0,
 };
 
-static const char *const ignis__text_shared_strided_h[] = {
+static const char ignis__text_shared_strided_h_0[] =
     "#pragma once\n\n\n\n\n"
     "typedef struct ignis__strided {\n"
     "long long size[8], from[8], to[8];\n"
@@ -14949,10 +15255,12 @@ static const char *const ignis__text_shared_strided_h[] = {
     "long long step;\n"
     "int rank;\n"
     "} ignis__strided;\n"
-    "IGNIS__ASSERT_SIZE(ignis__strided, 280);\n"
+    "IGNIS__ASSERT_SIZE(ignis__strided, 280);\n";
+static const char *const ignis__text_shared_strided_h[] = {
+    ignis__text_shared_strided_h_0,
 };
 
-static const char *const ignis__text_softmax_cu[] = {
+static const char ignis__text_softmax_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"softmax.cuh\"\n\n"
     "#define EXACT 2\n\n"
@@ -15079,8 +15387,8 @@ static const char *const ignis__text_softmax_cu[] = {
     "__device__ Wide loss(long long r, exponentials sums, Wide value) const\n"
     "{\n"
     "const Wide log_sum = ignis_log<T>(sums.sum);\n"
-    "log_sums[r] = sums.shift;\n"
-    ,
+    "log_sums[r] = sums.shift;\n";
+static const char ignis__text_softmax_cu_1[] =
     "log_sums[rows + r] = log_sum;\n"
     "return sums.shift - value + log_sum;\n"
     "}\n\n\n"
@@ -15200,8 +15508,8 @@ static const char *const ignis__text_softmax_cu[] = {
     "row.each(\n"
     "round,\n"
     "[&](int column, auto &x) {\n"
-    "Wide values[ignis_pack_count<decltype(x)>];\n"
-    ,
+    "Wide values[ignis_pack_count<decltype(x)>];\n";
+static const char ignis__text_softmax_cu_2[] =
     "#pragma unroll\n"
     "for (int i = 0; i < x.count; i++)\n"
     "values[i] = exp_of(ignis_wide_at(x, i)) * factor;\n"
@@ -15307,8 +15615,8 @@ static const char *const ignis__text_softmax_cu[] = {
     "const void *targets, int target_bytes, long long rows, long long n, long long stride,\n"
     "long long ignore_index, int mean, Wide *losses, ignis_count *count, int, int kept)\n"
     "{\n"
-    "ignis_grid_dependency();\n"
-    ,
+    "ignis_grid_dependency();\n";
+static const char ignis__text_softmax_cu_3[] =
     "const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};\n"
     "cross_entropy_of_block<ignis_block_team, PACK, true>(loss, scale, gradient, all, mean, losses, count, kept);\n"
     "}\n\n"
@@ -15408,8 +15716,8 @@ static const char *const ignis__text_softmax_cu[] = {
     "};\n"
     "clear();\n"
     "for (long long turn = Team::first(); turn < all.rows; turn += 32 * Team::count()) {\n"
-    "const long long r = all.rows - 1 - (turn + lane * Team::count());\n"
-    ,
+    "const long long r = all.rows - 1 - (turn + lane * Team::count());\n";
+static const char ignis__text_softmax_cu_4[] =
     "const long long begin = r * all.stride;\n"
     "const exponentials none = {-ignis_infinity<Wide>(), 0};\n"
     "exponentials sums = none, some = none;\n"
@@ -15520,14 +15828,21 @@ static const char *const ignis__text_softmax_cu[] = {
     "int target_bytes, long long rows, long long n, long long stride,\n"
     "long long ignore_index, int mean, ignis_losses *losses, unsigned *done, int, int)\n"
     "{\n"
-    "ignis_grid_dependency();\n"
-    ,
+    "ignis_grid_dependency();\n";
+static const char ignis__text_softmax_cu_5[] =
     "const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};\n"
     "cross_entropy_loss<ignis_block_team>(loss, scale, all, mean, losses, done);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_softmax_cu[] = {
+    ignis__text_softmax_cu_0,
+    ignis__text_softmax_cu_1,
+    ignis__text_softmax_cu_2,
+    ignis__text_softmax_cu_3,
+    ignis__text_softmax_cu_4,
+    ignis__text_softmax_cu_5,
 };
 
-static const char *const ignis__text_softmax_cuh[] = {
+static const char ignis__text_softmax_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_SOFTMAX_CUH\n"
     "#define IGNIS_SOFTMAX_CUH\n\n"
@@ -15598,10 +15913,12 @@ static const char *const ignis__text_softmax_cuh[] = {
     "all.shift = shift_of(all.shift);\n"
     "return all;\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_softmax_cuh[] = {
+    ignis__text_softmax_cuh_0,
 };
 
-static const char *const ignis__text_sort_cu[] = {
+static const char ignis__text_sort_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n\n"
@@ -15723,8 +16040,8 @@ static const char *const ignis__text_sort_cu[] = {
     "for (int bit = 0; bit < 8; bit++) {\n"
     "const uint32_t ones = __ballot_sync(0xffffffff, digit >> bit & 1);\n"
     "peers &= digit >> bit & 1 ? ones : ~ones;\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_sort_cu_1[] =
     "const uint32_t before = counts[digit];\n"
     "digits[round] |= before + __popc(peers & below) << 16;\n"
     "__syncwarp();\n"
@@ -15850,8 +16167,8 @@ static const char *const ignis__text_sort_cu[] = {
     "ignis_sort_count(uint32_t *counts, const T *src, long long n, int parts, int passes, int descending)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "__shared__ uint32_t histogram[PASSES * DIGITS][COPIES];\n"
-    ,
+    "__shared__ uint32_t histogram[PASSES * DIGITS][COPIES];\n";
+static const char ignis__text_sort_cu_2[] =
     "const long long row = blockIdx.x / parts, first = (long long)(blockIdx.x % parts) * COUNTED;\n"
     "for (int i = threadIdx.x; i < PASSES * DIGITS * COPIES; i += TILE_THREADS)\n"
     "histogram[i / COPIES][i % COPIES] = 0;\n"
@@ -15957,8 +16274,8 @@ static const char *const ignis__text_sort_cu[] = {
     "const long long place = (uint32_t)(to_row[digit_of(key_of_element(x, descending), shift)] + i);\n"
     "if (long_positions && place >= k)\n"
     "continue;\n"
-    "to[place] = x;\n"
-    ,
+    "to[place] = x;\n";
+static const char ignis__text_sort_cu_3[] =
     "if (long_positions)\n"
     "long_positions[row * k + place] = places[i];\n"
     "else\n"
@@ -16074,14 +16391,20 @@ static const char *const ignis__text_sort_cu[] = {
     "extern \"C\" __global__ void __launch_bounds__(512)\n"
     "ignis_sort_select_few(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,\n"
     "int parts, int k, int items, int descending)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_sort_cu_4[] =
     "ignis_grid_dependency();\n"
     "select<512>(values, positions, src, from_positions, n, parts, k, items, descending);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_sort_cu[] = {
+    ignis__text_sort_cu_0,
+    ignis__text_sort_cu_1,
+    ignis__text_sort_cu_2,
+    ignis__text_sort_cu_3,
+    ignis__text_sort_cu_4,
 };
 
-static const char *const ignis__text_strided_cuh[] = {
+static const char ignis__text_strided_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_STRIDED_CUH\n"
     "#define IGNIS_STRIDED_CUH\n\n"
@@ -16102,10 +16425,12 @@ static const char *const ignis__text_strided_cuh[] = {
     "from += i * s.from[0];\n"
     "to += i * s.to[0];\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_strided_cuh[] = {
+    ignis__text_strided_cuh_0,
 };
 
-static const char *const ignis__text_upsample_cu[] = {
+static const char ignis__text_upsample_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
     "#include \"image.cuh\"\n\n\n"
     "struct ignis_between {\n"
@@ -16208,8 +16533,8 @@ static const char *const ignis__text_upsample_cu[] = {
     "each_pixel<N>(p.images, [&](long long to, const ignis_pixel &pixel) {\n"
     "const ignis_reach rows = reach_of(p.dim[0], pixel.y), columns = reach_of(p.dim[1], pixel.x);\n"
     "const T *const image = dy + src_of(p.images, pixel);\n"
-    "Wide sum[N] = {};\n"
-    ,
+    "Wide sum[N] = {};\n";
+static const char ignis__text_upsample_cu_1[] =
     "long long row_at = rows.at;\n"
     "for (int r = rows.begin; r < rows.end; r++, row_at += p.dim[0].step) {\n"
     "const Wide row_weight = weight_of(p.dim[0], pixel.y, row_at, row_den);\n"
@@ -16229,85 +16554,629 @@ static const char *const ignis__text_upsample_cu[] = {
     "upsample_backward<PACK>(dx, dy, p);\n"
     "else\n"
     "upsample_backward<1>(dx, dy, p);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_upsample_cu[] = {
+    ignis__text_upsample_cu_0,
+    ignis__text_upsample_cu_1,
 };
 
 #endif /* IGNIS_NO_TENSORS */
 
+static const ignis__source *const ignis__includes_f8_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_f8_cuh = {
+    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 18};
+
+static const ignis__source *const ignis__includes_ignis_cuh[] = {
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_ignis_cuh = {
+    "ignis.cuh", 0x340ead99b363da6aULL, IGNIS__PIECES(ignis_cuh), ignis__includes_ignis_cuh, 0};
+
+static const ignis__source *const ignis__includes_activation_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_activation_cuh = {
+    "activation.cuh", 0x80fc3635e2d3b735ULL, IGNIS__PIECES_OF_TENSORS(activation_cuh), ignis__includes_activation_cuh, 2};
+
+static const ignis__source *const ignis__includes_activation_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
+    "activation.cu", 0x17a753c048695a1cULL, IGNIS__PIECES_OF_TENSORS(activation_cu), ignis__includes_activation_cu, 1};
+
+static const ignis__source *const ignis__includes_attention_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_cuh = {
+    "attention.cuh", 0xc78e9b0e5231c94cULL, IGNIS__PIECES_OF_TENSORS(attention_cuh), ignis__includes_attention_cuh, 4};
+
+static const ignis__source *const ignis__includes_attention_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_cu = {
+    "attention.cu", 0x0793e9b5e01dbb9eULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
+
+static const ignis__source *const ignis__includes_attention_decode_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_cu = {
+    "attention_decode.cu", 0x769cbcdbe4ede7daULL, IGNIS__PIECES_OF_TENSORS(attention_decode_cu), ignis__includes_attention_decode_cu, 5};
+
+static const ignis__source *const ignis__includes_attention_tiles_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
+    "attention_tiles.cuh", 0x2bd5a8d15e82885fULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 10};
+
+static const ignis__source *const ignis__includes_mma_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
+    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 37};
+
+static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_attention_tiles_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
+    "attention_decode_mma.cu", 0x49c49a26ce6310b7ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_mma_cu), ignis__includes_attention_decode_mma_cu, 6};
+
+static const ignis__source *const ignis__includes_hopper_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
+    "hopper.cuh", 0xba79d5941434b5d0ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 29};
+
+static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
+    "attention_hopper.cu", 0x88daa40e0927fb17ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_cu), ignis__includes_attention_hopper_cu, 7};
+
+static const ignis__source *const ignis__includes_rope_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
+    "rope.cuh", 0xe815298ed386f218ULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 52};
+
+static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_rope_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_backward_cu = {
+    "attention_hopper_backward.cu", 0xb985b1ed25a1c4d3ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_backward_cu), ignis__includes_attention_hopper_backward_cu, 8};
+
+static const ignis__source *const ignis__includes_attention_mma_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_attention_tiles_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
+    "attention_mma.cu", 0x5a401b34264990e7ULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 9};
+
+static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
+    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 57};
+
+static const ignis__source *const ignis__includes_channel_norm_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_channel_norm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_cu = {
+    "channel_norm.cu", 0xfcc7c124cdd45c34ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 11};
+
+static const ignis__source *const ignis__includes_collective_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_collective_cuh = {
+    "collective.cuh", 0xee5fc4b8827460d6ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 13};
+
+static const ignis__source *const ignis__includes_collective_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_collective_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
+    "collective.cu", 0x3f7f9d133c5633aeULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 12};
+
+static const ignis__source *const ignis__includes_shared_divisor_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 58};
+
+static const ignis__source *const ignis__includes_divisor_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_divisor_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
+    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 15};
+
+static const ignis__source *const ignis__includes_shared_gemm_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
+    "shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 59};
+
+static const ignis__source *const ignis__includes_gemm_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_cuh = {
+    "gemm.cuh", 0x96d427d6fffa234eULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 24};
+
+static const ignis__source *const ignis__includes_depthwise_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_gemm_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_depthwise_cu = {
+    "depthwise.cu", 0x8b734fc1adc68799ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 14};
+
+static const ignis__source *const ignis__includes_shared_addends_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_addends_h = {
+    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 56};
+
+static const ignis__source *const ignis__includes_elementwise_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_addends_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
+    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 16};
+
+static const ignis__source *const ignis__includes_embedding_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
+    "embedding.cu", 0x2ba9f6a0d13fc2d3ULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 17};
+
+static const ignis__source *const ignis__includes_fft_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_fft_cuh = {
+    "fft.cuh", 0x6f638d841ea23defULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 20};
+
+static const ignis__source *const ignis__includes_fft_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_fft_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_fft_cu = {
+    "fft.cu", 0xd3a84d1eeb1eb6c5ULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 19};
+
+static const ignis__source *const ignis__includes_fft_rows_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_fft_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
+    "fft_rows.cu", 0x83e93525a6a9953fULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 21};
+
+static const ignis__source *const ignis__includes_shared_index_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 61};
+
+static const ignis__source *const ignis__includes_shared_strided_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 64};
+
+static const ignis__source *const ignis__includes_strided_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_strided_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 68};
+
+static const ignis__source *const ignis__includes_gather_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_index_h,
+    &ignis__source_shared_strided_h,
+    &ignis__source_strided_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
+    "gather.cu", 0x333b825aba9108faULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 22};
+
+static const ignis__source *const ignis__includes_gemm_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_gemm_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
+    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 23};
+
+static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
+    "gemm_hopper_ahead.cuh", 0x8635dac6c836c6c8ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 26};
+
+static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_gemm_cuh,
+    &ignis__source_gemm_hopper_ahead_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
+    "gemm_hopper.cu", 0x049a18685d225d10ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 25};
+
+static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_gemm_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
+    "gemm_mma.cu", 0x73f53ffa4efe0b49ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 27};
+
+static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_gemm_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
+    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 28};
+
+static const ignis__source *const ignis__includes_shared_image_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
+    "shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 60};
+
+static const ignis__source *const ignis__includes_image_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_image_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
+    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 30};
+
+static const ignis__source *const ignis__includes_linalg_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_linalg_cuh = {
+    "linalg.cuh", 0xf4b401c95d9faba6ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 32};
+
+static const ignis__source *const ignis__includes_linalg_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_linalg_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
+    "linalg.cu", 0x45a000206bac3e83ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 31};
+
+static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_linalg_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
+    "linalg_jacobi.cu", 0x5b1ffb7403143a0eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 33};
+
+static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_linalg_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
+    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 34};
+
+static const ignis__source *const ignis__includes_softmax_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 66};
+
+static const ignis__source *const ignis__includes_log_softmax_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_softmax_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_log_softmax_cu = {
+    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 35};
+
+static const ignis__source *const ignis__includes_map_cuh[] = {
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
+    "map.cuh", 0xe12c52b94bd0f4a2ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 36};
+
+static const ignis__source *const ignis__includes_norm_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
+    "norm.cuh", 0xfec6ba48612ff838ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 39};
+
+static const ignis__source *const ignis__includes_norm_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_norm_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
+    "norm.cu", 0xafa59c2548aa884cULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 38};
+
+static const ignis__source *const ignis__includes_norm_add_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_norm_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_add_cu = {
+    "norm_add.cu", 0x4baa47215bf6f52aULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 40};
+
+static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_norm_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
+    "norm_unaligned.cuh", 0x3b5b7541cdfffc9aULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 43};
+
+static const ignis__source *const ignis__includes_norm_grad_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_norm_cuh,
+    &ignis__source_norm_unaligned_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_cu = {
+    "norm_grad.cu", 0x7f14e9e9b6a6c811ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 41};
+
+static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_norm_cuh,
+    &ignis__source_norm_unaligned_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
+    "norm_unaligned.cu", 0xe8f9874deb261372ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 42};
+
+static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
+    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 62};
+
+static const ignis__source *const ignis__includes_optim_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_optimizer_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
+    "optim.cu", 0x6dcbb889ab47a916ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 44};
+
+static const ignis__source *const ignis__includes_pattern_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_pattern_cu = {
+    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 45};
+
+static const ignis__source *const ignis__includes_pointwise_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_pointwise_cu = {
+    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 46};
+
+static const ignis__source *const ignis__includes_pool_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_image_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_image_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
+    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 47};
+
+static const ignis__source *const ignis__includes_quantize_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_quantize_cu = {
+    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 48};
+
+static const ignis__source *const ignis__includes_random_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
+    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 49};
+
+static const ignis__source *const ignis__includes_reduce_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
+    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 50};
+
+static const ignis__source *const ignis__includes_rope_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_rope_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
+    "rope.cu", 0xd6f1054ee061cee9ULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 51};
+
+static const ignis__source *const ignis__includes_shared_scan_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 63};
+
+static const ignis__source *const ignis__includes_scan_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_scan_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
+    "scan.cu", 0x638daa8d16325f45ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 53};
+
+static const ignis__source *const ignis__includes_select_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_index_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_select_cu = {
+    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 54};
+
+static const ignis__source *const ignis__includes_shape_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_strided_h,
+    &ignis__source_strided_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
+    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 55};
+
+static const ignis__source *const ignis__includes_softmax_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_softmax_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 65};
+
+static const ignis__source *const ignis__includes_sort_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
+    "sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 67};
+
+static const ignis__source *const ignis__includes_upsample_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_image_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_image_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 69};
+
+/*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
 __attribute__((unused)) /* a program may do without kernels */
 #endif
-IGNIS__PRIVATE const ignis__source ignis__sources[] = {
-    {"ignis.cuh", 0x340ead99b363da6aULL, IGNIS__PIECES(ignis_cuh)},
-    {"activation.cu", 0x17a753c048695a1cULL, IGNIS__PIECES_OF_TENSORS(activation_cu)},
-    {"activation.cuh", 0x80fc3635e2d3b735ULL, IGNIS__PIECES_OF_TENSORS(activation_cuh)},
-    {"attention.cu", 0x0793e9b5e01dbb9eULL, IGNIS__PIECES_OF_TENSORS(attention_cu)},
-    {"attention.cuh", 0xc78e9b0e5231c94cULL, IGNIS__PIECES_OF_TENSORS(attention_cuh)},
-    {"attention_decode.cu", 0x769cbcdbe4ede7daULL, IGNIS__PIECES_OF_TENSORS(attention_decode_cu)},
-    {"attention_decode_mma.cu", 0x49c49a26ce6310b7ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_mma_cu)},
-    {"attention_hopper.cu", 0x88daa40e0927fb17ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_cu)},
-    {"attention_hopper_backward.cu", 0xb985b1ed25a1c4d3ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_backward_cu)},
-    {"attention_mma.cu", 0x5a401b34264990e7ULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu)},
-    {"attention_tiles.cuh", 0x2bd5a8d15e82885fULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh)},
-    {"channel_norm.cu", 0xfcc7c124cdd45c34ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu)},
-    {"collective.cu", 0x3f7f9d133c5633aeULL, IGNIS__PIECES(collective_cu)},
-    {"collective.cuh", 0xee5fc4b8827460d6ULL, IGNIS__PIECES(collective_cuh)},
-    {"depthwise.cu", 0x8b734fc1adc68799ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu)},
-    {"divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh)},
-    {"elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu)},
-    {"embedding.cu", 0x2ba9f6a0d13fc2d3ULL, IGNIS__PIECES_OF_TENSORS(embedding_cu)},
-    {"f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh)},
-    {"fft.cu", 0xd3a84d1eeb1eb6c5ULL, IGNIS__PIECES_OF_TENSORS(fft_cu)},
-    {"fft.cuh", 0x6f638d841ea23defULL, IGNIS__PIECES_OF_TENSORS(fft_cuh)},
-    {"fft_rows.cu", 0x83e93525a6a9953fULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu)},
-    {"gather.cu", 0x333b825aba9108faULL, IGNIS__PIECES_OF_TENSORS(gather_cu)},
-    {"gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu)},
-    {"gemm.cuh", 0x96d427d6fffa234eULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh)},
-    {"gemm_hopper.cu", 0x049a18685d225d10ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu)},
-    {"gemm_hopper_ahead.cuh", 0x8635dac6c836c6c8ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh)},
-    {"gemm_mma.cu", 0x73f53ffa4efe0b49ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu)},
-    {"grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu)},
-    {"hopper.cuh", 0xba79d5941434b5d0ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh)},
-    {"image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh)},
-    {"linalg.cu", 0x45a000206bac3e83ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu)},
-    {"linalg.cuh", 0xf4b401c95d9faba6ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh)},
-    {"linalg_jacobi.cu", 0x5b1ffb7403143a0eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu)},
-    {"linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu)},
-    {"log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu)},
-    {"map.cuh", 0xe12c52b94bd0f4a2ULL, IGNIS__PIECES_OF_TENSORS(map_cuh)},
-    {"mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh)},
-    {"norm.cu", 0xafa59c2548aa884cULL, IGNIS__PIECES_OF_TENSORS(norm_cu)},
-    {"norm.cuh", 0xfec6ba48612ff838ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh)},
-    {"norm_add.cu", 0x4baa47215bf6f52aULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu)},
-    {"norm_grad.cu", 0x7f14e9e9b6a6c811ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu)},
-    {"norm_unaligned.cu", 0xe8f9874deb261372ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu)},
-    {"norm_unaligned.cuh", 0x3b5b7541cdfffc9aULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh)},
-    {"optim.cu", 0x6dcbb889ab47a916ULL, IGNIS__PIECES_OF_TENSORS(optim_cu)},
-    {"pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu)},
-    {"pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu)},
-    {"pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu)},
-    {"quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu)},
-    {"random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu)},
-    {"reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu)},
-    {"rope.cu", 0xd6f1054ee061cee9ULL, IGNIS__PIECES_OF_TENSORS(rope_cu)},
-    {"rope.cuh", 0xe815298ed386f218ULL, IGNIS__PIECES_OF_TENSORS(rope_cuh)},
-    {"scan.cu", 0x638daa8d16325f45ULL, IGNIS__PIECES_OF_TENSORS(scan_cu)},
-    {"select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu)},
-    {"shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu)},
-    {"shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h)},
-    {"shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h)},
-    {"shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h)},
-    {"shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h)},
-    {"shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h)},
-    {"shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h)},
-    {"shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h)},
-    {"shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h)},
-    {"shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h)},
-    {"softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu)},
-    {"softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh)},
-    {"sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu)},
-    {"strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh)},
-    {"upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu)},
+IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cu,
+    &ignis__source_activation_cuh,
+    &ignis__source_attention_cu,
+    &ignis__source_attention_cuh,
+    &ignis__source_attention_decode_cu,
+    &ignis__source_attention_decode_mma_cu,
+    &ignis__source_attention_hopper_cu,
+    &ignis__source_attention_hopper_backward_cu,
+    &ignis__source_attention_mma_cu,
+    &ignis__source_attention_tiles_cuh,
+    &ignis__source_channel_norm_cu,
+    &ignis__source_collective_cu,
+    &ignis__source_collective_cuh,
+    &ignis__source_depthwise_cu,
+    &ignis__source_divisor_cuh,
+    &ignis__source_elementwise_cu,
+    &ignis__source_embedding_cu,
+    &ignis__source_f8_cuh,
+    &ignis__source_fft_cu,
+    &ignis__source_fft_cuh,
+    &ignis__source_fft_rows_cu,
+    &ignis__source_gather_cu,
+    &ignis__source_gemm_cu,
+    &ignis__source_gemm_cuh,
+    &ignis__source_gemm_hopper_cu,
+    &ignis__source_gemm_hopper_ahead_cuh,
+    &ignis__source_gemm_mma_cu,
+    &ignis__source_grouped_mma_cu,
+    &ignis__source_hopper_cuh,
+    &ignis__source_image_cuh,
+    &ignis__source_linalg_cu,
+    &ignis__source_linalg_cuh,
+    &ignis__source_linalg_jacobi_cu,
+    &ignis__source_linalg_qr_cu,
+    &ignis__source_log_softmax_cu,
+    &ignis__source_map_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_norm_cu,
+    &ignis__source_norm_cuh,
+    &ignis__source_norm_add_cu,
+    &ignis__source_norm_grad_cu,
+    &ignis__source_norm_unaligned_cu,
+    &ignis__source_norm_unaligned_cuh,
+    &ignis__source_optim_cu,
+    &ignis__source_pattern_cu,
+    &ignis__source_pointwise_cu,
+    &ignis__source_pool_cu,
+    &ignis__source_quantize_cu,
+    &ignis__source_random_cu,
+    &ignis__source_reduce_cu,
+    &ignis__source_rope_cu,
+    &ignis__source_rope_cuh,
+    &ignis__source_scan_cu,
+    &ignis__source_select_cu,
+    &ignis__source_shape_cu,
+    &ignis__source_shared_addends_h,
+    &ignis__source_shared_channel_norm_h,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    &ignis__source_shared_image_h,
+    &ignis__source_shared_index_h,
+    &ignis__source_shared_optimizer_h,
+    &ignis__source_shared_scan_h,
+    &ignis__source_shared_strided_h,
+    &ignis__source_softmax_cu,
+    &ignis__source_softmax_cuh,
+    &ignis__source_sort_cu,
+    &ignis__source_strided_cuh,
+    &ignis__source_upsample_cu,
 };
 
 #endif /* IGNIS__PARTS */

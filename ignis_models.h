@@ -980,52 +980,52 @@ static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_mod
 
 /*  The kernels of models. Their numbers continue those of ignis.h; X as for IGNIS__BUILTINS. */
 #define IGNIS__MODEL_BUILTINS(X)                                                       \
-    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows", PLAIN)                              \
-    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding", PLAIN)                    \
-    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed", PLAIN)                            \
-    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words", PLAIN)                      \
-    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows", PLAIN)                        \
-    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk", PLAIN)                      \
-    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed", WAITS)                      \
-    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm", WAITS)                        \
-    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate", WAITS)                        \
-    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache", WAITS)                      \
-    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather", WAITS)                    \
-    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy", PLAIN)                        \
-    X(GENERATE_DRAW, GENERATE_DRAW_CU, "ignis_generate_draw", WAITS)                   \
-    X(GENERATE_DRAW_BINS, GENERATE_DRAW_CU, "ignis_generate_draw_bins", WAITS)         \
-    X(GENERATE_DRAW_CUT, GENERATE_DRAW_CU, "ignis_generate_draw_cut", WAITS)           \
-    X(GEMV_1, GEMV_CU, "ignis_gemv_1", PLAIN)                                          \
-    X(GEMV_2, GEMV_CU, "ignis_gemv_2", PLAIN)                                          \
-    X(GEMV_4, GEMV_CU, "ignis_gemv_4", PLAIN)                                          \
-    X(GEMV_8, GEMV_CU, "ignis_gemv_8", PLAIN)                                          \
-    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1", PLAIN)                              \
-    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2", PLAIN)                              \
-    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4", PLAIN)                              \
-    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8", PLAIN)                              \
-    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm", WAITS)                        \
-    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1", WAITS)                              \
-    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8", WAITS)                              \
-    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16", WAITS)                            \
-    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32", WAITS)                            \
-    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64", WAITS)                            \
-    X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster", WAITS)                      \
-    X(GEMV_CLUSTER_BLOCKS, GEMV_CLUSTER_BLOCKS_CU, "ignis_gemv_cluster_blocks", WAITS) \
-    X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows", WAITS)               \
-    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1", WAITS)                     \
-    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8", WAITS)                     \
-    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16", WAITS)                   \
-    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32", WAITS)                   \
-    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64", WAITS)                   \
-    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1", WAITS)                   \
-    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2", WAITS)                   \
-    X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma", WAITS)           \
-    X(PAGED_MANY, ATTENTION_PAGED_MANY_CU, "ignis_attention_paged_many", WAITS)        \
-    X(GENERATE_STEP, GENERATE_STEP_CU, "ignis_generate_step", TOGETHER)
+    X(BLOCKS_ROWS, blocks_cu, "ignis_blocks_rows", PLAIN)                              \
+    X(BLOCKS_EMBEDDING, blocks_cu, "ignis_blocks_embedding", PLAIN)                    \
+    X(BLOCKS_EMBED, blocks_cu, "ignis_blocks_embed", PLAIN)                            \
+    X(GENERATE_WORDS, generate_cu, "ignis_generate_words", PLAIN)                      \
+    X(GENERATE_ROWS, generate_cu, "ignis_generate_rows", PLAIN)                        \
+    X(GENERATE_CHUNK, generate_cu, "ignis_generate_chunk", PLAIN)                      \
+    X(GENERATE_EMBED, generate_cu, "ignis_generate_embed", WAITS)                      \
+    X(GENERATE_NORM, generate_cu, "ignis_generate_norm", WAITS)                        \
+    X(GENERATE_GATE, generate_cu, "ignis_generate_gate", WAITS)                        \
+    X(GENERATE_CACHE, generate_cu, "ignis_generate_cache", WAITS)                      \
+    X(GENERATE_GATHER, generate_cu, "ignis_generate_gather", WAITS)                    \
+    X(GENERATE_COPY, generate_cu, "ignis_generate_copy", PLAIN)                        \
+    X(GENERATE_DRAW, generate_draw_cu, "ignis_generate_draw", WAITS)                   \
+    X(GENERATE_DRAW_BINS, generate_draw_cu, "ignis_generate_draw_bins", WAITS)         \
+    X(GENERATE_DRAW_CUT, generate_draw_cu, "ignis_generate_draw_cut", WAITS)           \
+    X(GEMV_1, gemv_cu, "ignis_gemv_1", PLAIN)                                          \
+    X(GEMV_2, gemv_cu, "ignis_gemv_2", PLAIN)                                          \
+    X(GEMV_4, gemv_cu, "ignis_gemv_4", PLAIN)                                          \
+    X(GEMV_8, gemv_cu, "ignis_gemv_8", PLAIN)                                          \
+    X(GEMV_GATED_1, gemv_cu, "ignis_gemv_gated_1", PLAIN)                              \
+    X(GEMV_GATED_2, gemv_cu, "ignis_gemv_gated_2", PLAIN)                              \
+    X(GEMV_GATED_4, gemv_cu, "ignis_gemv_gated_4", PLAIN)                              \
+    X(GEMV_GATED_8, gemv_cu, "ignis_gemv_gated_8", PLAIN)                              \
+    X(GEMV_MMA_NORM, gemv_mma_cu, "ignis_gemv_mma_norm", WAITS)                        \
+    X(GEMV_MMA_1, gemv_mma_cu, "ignis_gemv_mma_1", WAITS)                              \
+    X(GEMV_MMA_8, gemv_mma_cu, "ignis_gemv_mma_8", WAITS)                              \
+    X(GEMV_MMA_16, gemv_mma_cu, "ignis_gemv_mma_16", WAITS)                            \
+    X(GEMV_MMA_32, gemv_mma_cu, "ignis_gemv_mma_32", WAITS)                            \
+    X(GEMV_MMA_64, gemv_mma_cu, "ignis_gemv_mma_64", WAITS)                            \
+    X(GEMV_CLUSTER, gemv_cluster_cu, "ignis_gemv_cluster", WAITS)                      \
+    X(GEMV_CLUSTER_BLOCKS, gemv_cluster_blocks_cu, "ignis_gemv_cluster_blocks", WAITS) \
+    X(GEMV_BLOCKS_ROWS, gemv_blocks_cu, "ignis_gemv_blocks_rows", WAITS)               \
+    X(GEMV_BLOCKS_1, gemv_blocks_cu, "ignis_gemv_blocks_1", WAITS)                     \
+    X(GEMV_BLOCKS_8, gemv_blocks_cu, "ignis_gemv_blocks_8", WAITS)                     \
+    X(GEMV_BLOCKS_16, gemv_blocks_cu, "ignis_gemv_blocks_16", WAITS)                   \
+    X(GEMV_BLOCKS_32, gemv_blocks_cu, "ignis_gemv_blocks_32", WAITS)                   \
+    X(GEMV_BLOCKS_64, gemv_blocks_cu, "ignis_gemv_blocks_64", WAITS)                   \
+    X(PAGED_1, attention_paged_cu, "ignis_attention_paged_1", WAITS)                   \
+    X(PAGED_2, attention_paged_cu, "ignis_attention_paged_2", WAITS)                   \
+    X(PAGED_MMA, attention_paged_mma_cu, "ignis_attention_paged_mma", WAITS)           \
+    X(PAGED_MANY, attention_paged_many_cu, "ignis_attention_paged_many", WAITS)        \
+    X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
 
 enum {
-    IGNIS__BUILTINS_BEFORE_MODELS = IGNIS__BUILTIN_COUNT - 1,
-    IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_MODELS_END
+    IGNIS__NUMBERS_BEFORE_MODELS = IGNIS__BUILTIN_COUNT - 1,
+    IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_NUMBER) IGNIS__NUMBERS_WITH_MODELS
 };
 
 #include <math.h>
@@ -1142,7 +1142,9 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-static const char *const ignis__text_attention_paged_cu[] = {
+#define IGNIS__MODEL_SOURCES_HASH 0xbf8a4f4e64be6f96ULL /* of them all */
+
+static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
     "#include \"attention_paged.cuh\"\n\n"
     "constexpr int WARPS = 4;\n"
@@ -1271,8 +1273,8 @@ static const char *const ignis__text_attention_paged_cu[] = {
     "#pragma unroll\n"
     "for (int i = 0; i < PACK; i++)\n"
     "out[g][c][i] *= factor;\n"
-    "#pragma unroll\n"
-    ,
+    "#pragma unroll\n";
+static const char ignis__text_attention_paged_cu_1[] =
     "for (int j = 0; j < BATCH; j++) {\n"
     "const W weight = power_of_2(score[j] - base);\n"
     "sum[g] += weight;\n"
@@ -1341,10 +1343,13 @@ static const char *const ignis__text_attention_paged_cu[] = {
     "walk<G>(p, found); \\\n"
     "}\n"
     "PAGED(1)\n"
-    "PAGED(2)\n"
+    "PAGED(2)\n";
+static const char *const ignis__text_attention_paged_cu[] = {
+    ignis__text_attention_paged_cu_0,
+    ignis__text_attention_paged_cu_1,
 };
 
-static const char *const ignis__text_attention_paged_cuh[] = {
+static const char ignis__text_attention_paged_cuh_0[] =
     "\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_ATTENTION_PAGED_CUH\n"
     "#define IGNIS_ATTENTION_PAGED_CUH\n\n"
@@ -1471,10 +1476,12 @@ static const char *const ignis__text_attention_paged_cuh[] = {
     "}\n"
     "combine_heads(p, heads, splits, threadIdx.x, blockDim.x);\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_attention_paged_cuh[] = {
+    ignis__text_attention_paged_cuh_0,
 };
 
-static const char *const ignis__text_attention_paged_many_cu[] = {
+static const char ignis__text_attention_paged_many_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"attention_paged.cuh\"\n"
     "#include \"mma.cuh\"\n"
@@ -1605,8 +1612,8 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "float out[CHUNKS][4], top, sum;\n\n"
     "__device__ many_warp(const paged_params &p, many_memory &m, const tile_memory *tiles)\n"
     ": p(p), m(m), tile((const char *)(tiles + threadIdx.x / 32)), keys((uint32_t)__cvta_generic_to_shared(tile)),\n"
-    "values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4),\n"
-    ,
+    "values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4),\n";
+static const char ignis__text_attention_paged_many_cu_1[] =
     "chunk(lane % CHUNKS), row(lane / CHUNKS), scale((float)p.scale * (float)LOG2_E)\n"
     "{\n"
     "}\n"
@@ -1714,8 +1721,8 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "for (int i = 0; i < PAGES / 2; i++) {\n"
     "const float x = of_pages[2 * i], y = of_pages[2 * i + 1];\n"
     "two[i] = (t & 1 ? y : x) + __shfl_xor_sync(0xffffffff, t & 1 ? x : y, 1);\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_attention_paged_many_cu_2[] =
     "const float one = (t & 2 ? two[1] : two[0]) + __shfl_xor_sync(0xffffffff, t & 2 ? two[0] : two[1], 2);\n"
     "sum = __fmul_rn(sum, factor) + reduce_lanes<1, 4, ignis_sum>(one);\n"
     "}\n\n"
@@ -1842,8 +1849,8 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "__shared__ many_memory m;\n"
     "const int lane = threadIdx.x % 32, groups = p.kv_heads * ((p.heads / p.kv_heads + HEADS - 1) / HEADS);\n"
     "ignis_grid_dependents_launch();\n"
-    "if (threadIdx.x < 32)\n"
-    ,
+    "if (threadIdx.x < 32)\n";
+static const char ignis__text_attention_paged_many_cu_3[] =
     "for (int from = 0, all = 0; from < p.count; from += 32) {\n"
     "const int row = from + lane, end = row < p.count ? p.rows[row].position + 1 : 0;\n"
     "const int32_t *const pages = row < p.count ? p.rows[row].pages : nullptr;\n"
@@ -1867,10 +1874,15 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     "ignis_grid_dependency_wait();\n"
     "combine_parts(p, m, parts);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_attention_paged_many_cu[] = {
+    ignis__text_attention_paged_many_cu_0,
+    ignis__text_attention_paged_many_cu_1,
+    ignis__text_attention_paged_many_cu_2,
+    ignis__text_attention_paged_many_cu_3,
 };
 
-static const char *const ignis__text_attention_paged_mma_cu[] = {
+static const char ignis__text_attention_paged_mma_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n"
     "#include \"attention_paged_team.cuh\"\n\n"
     "#ifndef IGNIS_CLUSTERS\n"
@@ -1991,16 +2003,19 @@ static const char *const ignis__text_attention_paged_mma_cu[] = {
     "tops = arrived.tops[split][h];\n"
     "two = arrived.found[split][i];\n"
     "});\n"
-    "*(uint32_t *)(heads.out(p) + at) = ignis_round_two<T>(x.x, x.y);\n"
-    ,
+    "*(uint32_t *)(heads.out(p) + at) = ignis_round_two<T>(x.x, x.y);\n";
+static const char ignis__text_attention_paged_mma_cu_1[] =
     "}\n"
     "} else if (splits.count > 1) {\n"
     "combine_by_the_last(p, heads, splits.count);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_attention_paged_mma_cu[] = {
+    ignis__text_attention_paged_mma_cu_0,
+    ignis__text_attention_paged_mma_cu_1,
 };
 
-static const char *const ignis__text_attention_paged_team_cuh[] = {
+static const char ignis__text_attention_paged_team_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_ATTENTION_PAGED_TEAM_CUH\n"
     "#define IGNIS_ATTENTION_PAGED_TEAM_CUH\n\n"
@@ -2135,8 +2150,8 @@ static const char *const ignis__text_attention_paged_team_cuh[] = {
     "ignis_mma<T>(s, high, of_q.z, of_q.w);\n"
     "}\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 4; i++)\n"
-    ,
+    "for (int i = 0; i < 4; i++)\n";
+static const char ignis__text_attention_paged_team_cuh_1[] =
     "s[i] = at + PAGE * warp + g + i / 2 * 8 < to ? s[i] : -ignis_infinity<float>();\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 2; i++) {\n"
@@ -2187,10 +2202,13 @@ static const char *const ignis__text_attention_paged_team_cuh[] = {
     "}\n"
     "}\n"
     "};\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_attention_paged_team_cuh[] = {
+    ignis__text_attention_paged_team_cuh_0,
+    ignis__text_attention_paged_team_cuh_1,
 };
 
-static const char *const ignis__text_blocks_cu[] = {
+static const char ignis__text_blocks_cu_0[] =
     "\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"generate.cuh\"\n"
@@ -2245,10 +2263,12 @@ static const char *const ignis__text_blocks_cu[] = {
     "__syncthreads();\n"
     "for (int i = threadIdx.x; positions && i < w.k; i += 256)\n"
     "to[i] += W(positions[row.position * w.k + i]);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_blocks_cu[] = {
+    ignis__text_blocks_cu_0,
 };
 
-static const char *const ignis__text_blocks_cuh[] = {
+static const char ignis__text_blocks_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_BLOCKS_CUH\n"
     "#define IGNIS_BLOCKS_CUH\n\n"
@@ -2310,10 +2330,12 @@ static const char *const ignis__text_blocks_cuh[] = {
     "v[j] = __fsub_rn(__fmul_rn(scale, (float)((q ^ flipped) - flipped)), base);\n"
     "}\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_blocks_cuh[] = {
+    ignis__text_blocks_cuh_0,
 };
 
-static const char *const ignis__text_gemv_cu[] = {
+static const char ignis__text_gemv_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"activation.cuh\"\n\n"
@@ -2405,10 +2427,12 @@ static const char *const ignis__text_gemv_cu[] = {
     "GEMV(1)\n"
     "GEMV(2)\n"
     "GEMV(4)\n"
-    "GEMV(8)\n"
+    "GEMV(8)\n";
+static const char *const ignis__text_gemv_cu[] = {
+    ignis__text_gemv_cu_0,
 };
 
-static const char *const ignis__text_gemv_cuh[] = {
+static const char ignis__text_gemv_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMV_CUH\n"
     "#define IGNIS_GEMV_CUH\n\n"
@@ -2539,8 +2563,8 @@ static const char *const ignis__text_gemv_cuh[] = {
     "__device__ void load(const gemv_mma_params &p, int low, int high, int c)\n"
     "{\n"
     "bias[0] = bias[1] = sine = 0;\n"
-    "cosine = 1;\n"
-    ,
+    "cosine = 1;\n";
+static const char ignis__text_gemv_cuh_1[] =
     "to = nullptr;\n"
     "if (low >= p.n)\n"
     "return;\n"
@@ -2660,10 +2684,13 @@ static const char *const ignis__text_gemv_cuh[] = {
     "line.put(p, low + g, high + g, c, y[0], y[1]);\n"
     "}\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_gemv_cuh[] = {
+    ignis__text_gemv_cuh_0,
+    ignis__text_gemv_cuh_1,
 };
 
-static const char *const ignis__text_gemv_blocks_cu[] = {
+static const char ignis__text_gemv_blocks_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"gemv.cuh\"\n"
     "#include \"weights_blocks.cuh\"\n"
@@ -2785,8 +2812,8 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3;\n"
     "static_assert(bytes / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n"
     "const int records;\n"
-    "weights::unit rest[slots];\n"
-    ,
+    "weights::unit rest[slots];\n";
+static const char ignis__text_gemv_blocks_cu_1[] =
     "uint32_t ring, barriers, phases;\n\n"
     "__device__ pieces_in_shared(const gemv_blocks_params &all, const void *memory, const slice_of_k &k, int tiles)\n"
     ": piece_order(all, k, tiles, row_of_lanes(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)\n"
@@ -2894,8 +2921,8 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });\n"
     "__syncthreads();\n"
     "put_whole(row, k, p.k, whole, scales, sums);\n"
-    "} else {\n"
-    ,
+    "} else {\n";
+static const char ignis__text_gemv_blocks_cu_2[] =
     "ignis_grid_dependency_wait();\n"
     "put_whole(p.x, k, p.k, whole, scales, sums);\n"
     "}\n"
@@ -3023,8 +3050,8 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "{\n"
     "product<2>(p);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
-    ,
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n";
+static const char ignis__text_gemv_blocks_cu_3[] =
     "ignis_gemv_blocks_32(const __grid_constant__ gemv_blocks_params p)\n"
     "{\n"
     "product<4>(p);\n"
@@ -3033,10 +3060,15 @@ static const char *const ignis__text_gemv_blocks_cu[] = {
     "ignis_gemv_blocks_64(const __grid_constant__ gemv_blocks_params p)\n"
     "{\n"
     "product<8>(p);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_gemv_blocks_cu[] = {
+    ignis__text_gemv_blocks_cu_0,
+    ignis__text_gemv_blocks_cu_1,
+    ignis__text_gemv_blocks_cu_2,
+    ignis__text_gemv_blocks_cu_3,
 };
 
-static const char *const ignis__text_gemv_cluster_cu[] = {
+static const char ignis__text_gemv_cluster_cu_0[] =
     "\n\n\n\n\n\n"
     "#include \"gemv_cluster.cuh\"\n"
     "#include \"weights.cuh\"\n\n"
@@ -3107,10 +3139,12 @@ static const char *const ignis__text_gemv_cluster_cu[] = {
     "{\n"
     "dense_source source(p, &of_weights, &of_x);\n"
     "cluster_product(p, 0, source);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_gemv_cluster_cu[] = {
+    ignis__text_gemv_cluster_cu_0,
 };
 
-static const char *const ignis__text_gemv_cluster_cuh[] = {
+static const char ignis__text_gemv_cluster_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMV_CLUSTER_CUH\n"
     "#define IGNIS_GEMV_CLUSTER_CUH\n\n"
@@ -3212,8 +3246,8 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
     "ask_weights(asked++, ahead);\n"
     "ignis_grid_dependency_wait();\n"
     "for (int i = 0; i < asked; i++, of.go_on(steps, stride))\n"
-    "ask_x(i, of);\n"
-    ,
+    "ask_x(i, of);\n";
+static const char ignis__text_gemv_cluster_cuh_1[] =
     "for (uint32_t stage = 0, phase = 0; ahead.group < groups; ahead.go_on(steps, stride)) {\n"
     "ignis_mbarrier_wait(empty + 8 * stage, phase);\n"
     "ask_weights(stage, ahead);\n"
@@ -3307,10 +3341,13 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
     "}\n"
     "}\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_gemv_cluster_cuh[] = {
+    ignis__text_gemv_cluster_cuh_0,
+    ignis__text_gemv_cluster_cuh_1,
 };
 
-static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
+static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "\n\n\n\n\n\n\n"
     "#include \"gemv_cluster.cuh\"\n"
     "#include \"weights_blocks.cuh\"\n\n"
@@ -3408,14 +3445,17 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
     "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, 1)\n"
     "ignis_gemv_cluster_blocks(const __grid_constant__ gemv_blocks_params all,\n"
     "const __grid_constant__ ignis_tensor_map of_x)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_gemv_cluster_blocks_cu_1[] =
     "blocks_source source(all, &of_x);\n"
     "cluster_product(all.product, all.first, source);\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
+    ignis__text_gemv_cluster_blocks_cu_0,
+    ignis__text_gemv_cluster_blocks_cu_1,
 };
 
-static const char *const ignis__text_gemv_mma_cu[] = {
+static const char ignis__text_gemv_mma_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"gemv.cuh\"\n"
     "#include \"weights.cuh\"\n"
@@ -3538,8 +3578,8 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "#pragma unroll\n"
     "for (int i = 0; i < PIECE; i++)\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++)\n"
-    ,
+    "for (int j = 0; j < 2; j++)\n";
+static const char ignis__text_gemv_mma_cu_1[] =
     "to[i].rows[j] = *(const uint4 *)(from + (2 * (32 * i / BOX) + j) * BOX_BYTES +\n"
     "((32 * i % BOX / 8 + lane % 4) ^ row) * 16);\n"
     "__syncwarp();\n"
@@ -3650,8 +3690,8 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "constexpr int AHEAD = N == 8 && __CUDA_ARCH__ >= 1000 ? 3 : 4;\n"
     "float *found = (float *)memory;\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / TILES, k = (int)p.k;\n"
-    "const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, steps = (per_slice + STEP - 1) / STEP,\n"
-    ,
+    "const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, steps = (per_slice + STEP - 1) / STEP,\n";
+static const char ignis__text_gemv_mma_cu_2[] =
     "all = OWN_SLICES * steps;\n"
     "const int tiles = (int)((p.n + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
     "behind = (int)(p.gated ? 2 * p.n : p.n) - 1;\n"
@@ -3772,8 +3812,8 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "{\n"
     "product_of_many<8>(p);\n"
     "}\n"
-    "#else\n\n\n"
-    ,
+    "#else\n\n\n";
+static const char ignis__text_gemv_mma_cu_3[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS, __CUDA_ARCH__ == 900 ? 3 : 2)\n"
     "ignis_gemv_mma_1(const __grid_constant__ gemv_mma_params p, const __grid_constant__ ignis_tensor_map map)\n"
     "{\n"
@@ -3783,10 +3823,15 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     "{\n"
     "product<1, false, pieces_in_registers>(p, nullptr);\n"
     "}\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_gemv_mma_cu[] = {
+    ignis__text_gemv_mma_cu_0,
+    ignis__text_gemv_mma_cu_1,
+    ignis__text_gemv_mma_cu_2,
+    ignis__text_gemv_mma_cu_3,
 };
 
-static const char *const ignis__text_generate_cu[] = {
+static const char ignis__text_generate_cu_0[] =
     "\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"activation.cuh\"\n"
@@ -3931,8 +3976,8 @@ static const char *const ignis__text_generate_cu[] = {
     "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half)\n"
     "{\n"
-    "constexpr int pack = 16 / sizeof(T);\n"
-    ,
+    "constexpr int pack = 16 / sizeof(T);\n";
+static const char ignis__text_generate_cu_1[] =
     "const T *gates = x + blockIdx.y * 2LL * half, *others = gates + half;\n"
     "T *to = y + (long long)blockIdx.y * half;\n\n"
     "const int first = blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256,\n"
@@ -4041,8 +4086,8 @@ static const char *const ignis__text_generate_cu[] = {
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const generate_row *row, int tokens, int kv_heads,\n"
     "int head_dim)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_generate_cu_2[] =
     "constexpr int pack = 16 / sizeof(T);\n"
     "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,\n"
     "i = at % width * pack;\n"
@@ -4059,10 +4104,14 @@ static const char *const ignis__text_generate_cu[] = {
     "T *base = cache + blockIdx.x * slab;\n"
     "for (long long i = threadIdx.x; i < page; i += 256)\n"
     "base[to * page + i] = base[from * page + i];\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_generate_cu[] = {
+    ignis__text_generate_cu_0,
+    ignis__text_generate_cu_1,
+    ignis__text_generate_cu_2,
 };
 
-static const char *const ignis__text_generate_cuh[] = {
+static const char ignis__text_generate_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_CUH\n"
     "#define IGNIS_GENERATE_CUH\n\n"
@@ -4098,10 +4147,12 @@ static const char *const ignis__text_generate_cuh[] = {
     "return data + offset(pages, position, head);\n"
     "}\n"
     "};\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_generate_cuh[] = {
+    ignis__text_generate_cuh_0,
 };
 
-static const char *const ignis__text_generate_draw_cu[] = {
+static const char ignis__text_generate_draw_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"generate.cuh\"\n\n\n"
@@ -4228,8 +4279,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "low = middle + 1;\n"
     "else\n"
     "high = middle;\n"
-    "}\n"
-    ,
+    "}\n";
+static const char ignis__text_generate_draw_cu_1[] =
     "return count > 0 && biases[low].id == id ? biases[low].bias : 0;\n"
     "}\n\n\n"
     "__device__ inline void draw_share(int vocab, int blocks, int &from, int &to)\n"
@@ -4324,8 +4375,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "int from, to;\n"
     "draw_part own = {\n"
     "-ignis_infinity<float>(), 0, {-ignis_infinity<float>(), NOBODY}, {-ignis_infinity<float>(), NOBODY}};\n"
-    "draw_share(p.vocab, PARTS, from, to);\n"
-    ,
+    "draw_share(p.vocab, PARTS, from, to);\n";
+static const char ignis__text_generate_draw_cu_2[] =
     "ignis_grid_dependents_launch();\n"
     "ignis_grid_dependency_wait();\n"
     "if (row.position < 0)\n"
@@ -4464,8 +4515,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "uint32_t number;\n"
     "int32_t id;\n"
     "bool is_last;\n"
-    "};\n\n\n"
-    ,
+    "};\n\n\n";
+static const char ignis__text_generate_draw_cu_3[] =
     "template <typename Sum> __device__ inline int draw_bin(const Sum *upto, Sum target)\n"
     "{\n"
     "int low = 0, high = BINS - 1;\n"
@@ -4605,8 +4656,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "#pragma unroll 1\n"
     "for (;;) {\n"
     "const int shift = max(0, 32 - __clz(span) - 8);\n"
-    "for (int d = threadIdx.x; d < DIGITS; d += CUT_THREADS) {\n"
-    ,
+    "for (int d = threadIdx.x; d < DIGITS; d += CUT_THREADS) {\n";
+static const char ignis__text_generate_draw_cu_4[] =
     "memory.digit.weight[d] = 0;\n"
     "memory.digit.count[d] = 0;\n"
     "}\n"
@@ -4725,8 +4776,8 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "int from, to;\n"
     "draw_share(p.vocab, (int)gridDim.x, from, to);\n"
     "row.each_four(from, to, [&](int first, int count, const float *score) {\n"
-    "const uint4 words = row.words(first);\n"
-    ,
+    "const uint4 words = row.words(first);\n";
+static const char ignis__text_generate_draw_cu_5[] =
     "uint32_t ahead[4], listed = 0;\n"
     "bool lists[4];\n"
     "#pragma unroll\n"
@@ -4793,10 +4844,17 @@ static const char *const ignis__text_generate_draw_cu[] = {
     "draw_put(p, place, bins.whole, best.id, (int)left);\n"
     "bins.listed = bins.ended = 0;\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_generate_draw_cu[] = {
+    ignis__text_generate_draw_cu_0,
+    ignis__text_generate_draw_cu_1,
+    ignis__text_generate_draw_cu_2,
+    ignis__text_generate_draw_cu_3,
+    ignis__text_generate_draw_cu_4,
+    ignis__text_generate_draw_cu_5,
 };
 
-static const char *const ignis__text_generate_step_cu[] = {
+static const char ignis__text_generate_step_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifdef IGNIS_BLOCKS_TYPES\n"
     "#include \"generate_step_blocks.cuh\"\n"
@@ -4930,8 +4988,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "uint32_t asked = 0;\n"
     "int on_way = 0;\n"
     "step_source source(own);\n"
-    "each_piece(source, [&](const step_product &x, int begin) {\n"
-    ,
+    "each_piece(source, [&](const step_product &x, int begin) {\n";
+static const char ignis__text_generate_step_cu_1[] =
     "ignis_mbarrier_wait(ring.empty + 8 * stage.at, stage.phase);\n"
     "const int most = min(source.on_way, 2 * ring.count);\n"
     "if (!step_row::NUMBERS && own == 0)\n"
@@ -5044,8 +5102,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "p.logits[i] = y;\n"
     "} else {\n"
     "while ((uint32_t)(base.x >> 32) != base_number || (uint32_t)(base.y >> 32) != base_number)\n\n"
-    "base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2);\n"
-    ,
+    "base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2);\n";
+static const char ignis__text_generate_step_cu_2[] =
     "put_word(p.sums[at.which == ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);\n"
     "}\n"
     "}\n"
@@ -5156,8 +5214,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "__device__ word *found_at(int head, int split) const\n"
     "{\n"
     "return p.found + ((long long)head * p.splits + split) * (2 + p.head_dim);\n"
-    "}\n\n\n\n"
-    ,
+    "}\n\n\n\n";
+static const char ignis__text_generate_step_cu_3[] =
     "__device__ void combine(uint32_t own, const paged_splits &splits) const\n"
     "{\n"
     "const int width = splits.count > 16 ? 32\n"
@@ -5265,8 +5323,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "if (!walks && EARLY)\n"
     "team.forget();\n"
     "team.source.k = keys(layer);\n"
-    "team.source.v = keys(layer) + p.slab;\n"
-    ,
+    "team.source.v = keys(layer) + p.slab;\n";
+static const char ignis__text_generate_step_cu_4[] =
     "if (!walks && !EARLY)\n"
     "return;\n"
     "if (!fetched) {\n"
@@ -5404,8 +5462,8 @@ static const char *const ignis__text_generate_step_cu[] = {
     "empty = full + 8 * 2 * p.ring;\n"
     "const uint32_t found_full = empty + 8 * p.ring;\n"
     "const step_ring ring = {\n"
-    "stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};\n"
-    ,
+    "stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};\n";
+static const char ignis__text_generate_step_cu_5[] =
     "step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};\n"
     "if (threadIdx.x < PRODUCTS)\n"
     "m.products[threadIdx.x] = product_of(p, threadIdx.x);\n"
@@ -5479,10 +5537,17 @@ static const char *const ignis__text_generate_step_cu[] = {
     "p.state[0] = block.number(p.count - 1);\n"
     "p.state[1] = 0;\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char *const ignis__text_generate_step_cu[] = {
+    ignis__text_generate_step_cu_0,
+    ignis__text_generate_step_cu_1,
+    ignis__text_generate_step_cu_2,
+    ignis__text_generate_step_cu_3,
+    ignis__text_generate_step_cu_4,
+    ignis__text_generate_step_cu_5,
 };
 
-static const char *const ignis__text_generate_step_cuh[] = {
+static const char ignis__text_generate_step_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_STEP_CUH\n"
     "#define IGNIS_GENERATE_STEP_CUH\n\n"
@@ -5532,10 +5597,12 @@ static const char *const ignis__text_generate_step_cuh[] = {
     "}\n"
     "__device__ float *found_of(int turn, int warp) const { return found + (turn * SLICES + warp) * COLUMN; }\n"
     "};\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_generate_step_cuh[] = {
+    ignis__text_generate_step_cuh_0,
 };
 
-static const char *const ignis__text_generate_step_blocks_cuh[] = {
+static const char ignis__text_generate_step_blocks_cuh_0[] =
     "\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_STEP_BLOCKS_CUH\n"
     "#define IGNIS_GENERATE_STEP_BLOCKS_CUH\n\n"
@@ -5638,8 +5705,8 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "if (SEVERAL && own == 0 && half == 0)\n"
     "*(int *)__cvta_shared_to_generic(stage_at + TYPE_AT) = type;\n"
     "runs(half, x, begin, [&](int, int, int some) { all += some; });\n"
-    "ignis_ptx_mbarrier_arrive_expect(barrier, all);\n"
-    ,
+    "ignis_ptx_mbarrier_arrive_expect(barrier, all);\n";
+static const char ignis__text_generate_step_blocks_cuh_1[] =
     "runs(half, x, begin, [&](int to, int at, int some) {\n"
     "if (some > 0)\n"
     "ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some,\n"
@@ -5756,8 +5823,8 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "template <bool KEPT>\n"
     "__device__ inline void multiply_tiles(const step_ring &ring, const step_product &x, const step_row &row,\n"
     "step_turn &stage, step_turn &turn)\n"
-    "{\n"
-    ,
+    "{\n";
+static const char ignis__text_generate_step_blocks_cuh_2[] =
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4),\n"
     "slice = warp * x.per_slice;\n"
     "const uint8_t *const stages = (const uint8_t *)__cvta_shared_to_generic(ring.stages);\n"
@@ -5804,10 +5871,14 @@ static const char *const ignis__text_generate_step_blocks_cuh[] = {
     "else\n"
     "multiply_tiles<false>(ring, x, row, stage, turn);\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_generate_step_blocks_cuh[] = {
+    ignis__text_generate_step_blocks_cuh_0,
+    ignis__text_generate_step_blocks_cuh_1,
+    ignis__text_generate_step_blocks_cuh_2,
 };
 
-static const char *const ignis__text_generate_step_dense_cuh[] = {
+static const char ignis__text_generate_step_dense_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_STEP_DENSE_CUH\n"
     "#define IGNIS_GENERATE_STEP_DENSE_CUH\n\n"
@@ -5914,8 +5985,8 @@ static const char *const ignis__text_generate_step_dense_cuh[] = {
     "ring.took(stage);\n"
     "if (++piece < pieces)\n"
     "return;\n"
-    "piece = 0;\n"
-    ,
+    "piece = 0;\n";
+static const char ignis__text_generate_step_dense_cuh_1[] =
     "ignis_mbarrier_wait(ring.found_free + 8 * turn.at, turn.phase);\n"
     "put_slice<1>(ring.found_of(turn.at, warp), sum, own);\n"
     "sum[0][0] = sum[0][1] = sum[0][2] = sum[0][3] = 0;\n"
@@ -5930,10 +6001,13 @@ static const char *const ignis__text_generate_step_dense_cuh[] = {
     "step(second, first);\n"
     "} while (left > 0);\n"
     "}\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_generate_step_dense_cuh[] = {
+    ignis__text_generate_step_dense_cuh_0,
+    ignis__text_generate_step_dense_cuh_1,
 };
 
-static const char *const ignis__text_weights_cuh[] = {
+static const char ignis__text_weights_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_WEIGHTS_CUH\n"
     "#define IGNIS_WEIGHTS_CUH\n\n"
@@ -5970,10 +6044,12 @@ static const char *const ignis__text_weights_cuh[] = {
     "}\n"
     "}\n"
     "};\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_weights_cuh[] = {
+    ignis__text_weights_cuh_0,
 };
 
-static const char *const ignis__text_weights_blocks_cuh[] = {
+static const char ignis__text_weights_blocks_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_WEIGHTS_BLOCKS_CUH\n"
     "#define IGNIS_WEIGHTS_BLOCKS_CUH\n\n"
@@ -6088,8 +6164,8 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "}\n"
     "if (minima)\n"
     "w.k[r] = *(const uint4 *)(record + 128);\n"
-    "else if (!halves)\n"
-    ,
+    "else if (!halves)\n";
+static const char ignis__text_weights_blocks_cuh_1[] =
     "w.d[r] = ((const uint16_t *)(record + 128 * words))[own];\n"
     "if (halves) {\n"
     "w.more[r] = ((const uint2 *)(record + 128))[own];\n"
@@ -6218,8 +6294,8 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "if (n + 1 < N)\n"
     "fetch(n + 1);\n"
     "if (N > 1)\n"
-    "__syncwarp();\n"
-    ,
+    "__syncwarp();\n";
+static const char ignis__text_weights_blocks_cuh_2[] =
     "#pragma unroll\n"
     "for (int b = 0; b < UNIT; b++) {\n"
     "const uint4 now = x[n % 2][b];\n"
@@ -6252,52 +6328,316 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     "}\n"
     "}\n"
     "};\n\n"
-    "#endif\n"
+    "#endif\n";
+static const char *const ignis__text_weights_blocks_cuh[] = {
+    ignis__text_weights_blocks_cuh_0,
+    ignis__text_weights_blocks_cuh_1,
+    ignis__text_weights_blocks_cuh_2,
 };
 
-static const ignis__source ignis__model_kernel_sources[] = {
-    {"attention_paged.cu", 0xc1b4bf5e2e46f7bfULL, IGNIS__PIECES(attention_paged_cu)},
-    {"attention_paged.cuh", 0x6d2f961dd402edc0ULL, IGNIS__PIECES(attention_paged_cuh)},
-    {"attention_paged_many.cu", 0xfbdaf6ee4c592b27ULL, IGNIS__PIECES(attention_paged_many_cu)},
-    {"attention_paged_mma.cu", 0x13b0a3988d39dab0ULL, IGNIS__PIECES(attention_paged_mma_cu)},
-    {"attention_paged_team.cuh", 0x808be527105015cbULL, IGNIS__PIECES(attention_paged_team_cuh)},
-    {"blocks.cu", 0x5f989e7b0b10bcd9ULL, IGNIS__PIECES(blocks_cu)},
-    {"blocks.cuh", 0x7adef8822a37ded2ULL, IGNIS__PIECES(blocks_cuh)},
-    {"gemv.cu", 0x37911395245c9a15ULL, IGNIS__PIECES(gemv_cu)},
-    {"gemv.cuh", 0xd0014c085fdc0f54ULL, IGNIS__PIECES(gemv_cuh)},
-    {"gemv_blocks.cu", 0x80630863b3b5dc60ULL, IGNIS__PIECES(gemv_blocks_cu)},
-    {"gemv_cluster.cu", 0xa9d7b374823afc04ULL, IGNIS__PIECES(gemv_cluster_cu)},
-    {"gemv_cluster.cuh", 0x7dc49b735edfbaa5ULL, IGNIS__PIECES(gemv_cluster_cuh)},
-    {"gemv_cluster_blocks.cu", 0xa56d14618fe4a238ULL, IGNIS__PIECES(gemv_cluster_blocks_cu)},
-    {"gemv_mma.cu", 0x13d431987bf60289ULL, IGNIS__PIECES(gemv_mma_cu)},
-    {"generate.cu", 0xfd6bc6067ecea35aULL, IGNIS__PIECES(generate_cu)},
-    {"generate.cuh", 0x732aa67a96d296efULL, IGNIS__PIECES(generate_cuh)},
-    {"generate_draw.cu", 0x5fc5622ddc153130ULL, IGNIS__PIECES(generate_draw_cu)},
-    {"generate_step.cu", 0x0b189f3a5b08e8c2ULL, IGNIS__PIECES(generate_step_cu)},
-    {"generate_step.cuh", 0x687267fd37000bfeULL, IGNIS__PIECES(generate_step_cuh)},
-    {"generate_step_blocks.cuh", 0x713864840defa34fULL, IGNIS__PIECES(generate_step_blocks_cuh)},
-    {"generate_step_dense.cuh", 0xbaa1310557f10194ULL, IGNIS__PIECES(generate_step_dense_cuh)},
-    {"weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh)},
-    {"weights_blocks.cuh", 0x9af378357f888377ULL, IGNIS__PIECES(weights_blocks_cuh)},
+static const ignis__source *const ignis__includes_generate_cuh[] = {
+    NULL};
+static const ignis__source ignis__source_generate_cuh = {
+    "generate.cuh", 0x732aa67a96d296efULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 15};
+
+static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_attention_paged_cuh = {
+    "attention_paged.cuh", 0x6d2f961dd402edc0ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 1};
+
+static const ignis__source *const ignis__includes_attention_paged_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_attention_paged_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_attention_paged_cu = {
+    "attention_paged.cu", 0xc1b4bf5e2e46f7bfULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
+
+static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_attention_paged_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_attention_paged_many_cu = {
+    "attention_paged_many.cu", 0xfbdaf6ee4c592b27ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 2};
+
+static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_attention_paged_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_attention_paged_team_cuh = {
+    "attention_paged_team.cuh", 0x808be527105015cbULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 4};
+
+static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_attention_paged_cuh,
+    &ignis__source_attention_paged_team_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_attention_paged_mma_cu = {
+    "attention_paged_mma.cu", 0x13b0a3988d39dab0ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
+
+static const ignis__source *const ignis__includes_blocks_cuh[] = {
+    NULL};
+static const ignis__source ignis__source_blocks_cuh = {
+    "blocks.cuh", 0x7adef8822a37ded2ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 6};
+
+static const ignis__source *const ignis__includes_blocks_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_blocks_cu = {
+    "blocks.cu", 0x5f989e7b0b10bcd9ULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 5};
+
+static const ignis__source *const ignis__includes_gemv_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+static const ignis__source ignis__source_gemv_cu = {
+    "gemv.cu", 0x37911395245c9a15ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 7};
+
+static const ignis__source *const ignis__includes_gemv_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_gemv_cuh = {
+    "gemv.cuh", 0xd0014c085fdc0f54ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 8};
+
+static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
+    &ignis__source_mma_cuh,
+    &ignis__source_blocks_cuh,
+    NULL};
+static const ignis__source ignis__source_weights_blocks_cuh = {
+    "weights_blocks.cuh", 0x9af378357f888377ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 22};
+
+static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_weights_blocks_cuh,
+    NULL};
+static const ignis__source ignis__source_gemv_blocks_cu = {
+    "gemv_blocks.cu", 0x80630863b3b5dc60ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 9};
+
+static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_gemv_cluster_cuh = {
+    "gemv_cluster.cuh", 0x7dc49b735edfbaa5ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 11};
+
+static const ignis__source *const ignis__includes_weights_cuh[] = {
+    &ignis__source_mma_cuh,
+    NULL};
+static const ignis__source ignis__source_weights_cuh = {
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 21};
+
+static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_gemv_cluster_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_weights_cuh,
+    NULL};
+static const ignis__source ignis__source_gemv_cluster_cu = {
+    "gemv_cluster.cu", 0xa9d7b374823afc04ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 10};
+
+static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_gemv_cluster_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_weights_blocks_cuh,
+    NULL};
+static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
+    "gemv_cluster_blocks.cu", 0xa56d14618fe4a238ULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 12};
+
+static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_weights_cuh,
+    NULL};
+static const ignis__source ignis__source_gemv_mma_cu = {
+    "gemv_mma.cu", 0x13d431987bf60289ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 13};
+
+static const ignis__source *const ignis__includes_generate_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_generate_cu = {
+    "generate.cu", 0xfd6bc6067ecea35aULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 14};
+
+static const ignis__source *const ignis__includes_generate_draw_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_generate_draw_cu = {
+    "generate_draw.cu", 0x5fc5622ddc153130ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 16};
+
+static const ignis__source *const ignis__includes_generate_step_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    NULL};
+static const ignis__source ignis__source_generate_step_cuh = {
+    "generate_step.cuh", 0x687267fd37000bfeULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 18};
+
+static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_generate_step_cuh,
+    &ignis__source_weights_blocks_cuh,
+    NULL};
+static const ignis__source ignis__source_generate_step_blocks_cuh = {
+    "generate_step_blocks.cuh", 0x713864840defa34fULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 19};
+
+static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_generate_step_cuh,
+    &ignis__source_weights_cuh,
+    NULL};
+static const ignis__source ignis__source_generate_step_dense_cuh = {
+    "generate_step_dense.cuh", 0xbaa1310557f10194ULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 20};
+
+static const ignis__source *const ignis__includes_generate_step_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_attention_paged_cuh,
+    &ignis__source_attention_paged_team_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_generate_step_cuh,
+    &ignis__source_generate_step_blocks_cuh,
+    &ignis__source_generate_step_dense_cuh,
+    &ignis__source_weights_cuh,
+    &ignis__source_weights_blocks_cuh,
+    NULL};
+static const ignis__source ignis__source_generate_step_cu = {
+    "generate_step.cu", 0x0b189f3a5b08e8c2ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 17};
+
+/*  All of them: a program that uses this list carries all texts. */
+#ifdef __GNUC__
+__attribute__((unused)) /* a program may do without kernels */
+#endif
+static const ignis__source *const ignis__model_kernel_sources[] = {
+    &ignis__source_attention_paged_cu,
+    &ignis__source_attention_paged_cuh,
+    &ignis__source_attention_paged_many_cu,
+    &ignis__source_attention_paged_mma_cu,
+    &ignis__source_attention_paged_team_cuh,
+    &ignis__source_blocks_cu,
+    &ignis__source_blocks_cuh,
+    &ignis__source_gemv_cu,
+    &ignis__source_gemv_cuh,
+    &ignis__source_gemv_blocks_cu,
+    &ignis__source_gemv_cluster_cu,
+    &ignis__source_gemv_cluster_cuh,
+    &ignis__source_gemv_cluster_blocks_cu,
+    &ignis__source_gemv_mma_cu,
+    &ignis__source_generate_cu,
+    &ignis__source_generate_cuh,
+    &ignis__source_generate_draw_cu,
+    &ignis__source_generate_step_cu,
+    &ignis__source_generate_step_cuh,
+    &ignis__source_generate_step_blocks_cuh,
+    &ignis__source_generate_step_dense_cuh,
+    &ignis__source_weights_cuh,
+    &ignis__source_weights_blocks_cuh,
 };
 /* clang-format on */
 
-static const ignis__builtin_row ignis__model_kernel_rows[] = {
-#define IGNIS__BUILTIN_ROW(name, source, entry, how) \
-    {&ignis__model_kernel_sources[(int)IGNIS__SOURCE_##source - (int)IGNIS__SOURCE_COUNT], entry, IGNIS__KERNEL_##how},
-    IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ROW)
-#undef IGNIS__BUILTIN_ROW
-};
+IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ROW)
 
 static const ignis__kernel_part ignis__model_kernel_parts[] = {
-    IGNIS__PART(BLOCKS_ROWS, BLOCKS_EMBED),
-    IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW),
-    IGNIS__PART(GEMV_1, GEMV_8),
-    IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8),
-    IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64),
-    IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8),
-    IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64),
-    IGNIS__PART(PAGED_1, PAGED_2),
+    IGNIS__PART(BLOCKS_ROWS, BLOCKS_EMBED, "ignis_blocks_rows"),
+    IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW, "ignis_generate_words"),
+    IGNIS__PART(GEMV_1, GEMV_8, "ignis_gemv_1"),
+    IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8, "ignis_gemv_gated_1"),
+    IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64, "ignis_gemv_blocks_rows"),
+    IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8, "ignis_gemv_mma_norm"),
+    IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
+    IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
 };
 
 static int ignis__model_kernel_dtypes(const char *name)
@@ -6308,27 +6648,37 @@ static int ignis__model_kernel_dtypes(const char *name)
                                                    : 4 /* floating-point dtypes come first */;
 }
 
-IGNIS__PRIVATE ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_sources,
-                                                           ignis__model_kernel_rows,
-                                                           ignis__model_kernel_parts,
+static const ignis__builtin ignis__model_builtins[] = {IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_LISTED)};
+
+IGNIS__PRIVATE ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_parts,
+                                                           IGNIS__MODEL_SOURCES_HASH,
                                                            IGNIS__COUNT(ignis__model_kernel_sources),
                                                            IGNIS__BUILTIN_COUNT,
-                                                           IGNIS__COUNT(ignis__model_kernel_rows),
+                                                           IGNIS__COUNT(ignis__model_builtins),
                                                            IGNIS__COUNT(ignis__model_kernel_parts),
-                                                           ignis__model_kernel_dtypes,
                                                            {0}};
+
+IGNIS__PRIVATE ignis__kernel_list ignis__model_kernel_list = {
+    ignis__model_kernel_sources, ignis__model_builtins, IGNIS__COUNT(ignis__model_kernel_sources),
+    IGNIS__COUNT(ignis__model_builtins), ignis__model_kernel_dtypes};
 
 #ifdef __cplusplus
 static struct ignis__model_kernels_known {
-    ignis__model_kernels_known() { ignis__kernels_above = &ignis__model_kernels; }
+    ignis__model_kernels_known()
+    {
+        ignis__kernels_above = &ignis__model_kernels;
+        ignis__kernel_list_above = &ignis__model_kernel_list;
+    }
 } ignis__model_kernels_are_known;
-#elif defined(IGNIS__PARTS) /* builtin_table.c is compiled by itself, and defines the variable */
+#elif defined(IGNIS__PARTS) /* builtin_table.c is compiled by itself, and defines the variables */
 __attribute__((constructor)) static void ignis__model_kernels_are_known(void)
 {
     ignis__kernels_above = &ignis__model_kernels;
+    ignis__kernel_list_above = &ignis__model_kernel_list;
 }
 #else
 IGNIS__PRIVATE ignis__kernel_table *ignis__kernels_above = &ignis__model_kernels;
+IGNIS__PRIVATE ignis__kernel_list *ignis__kernel_list_above = &ignis__model_kernel_list;
 #endif
 
 /*  models/setup.c - makes the kernels of models known, and registers what ignis_shutdown closes of models
@@ -6343,10 +6693,14 @@ IGNIS__PRIVATE bool ignis__models_enter(const char *call)
 {
     if (!ignis__enter(call))
         return false;
+#ifdef __cplusplus
     ignis__mutex_lock(&ignis__models_lock);
-    if (!ignis__kernels_above)
+    if (!ignis__kernels_above) {
         ignis__kernels_above = &ignis__model_kernels;
+        ignis__kernel_list_above = &ignis__model_kernel_list;
+    }
     ignis__mutex_unlock(&ignis__models_lock);
+#endif
     return true;
 }
 
@@ -18522,7 +18876,7 @@ IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64
             continue;
         q = ignis__quantised_part(blocks, part, at);
         here = address + (ignis__address)((to + begin + from - first) * row);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_BLOCKS_ROWS, out->dtype, end - from, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(BLOCKS_ROWS), out->dtype, end - from, 256, params);
     }
 }
 
@@ -18649,7 +19003,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_ten
         id_bytes = (int)ignis__dtypes[op.in[1]->dtype].size;
         count = op.in[1]->numel;
         vocab = ignis__blocks_rows(&blocks);
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_BLOCKS_EMBEDDING, dtype, ignis__clamp(count, 0, 65535), 256, params);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(BLOCKS_EMBEDDING), dtype, ignis__clamp(count, 0, 65535), 256, params);
     }
     return ignis__op_end(&op, out, NULL);
 }
@@ -21243,7 +21597,7 @@ IGNIS__PRIVATE void ignis__upload_i32(ignis__op *op, ignis_dtype dtype, ignis__a
     for (; op->ok && count > 0; count -= batch, from += batch, at += 4 * (ignis__address)batch) {
         batch = (int)ignis__clamp(count, 0, IGNIS__UPLOAD_I32S);
         memcpy(values.at, from, 4 * (size_t)batch);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_WORDS, dtype, 1, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_WORDS), dtype, 1, 256, params);
     }
 }
 
@@ -21258,7 +21612,7 @@ IGNIS__PRIVATE void ignis__upload_rows(ignis__op *op, ignis_dtype dtype, ignis__
     for (; op->ok && count > 0; count -= batch, from += batch, at += sizeof *from * (ignis__address)batch) {
         batch = (int)ignis__clamp(count, 0, IGNIS__UPLOAD_ROWS);
         memcpy(rows.at, from, sizeof *from * (size_t)batch);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ROWS, dtype, 1, 32, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_ROWS), dtype, 1, 32, params);
     }
 }
 
@@ -21268,7 +21622,7 @@ IGNIS__PRIVATE void ignis__upload_rows_from(ignis__op *op, ignis_dtype dtype, ig
 {
     ignis__address at = ignis__op_write(op, to);
     void *params[] = {&at, first, &count};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_CHUNK, dtype, 1, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_CHUNK), dtype, 1, 256, params);
 }
 
 IGNIS__PRIVATE int64_t ignis__weight_rows(const ignis__array *weights)
@@ -21290,11 +21644,11 @@ IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtyp
     ignis__quantised_weight q;
     void *params[] = {&to, &from, &learned, &places, &hidden}, *of_blocks[] = {&to, &q, &learned, &places};
     if (!embedding->blocks.count) {
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, dtype, count, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_EMBED), dtype, count, 256, params);
         return;
     }
     q = ignis__quantised_part(&embedding->blocks, 0, from);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_BLOCKS_EMBED, dtype, count, 256, of_blocks);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(BLOCKS_EMBED), dtype, count, 256, of_blocks);
 }
 
 /*  models/generate/gemv_cluster.c - choice of GEMV variants, rings and clusters; the norm before a GEMV
@@ -21322,7 +21676,7 @@ IGNIS__PRIVATE void ignis__pre_norm_launch(ignis__op *op, int count, ignis__arra
     int packed = hidden % ignis__pack_elements(norm->sum->dtype) == 0 && (to | from | by | add | other) % 16 == 0;
     double eps = norm->eps;
     void *params[] = {&to, &from, &other, &by, &add, &hidden, &eps, &rms, &packed};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, norm->weight->dtype, count, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_NORM), norm->weight->dtype, count, 256, params);
 }
 
 IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, const ignis__pre_norm *norm)
@@ -21370,15 +21724,15 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
     int groups, i;
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
-    ignis__record_builtin_for_all(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1, dtype);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMV_MMA_1, dtype);
+    ignis__record_builtin_for_all(gated ? IGNIS__BUILTIN(GEMV_GATED_1) : IGNIS__BUILTIN(GEMV_1), dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMV_MMA_1), dtype);
     for (groups = 2; groups <= 8; groups *= 2) {
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMV_MMA_16), dtype, define, 80, IGNIS__EVERY_ARCH);
     }
     for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
     }
 }
 
@@ -21463,7 +21817,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     char define[64];
     ignis__tensor_map maps[2];
     void *params[] = {p, &maps[0], &maps[1]};
-    source.builtin = IGNIS__BUILTIN_GEMV_CLUSTER;
+    source.builtin = IGNIS__BUILTIN(GEMV_CLUSTER);
     source.x = p->x;
     source.x_columns = dims[0];
     source.groups = ignis__ceil_div(p->n, p->gated ? 64 : 128);
@@ -21488,7 +21842,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     char define[64];
     ignis__tensor_map x_map;
     void *params[] = {p, &x_map};
-    source.builtin = IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS;
+    source.builtin = IGNIS__BUILTIN(GEMV_CLUSTER_BLOCKS);
     source.x = p->x;
     source.x_columns = units * 128;
     source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);
@@ -21510,6 +21864,14 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     plain cores. Which kernel runs depends on the weights and the device, so rows keep their bits in any batch. A
     product of more rows is a GEMM of >>matmul.
     May use: gemv_cluster.c, >>matmul. Locks: the caller holds the engine's lock. */
+
+/*  The kernels for up to 1, 8, 16, 32 and 64 rows. */
+static const ignis__builtin ignis__gemv_dense_kernels[] = {IGNIS__BUILTIN(GEMV_MMA_1), IGNIS__BUILTIN(GEMV_MMA_8),
+                                                           IGNIS__BUILTIN(GEMV_MMA_16), IGNIS__BUILTIN(GEMV_MMA_32),
+                                                           IGNIS__BUILTIN(GEMV_MMA_64)};
+static const ignis__builtin ignis__gemv_blocks_kernels[] = {
+    IGNIS__BUILTIN(GEMV_BLOCKS_1), IGNIS__BUILTIN(GEMV_BLOCKS_8), IGNIS__BUILTIN(GEMV_BLOCKS_16),
+    IGNIS__BUILTIN(GEMV_BLOCKS_32), IGNIS__BUILTIN(GEMV_BLOCKS_64)};
 
 /*  Multiplies rows of x with all rows of dense weights on tensor cores. The shapes are [rows, k] and [n, k], or [2 n,
     k] if gated; out is [rows, n or more]. norm: makes x first; NULL if x is ready. cache: for IGNIS__GEMV_CACHE, the
@@ -21559,7 +21921,7 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_
         ignis__pre_norm_fuse(op, &p, norm);
         if (number > 0) {
             p.out = ignis__op_write(op, x);
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GEMV_MMA_NORM, weights->dtype, count, 256, params);
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GEMV_MMA_NORM), weights->dtype, count, 256, params);
             p.norm_of = 0;
         }
     }
@@ -21569,8 +21931,7 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
     if (number > 1 && ignis__gemv_cluster_dense(op, &p, weights))
         return;
-    ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype,
-                     number > 1 ? define : NULL,
+    ignis__op_launch(op, ignis__gemv_dense_kernels[number], weights->dtype, number > 1 ? define : NULL,
                      ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1,
                      shared, params);
 }
@@ -21639,13 +22000,13 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__g
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
         } else { /* the factor of the type is in the scales of x */
-            ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);
+            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), x->dtype, define, count, 1, 1, 256, 1, row, params);
             if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
-        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype,
-                         define, grid, 1, 1, 256, 1, shared, params);
+        ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], x->dtype, define, grid, 1, 1, 256, 1,
+                         shared, params);
     }
 }
 
@@ -21656,8 +22017,11 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind k
                                     ignis__array *dequantised, const ignis__pre_norm *norm)
 {
     int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
-    ignis__builtin builtin =
-        (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
+    static const ignis__builtin kernels[2][4] = {
+        {IGNIS__BUILTIN(GEMV_1), IGNIS__BUILTIN(GEMV_2), IGNIS__BUILTIN(GEMV_4), IGNIS__BUILTIN(GEMV_8)},
+        {IGNIS__BUILTIN(GEMV_GATED_1), IGNIS__BUILTIN(GEMV_GATED_2), IGNIS__BUILTIN(GEMV_GATED_4),
+         IGNIS__BUILTIN(GEMV_GATED_8)}};
+    ignis__builtin builtin = kernels[gated][size];
     ignis__address to = ignis__op_write(op, out);
     int64_t all = ignis__weight_rows(weights), first, some = all;
     ignis__gemv p;
@@ -21713,9 +22077,9 @@ static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *pro
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
     if (ignis__requests.path[0])
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_HOPPER), dtype, define, 90, 90);
     return ignis__gemm_takes_wgmma(op, &p) &&
-           ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+           ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
 /*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. gate_up: scratch [rows, 2 n] for
@@ -21756,8 +22120,8 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind
         return;
     result = ignis__op_write(op, out);
     from = ignis__op_write(op, gate_up);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64),
-                     product.m, 1, 256, 1, 0, gate);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), x->dtype, NULL,
+                     ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0, gate);
 }
 
 /*  models/generate/paged_attention.c - writes to the KV cache, attention over pages, sampling: the launches
@@ -21781,7 +22145,7 @@ IGNIS__PRIVATE void ignis__kv_cache_append(ignis__op *op, int count, ignis_dtype
     params[0] = p;
     params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_round_frequencies(floats, table);
     p->turns = frequencies != NULL;
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_CACHE), dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
                      p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
 }
 
@@ -21797,11 +22161,11 @@ IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
-    ignis__record_builtin(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, plain, 0, 79);
-    ignis__record_builtin(IGNIS__BUILTIN_PAGED_MMA, dtype, plain, 80, IGNIS__EVERY_ARCH);
-    ignis__record_builtin(IGNIS__BUILTIN_PAGED_MMA, dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
+    ignis__record_builtin(group < 2 ? IGNIS__BUILTIN(PAGED_1) : IGNIS__BUILTIN(PAGED_2), dtype, plain, 0, 79);
+    ignis__record_builtin(IGNIS__BUILTIN(PAGED_MMA), dtype, plain, 80, IGNIS__EVERY_ARCH);
+    ignis__record_builtin(IGNIS__BUILTIN(PAGED_MMA), dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
     if (head_dim <= IGNIS__MANY_HEAD_DIM)
-        ignis__record_builtin(IGNIS__BUILTIN_PAGED_MANY, dtype, plain, 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(PAGED_MANY), dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
 /*  Returns the head size of the program that serves heads of this size. */
@@ -21822,7 +22186,9 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
     bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, use_many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
-    ignis__builtin builtin = mma ? IGNIS__BUILTIN_PAGED_MMA : (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
+    ignis__builtin builtin = mma          ? IGNIS__BUILTIN(PAGED_MMA)
+                             : heads == 1 ? IGNIS__BUILTIN(PAGED_1)
+                                          : IGNIS__BUILTIN(PAGED_2);
     size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
     char plain[32], with_clusters[64];
     void *params[] = {&p};
@@ -21832,7 +22198,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
     ignis__paged_attention_record(op, dtype, group, head_dim, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
     use_many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
-               ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
+               ignis__variant_exists(device, IGNIS__BUILTIN(PAGED_MANY), dtype, plain);
     for (; op->ok && count > 0; count -= rows) {
         rows = count < at_a_time ? count : at_a_time;
         /* more rows gain nothing */
@@ -21844,7 +22210,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
         p.count = rows;
         if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
-            ignis__op_launch(op, IGNIS__BUILTIN_PAGED_MANY, dtype, plain, device->info.multiprocessors, 1, 1,
+            ignis__op_launch(op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain, device->info.multiprocessors, 1, 1,
                              (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
         else
             ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, rows,
@@ -21860,11 +22226,12 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
     const ignis_dtype only = IGNIS_F16; /* one program serves all dtypes */
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
     void *params[] = {p};
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW), only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
     if (draws != IGNIS__SAMPLING_FILTERED)
         return;
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_CUT, only, NULL, blocks, count, 1, 512, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_BINS), only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0,
+                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_CUT), only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
@@ -21880,7 +22247,7 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     void *params[] = {&k_to, &v_to, &k, &v, &row, &before, &kv_heads, &head_dim};
     ignis__attention p;
     if (before > 0)
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_GATHER, dtype,
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_GATHER), dtype,
                              ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256), 256, params);
     memset(&p, 0, sizeof p);
     p.q.data = paged->q;
@@ -22212,11 +22579,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
                  sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
                  engine->step_types);
     if (ignis__requests.path[0])
-        ignis__record_builtin(IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define, 90, 90);
+        ignis__record_builtin(IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define, 90, 90);
     (void)ignis__engine_single_launch_shared(engine, &p);
     if (engine->device->info.compute_major != 9 || !engine->device->clusters || !ignis__cuda.cuTensorMapEncodeTiled ||
         !ignis__cuda.cuLaunchKernelEx || p.ring < 2 ||
-        !ignis__variant_exists(engine->device, IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define))
+        !ignis__variant_exists(engine->device, IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define))
         return true;
     if (!ignis__engine_alloc(call, engine, &engine->layer_table, model->layers + 1, per_layer, IGNIS_I32) ||
         !ignis__engine_alloc(
@@ -22573,7 +22940,7 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
     p.head_dim = model->head_dim;
     p.splits = engine->splits;
     ignis__cost(-1, flops, (int)model->dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define,
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define,
                      ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
 }
 
@@ -22909,7 +23276,7 @@ IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s
         to_page = engine->free_pages[engine->free_count - 1];
         if (!fresh) {
             from_page = sequence->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, engine->model->dtype,
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype,
                                  2 * (int64_t)engine->model->layers, 256, params);
             if (!op->ok)
                 return;

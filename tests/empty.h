@@ -27,9 +27,9 @@ static inline int empty__make(void **program, const char *text, const char *name
         at++;
     if (!source)
         return empty__real(program, text, name, headers, header_texts, header_names);
-    for (i = 0; (builtin = ignis__builtin_of_source(source, i)) >= 0; i++)
+    for (i = 0; (builtin = ignis__builtin_of_source(source, i)) != NULL; i++)
         length += (size_t)snprintf(empty + length, sizeof empty - length, "extern \"C\" __global__ void %s() {}\n",
-                                   ignis__builtin_row_of(builtin)->entry);
+                                   builtin->entry);
     CHECK(at < EMPTY_MOST && length < sizeof empty);
     ignis__atomic_add(&empty_made[at], 1);
     return empty__real(program, empty, name, 0, NULL, NULL);

@@ -14,7 +14,9 @@
 
     A source line is a literal of its own, and so is a run of empty lines, so that changes show line by line. The compiler joins
     literals to pieces of at most MAX_PIECE characters: compilers need not accept more than 4095 in C99. Each piece costs a pointer,
-    and 24 bytes to relocate it.
+    and 24 bytes to relocate it. A piece is an array: linkers drop arrays that nothing names, and no literals.
+
+    A source names the sources that it includes. So a program that uses one source carries its text and theirs, and no others.
 */
 #include <ctype.h>
 #include <dirent.h>
@@ -29,7 +31,7 @@
 #define OUTPUT "ignis_kernels.h"
 #define MODELS_OUTPUT "build/model_kernels.c"
 #define COMMON "ignis.cuh" /* comes first in its folder, the others follow in alphabetical order */
-#define MAX_SOURCES 96
+#define MAX_SOURCES 128
 #define MAX_LINE 2000
 #define MAX_PIECE 4000
 
@@ -38,7 +40,8 @@ typedef struct source {
     char symbol[64]; /* "elementwise_cu" */
     text content;    /* as it is embedded */
     int lines;
-    int is_basic; /* arrays and kernels alone need it */
+    int is_basic;   /* arrays and kernels alone need it */
+    int is_written; /* in the output */
     uint64_t hash;
 } source;
 
@@ -230,28 +233,39 @@ static void read_source(source *s, const char *folder, const char *prefix, const
     s->hash = fnv1a(s->content.data, s->content.size);
 }
 
+/* Marks, in an array of flags, the sources that a source includes, by itself or in those. */
+static void mark_included(const source *sources, int count, const source *from, char *marks)
+{
+    for (const char *at = from->content.data; (at = strstr(at, "#include \"")) != NULL;) {
+        size_t length = strcspn(at += strlen("#include \""), "\"");
+        for (int i = 0; i < count; i++) {
+            if (strlen(sources[i].name) != length || strncmp(sources[i].name, at, length) != 0 || marks[i])
+                continue;
+            marks[i] = 1;
+            mark_included(sources, count, &sources[i], marks);
+        }
+    }
+}
+
 /* Marks a source and what it includes as what arrays and kernels alone need. */
 static void mark_basic(source *sources, int count, const char *name)
 {
+    char marks[MAX_SOURCES] = {0};
     for (int i = 0; i < count; i++) {
-        if (strcmp(sources[i].name, name) != 0 || sources[i].is_basic)
+        if (strcmp(sources[i].name, name) != 0)
             continue;
-        sources[i].is_basic = 1;
-        for (const char *at = sources[i].content.data; (at = strstr(at, "#include \"")) != NULL;) {
-            char included[64] = {0};
-            size_t length = strcspn(at += strlen("#include \""), "\"");
-            if (length < sizeof(included))
-                memcpy(included, at, length);
-            mark_basic(sources, count, included);
-        }
+        marks[i] = 1;
+        mark_included(sources, count, &sources[i], marks);
     }
+    for (int i = 0; i < count; i++)
+        sources[i].is_basic |= marks[i];
 }
 
 /* Reads the sources of a folder behind the first `count`. Returns how many there are then. */
 static int read_folder(source *sources, int count, const char *folder, const char *prefix)
 {
     DIR *dir = opendir(folder);
-    if (!dir && count > 0)
+    if (!dir && *prefix)
         return count; /* no shared texts */
     if (!dir)
         die("there is no folder %s here; run from the root of the repository", folder);
@@ -266,14 +280,14 @@ static int read_folder(source *sources, int count, const char *folder, const cha
     return count;
 }
 
-/* Reads the sources of a folder and the shared texts that they include. */
-static int read_sources(source *sources, const char *folder, const char *shared, const char *prefix)
+/* Reads the sources of a folder, and the shared texts that they include, behind the first `count`. */
+static int read_sources(source *sources, int count, const char *folder, const char *shared, const char *prefix)
 {
-    int count = read_folder(sources, read_folder(sources, 0, folder, ""), shared, prefix);
-    qsort(sources, (size_t)count, sizeof(source), compare_sources);
-    mark_basic(sources, count, COMMON); /* for kernels of users */
-    mark_basic(sources, count, "elementwise.cu");
-    mark_basic(sources, count, "collective.cu");
+    const int first = count;
+    count = read_folder(sources, read_folder(sources, first, folder, ""), shared, prefix);
+    qsort(sources + first, (size_t)(count - first), sizeof(source), compare_sources);
+    if (count == first)
+        die("%s has no sources", folder);
     return count;
 }
 
@@ -295,24 +309,27 @@ static void append_literal(text *out, const char *line, size_t length)
     append(out, "\"", 1);
 }
 
-/* A literal for each line, with the empty lines that follow it. */
+/* A literal for each line, with the empty lines that follow it; then the list of the pieces. */
 static void append_pieces(text *out, const source *s)
 {
     size_t used = 0;
-    print(out, "static const char *const ignis__text_%s[] = {\n", s->symbol);
+    int pieces = 1;
+    print(out, "static const char ignis__text_%s_0[] =", s->symbol);
     for (const char *line = s->content.data; *line;) {
         size_t length = strcspn(line, "\n");
         length += strspn(line + length, "\n");
         if (used + length > MAX_PIECE) {
-            append(out, "    ,\n", 6);
+            print(out, ";\nstatic const char ignis__text_%s_%d[] =", s->symbol, pieces++);
             used = 0;
         }
-        append(out, "    ", 4);
+        append(out, "\n    ", 5);
         append_literal(out, line, length);
-        append(out, "\n", 1);
         used += length;
         line += length;
     }
+    print(out, ";\nstatic const char *const ignis__text_%s[] = {\n", s->symbol);
+    for (int i = 0; i < pieces; i++)
+        print(out, "    ignis__text_%s_%d,\n", s->symbol, i);
     print(out, "};\n\n");
 }
 
@@ -324,25 +341,65 @@ static void append_upper(text *out, const char *symbol)
     }
 }
 
-/* The numbers of sources. `first`: what the first enumerator is set to. */
-static void append_enumerators(text *out, const source *sources, int count, const char *first, const char *end)
+/* Writes the numbers of sources from `first` on, and what follows them. */
+static void append_enumerators(text *out, const source *sources, int first, int count, const char *end)
 {
     print(out, "enum {\n");
-    for (int i = 0; i < count; i++) {
+    for (int i = first; i < count; i++) {
         print(out, "    IGNIS__SOURCE_");
         append_upper(out, sources[i].symbol);
-        print(out, "%s,\n", i == 0 ? first : "");
+        print(out, "%s,\n", i == first && first > 0 ? " = IGNIS__SOURCE_COUNT" : "");
     }
     print(out, "    %s\n};\n\n", end);
 }
 
-static void append_row(text *out, const source *s, const char *pieces)
+/* Writes a source, and before it those that it includes, unless they are in the output or before `first`. */
+static void append_source(text *out, source *sources, int first, int count, int at)
 {
-    print(out, "    {\"%s\", 0x%08lx%08lxULL, %s(%s)},\n", s->name, (unsigned long)(s->hash >> 32),
-          (unsigned long)(s->hash & 0xffffffffu), pieces, s->symbol);
+    source *s = &sources[at];
+    char marks[MAX_SOURCES] = {0};
+    if (s->is_written || at < first)
+        return;
+    s->is_written = 1;
+    mark_included(sources, count, s, marks);
+    for (int i = first; i < count; i++)
+        if (marks[i])
+            append_source(out, sources, first, count, i);
+    print(out, "static const ignis__source *const ignis__includes_%s[] = {\n", s->symbol);
+    for (int i = 0; i < count; i++)
+        if (marks[i])
+            print(out, "    &ignis__source_%s,\n", sources[i].symbol);
+    print(out, "    NULL};\n%s const ignis__source ignis__source_%s = {\n", first > 0 ? "static" : "IGNIS__PRIVATE",
+          s->symbol);
+    print(out, "    \"%s\", 0x%08lx%08lxULL, %s(%s), ignis__includes_%s, %d};\n\n", s->name,
+          (unsigned long)(s->hash >> 32), (unsigned long)(s->hash & 0xffffffffu),
+          s->is_basic || first > 0 ? "IGNIS__PIECES" : "IGNIS__PIECES_OF_TENSORS", s->symbol, s->symbol, at - first);
 }
 
-static void generate(text *out, const source *sources, int count)
+/* Writes a hash of the sources from `first` on, as a macro. */
+static void append_hash(text *out, const source *sources, int first, int count, const char *name)
+{
+    uint64_t all = fnv1a(NULL, 0);
+    for (int i = first; i < count; i++)
+        all = (all ^ sources[i].hash) * 0x100000001b3u;
+    print(out, "#define %s 0x%08lx%08lxULL /* of them all */\n\n", name, (unsigned long)(all >> 32),
+          (unsigned long)(all & 0xffffffffu));
+}
+
+/* Writes the sources from `first` on, and a list of them. */
+static void append_sources(text *out, source *sources, int first, int count, const char *list)
+{
+    for (int i = first; i < count; i++)
+        append_source(out, sources, first, count, i);
+    print(out, "/*  All of them: a program that uses this list carries all texts. */\n");
+    print(out, "#ifdef __GNUC__\n__attribute__((unused)) /* a program may do without kernels */\n#endif\n");
+    print(out, "%s = {\n", list);
+    for (int i = first; i < count; i++)
+        print(out, "    &ignis__source_%s,\n", sources[i].symbol);
+    print(out, "};\n");
+}
+
+static void generate(text *out, source *sources, int count)
 {
     read_version();
     print(out,
@@ -355,24 +412,30 @@ static void generate(text *out, const source *sources, int count)
     for (int i = 0; i < count; i++)
         print(out, "        %-24s %5d lines %7lu bytes\n", sources[i].name, sources[i].lines,
               (unsigned long)sources[i].content.size);
-    print(out, "*/\n#include <stdint.h>\n\n");
+    print(out, "*/\n#include <stddef.h>\n#include <stdint.h>\n\n");
     print(out, "#define IGNIS_KERNELS_VERSION %d /* as IGNIS_VERSION */\n\n",
           10000 * version[0] + 100 * version[1] + version[2]);
     print(out, "#if (defined(IGNIS_IMPLEMENTATION) || defined(IGNIS__PARTS)) && !defined(IGNIS_KERNELS_IMPLEMENTED)\n"
                "#define IGNIS_KERNELS_IMPLEMENTED\n\n"
                "#ifndef IGNIS__PRIVATE\n#define IGNIS__PRIVATE static\n#endif\n\n");
-    print(out, "typedef struct ignis__source {\n"
+    print(out, "/*  A text, and what it includes. Linkers leave out the sources that a program names nowhere. */\n"
+               "typedef struct ignis__source {\n"
                "    const char *name;          /* of the file, for compile errors */\n"
                "    uint64_t hash;             /* 64-bit FNV-1a of the text */\n"
                "    const char *const *pieces; /* the text is these, one behind the other; null: left out */\n"
                "    int piece_count;\n"
+               "    const struct ignis__source *const *includes; /* by itself or in those; a null follows them */\n"
+               "    int number;                                  /* in the list of its header */\n"
                "} ignis__source;\n\n");
 
-    append_enumerators(out, sources, count, "", "IGNIS__SOURCE_COUNT");
+    append_enumerators(out, sources, 0, count, "IGNIS__SOURCE_COUNT");
+    append_hash(out, sources, 0, count, "IGNIS__SOURCES_HASH");
     print(out, "#define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof "
                "*ignis__text_##symbol)\n\n");
-    print(out, "#ifdef IGNIS__PARTS /* a part that is compiled alone: see make parts */\n"
-               "extern const ignis__source ignis__sources[IGNIS__SOURCE_COUNT];\n#else\n\n");
+    print(out, "#ifdef IGNIS__PARTS /* a part that is compiled alone: see make parts */\n");
+    for (int i = 0; i < count; i++)
+        print(out, "extern const ignis__source ignis__source_%s;\n", sources[i].symbol);
+    print(out, "extern const ignis__source *const ignis__sources[IGNIS__SOURCE_COUNT];\n#else\n\n");
 
     for (int i = 0; i < count; i++)
         if (sources[i].is_basic)
@@ -385,28 +448,23 @@ static void generate(text *out, const source *sources, int count)
         if (!sources[i].is_basic)
             append_pieces(out, &sources[i]);
     print(out, "#endif /* IGNIS_NO_TENSORS */\n\n");
-
-    print(out, "#ifdef __GNUC__\n__attribute__((unused)) /* a program may do without kernels */\n#endif\n");
-    print(out, "IGNIS__PRIVATE const ignis__source ignis__sources[] = {\n");
-    for (int i = 0; i < count; i++)
-        append_row(out, &sources[i], sources[i].is_basic ? "IGNIS__PIECES" : "IGNIS__PIECES_OF_TENSORS");
-    print(out, "};\n\n#endif /* IGNIS__PARTS */\n#endif /* IGNIS_IMPLEMENTATION */\n");
+    append_sources(out, sources, 0, count, "IGNIS__PRIVATE const ignis__source *const ignis__sources[]");
+    print(out, "\n#endif /* IGNIS__PARTS */\n#endif /* IGNIS_IMPLEMENTATION */\n");
 }
 
 /* The part of ignis_models.h. Its numbers follow those of ignis_kernels.h. */
-static void generate_models(text *out, const source *sources, int count)
+static void generate_models(text *out, source *sources, int first, int count)
 {
     print(out,
           "/* --- kernels of models, written from %s by tools/embed.c. Change the sources, then: make headers */\n",
           MODELS_DIR);
     print(out, "/* clang-format off */\n\n");
-    append_enumerators(out, sources, count, " = IGNIS__SOURCE_COUNT", "IGNIS__SOURCE_MODELS_END");
-    for (int i = 0; i < count; i++)
+    append_enumerators(out, sources, first, count, "IGNIS__SOURCE_MODELS_END");
+    append_hash(out, sources, first, count, "IGNIS__MODEL_SOURCES_HASH");
+    for (int i = first; i < count; i++)
         append_pieces(out, &sources[i]);
-    print(out, "static const ignis__source ignis__model_kernel_sources[] = {\n");
-    for (int i = 0; i < count; i++)
-        append_row(out, &sources[i], "IGNIS__PIECES");
-    print(out, "};\n/* clang-format on */\n");
+    append_sources(out, sources, first, count, "static const ignis__source *const ignis__model_kernel_sources[]");
+    print(out, "/* clang-format on */\n");
 }
 
 /* Names the first line in which the file and what would be written differ. */
@@ -441,7 +499,8 @@ static void write(const char *path, const text *made)
 
 int main(int argc, char **argv)
 {
-    static source sources[MAX_SOURCES], of_models[MAX_SOURCES];
+    static source sources[MAX_SOURCES];
+    int own, all;
     text kernels = {0}, models = {0};
     int checking = argc == 2 && strcmp(argv[1], "--check") == 0,
         stripping = argc == 3 && strcmp(argv[1], "--strip") == 0;
@@ -453,10 +512,15 @@ int main(int argc, char **argv)
         return 0;
     }
 
-    generate(&kernels, sources, read_sources(sources, SOURCE_DIR, SHARED_DIR, "shared/"));
+    own = read_sources(sources, 0, SOURCE_DIR, SHARED_DIR, "shared/");
+    all = read_sources(sources, own, MODELS_DIR, SHARED_DIR "/models", "shared/models/");
     if (strcmp(sources[0].name, COMMON) != 0)
         die("%s/%s is missing", SOURCE_DIR, COMMON);
-    generate_models(&models, of_models, read_sources(of_models, MODELS_DIR, SHARED_DIR "/models", "shared/models/"));
+    mark_basic(sources, own, COMMON); /* for kernels of users */
+    mark_basic(sources, own, "elementwise.cu");
+    mark_basic(sources, own, "collective.cu");
+    generate(&kernels, sources, own);
+    generate_models(&models, sources, own, all);
     if (checking) {
         check(OUTPUT, SOURCE_DIR, &kernels);
         check(MODELS_OUTPUT, MODELS_DIR, &models);

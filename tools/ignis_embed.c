@@ -442,12 +442,12 @@ static char *source_of_part(const ignis__program *program)
     ignis__string_writer text;
     char *source;
     ignis__builtin other;
-    for (int i = 0; program->part && (other = ignis__builtin_of_source(program->own, i)) >= 0; i++)
-        size += 3 * strlen(ignis__builtin_row_of(other)->entry) + 60;
+    for (int i = 0; program->part && (other = ignis__builtin_of_source(program->own, i)) != NULL; i++)
+        size += 3 * strlen(other->entry) + 60;
     source = (char *)grow(NULL, size);
     ignis__string_begin(&text, source, size);
-    for (int i = 0; program->part && (other = ignis__builtin_of_source(program->own, i)) >= 0; i++) {
-        const char *entry = ignis__builtin_row_of(other)->entry;
+    for (int i = 0; program->part && (other = ignis__builtin_of_source(program->own, i)) != NULL; i++) {
+        const char *entry = other->entry;
         if (strcmp(ignis__builtin_part(other), program->part) != 0)
             ignis__string_add(&text, KERNEL_LEFT_OUT, entry, entry, entry);
     }

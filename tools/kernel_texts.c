@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < IGNIS__SOURCE_MODELS_END; i++) {
         const ignis__source *source =
-            i < IGNIS__SOURCE_COUNT ? &ignis__sources[i] : &ignis__model_kernel_sources[i - IGNIS__SOURCE_COUNT];
+            i < IGNIS__SOURCE_COUNT ? ignis__sources[i] : ignis__model_kernel_sources[i - IGNIS__SOURCE_COUNT];
         char path[1024];
         int failed = 0;
         FILE *file;

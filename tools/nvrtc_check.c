@@ -690,8 +690,8 @@ static char *texts[IGNIS__SOURCE_MODELS_END];
 
 static const ignis__source *source_at(int source)
 {
-    return source < IGNIS__SOURCE_COUNT ? &ignis__sources[source]
-                                        : &ignis__model_kernel_sources[source - IGNIS__SOURCE_COUNT];
+    return source < IGNIS__SOURCE_COUNT ? ignis__sources[source]
+                                        : ignis__model_kernel_sources[source - IGNIS__SOURCE_COUNT];
 }
 
 static const char *program_name(int program)

@@ -150,6 +150,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_source_make(const char *call, con
     ignis__formula_spec_write(&made->line, spec);
     made->program.source = made->text.data;
     made->program.name = "formula.cu";
+    made->program.common = &ignis__source_map_cuh;
     made->program.options = options;
     made->program.option_count = spec->half ? 3 : 1;
     made->program.formula = formula->text;

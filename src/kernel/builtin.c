@@ -12,9 +12,9 @@ IGNIS__PRIVATE const char *ignis__builtin_part(ignis__builtin builtin)
     const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     int i;
     for (i = 0; i < table->part_count; i++)
-        if (builtin >= table->parts[i].first && builtin <= table->parts[i].last)
-            return ignis__builtin_row_of(table->parts[i].first)->entry;
-    return ignis__builtin_row_of(builtin)->entry;
+        if (builtin->number >= table->parts[i].first && builtin->number <= table->parts[i].last)
+            return table->parts[i].name;
+    return builtin->entry;
 }
 
 /*  Makes the program of a source, without its text. */
@@ -32,7 +32,7 @@ static ignis__program ignis__program_of(const ignis__source *source, const char 
 IGNIS__COLD IGNIS__PRIVATE void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define,
                                                       int first, int last)
 {
-    ignis__program program = ignis__program_of(ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin));
+    ignis__program program = ignis__program_of(builtin->source, ignis__builtin_part(builtin));
     char option[256];
     const char *options[] = {option};
     snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
@@ -48,7 +48,7 @@ IGNIS__PRIVATE void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_
     int first, last;
     if (!ignis__requests.path[0])
         return;
-    program = ignis__program_of(ignis__builtin_row_of(builtin)->source, NULL);
+    program = ignis__program_of(builtin->source, NULL);
     ignis__program_range(&program, &first, &last);
     ignis__record_builtin(builtin, dtype, "", first, last);
 }
@@ -61,8 +61,8 @@ IGNIS__PRIVATE bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builti
     uint32_t i;
     if (!bundle->data)
         return false;
-    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__builtin_row_of(builtin)->source->name,
-             ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
+    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", builtin->source->name, ignis__builtin_part(builtin),
+             (int)dtype, *define ? " " : "", define);
     for (i = 0; i < bundle->header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0 &&
@@ -134,9 +134,8 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
                                                         ignis__builtin_code *code, ignis__builtin builtin,
                                                         ignis_dtype dtype)
 {
-    const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
-    const ignis__source *source = ignis__builtin_row_of(builtin)->source;
-    ignis__module *place = &code->modules[(source - table->sources) * IGNIS_DTYPE_COUNT + dtype];
+    const ignis__source *source = builtin->source;
+    ignis__module *place = &code->modules[source->number * IGNIS_DTYPE_COUNT + (int)dtype];
     ignis__module made;
     bool loaded;
     ignis__mutex_lock(&ignis__builtin_lock);
@@ -183,10 +182,9 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__variant_exists(const ignis__devic
 IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin,
                                                 const ignis__module *unit, void **function)
 {
-    const ignis__builtin_row *row = ignis__builtin_row_of(builtin);
     bool waits = true;
-    if (!ignis__function_get(call, device, unit, row->entry, function) ||
-        (row->how != IGNIS__KERNEL_PLAIN && !ignis__function_waits(call, device, *function, &waits)))
+    if (!ignis__function_get(call, device, unit, builtin->entry, function) ||
+        (builtin->how != IGNIS__KERNEL_PLAIN && !ignis__function_waits(call, device, *function, &waits)))
         return false;
     if (!waits)
         ignis__atomic_store(&device->no_dependents, 1);
@@ -198,7 +196,7 @@ IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builti
                                           const unsigned grid[3], const unsigned block[3], unsigned shared,
                                           void **params)
 {
-    int how = ignis__builtin_row_of(builtin)->how;
+    int how = builtin->how;
     return ignis__launch_as(work, function, grid, block, shared, params,
                             how != IGNIS__KERNEL_PLAIN && !ignis__atomic_load(&work->device->no_dependents),
                             how == IGNIS__KERNEL_TOGETHER);
@@ -217,8 +215,8 @@ IGNIS__PRIVATE void *ignis__builtin_get_variant(const char *call, ignis__device 
     variant->builtin = builtin;
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
-    if (!ignis__builtin_make(call, device, ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin), dtype,
-                             define, &variant->module) ||
+    if (!ignis__builtin_make(call, device, builtin->source, ignis__builtin_part(builtin), dtype, define,
+                             &variant->module) ||
         !ignis__builtin_function(call, device, builtin, &variant->module, &variant->function)) {
         ignis__module_unload(&variant->module);
         ignis__free(variant);
@@ -242,7 +240,7 @@ IGNIS__PRIVATE void *ignis__builtin_get(const char *call, ignis__device *device,
     ignis__module *unit;
     if (!code)
         return NULL;
-    place = &code->functions[(builtin - table->first) * IGNIS_DTYPE_COUNT + (int)dtype];
+    place = &code->functions[(builtin->number - table->first) * IGNIS_DTYPE_COUNT + (int)dtype];
     function = (void *)(uintptr_t)ignis__atomic_load(place);
     if (function)
         return function;

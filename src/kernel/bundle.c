@@ -29,13 +29,9 @@ IGNIS__PRIVATE uint64_t ignis__sources_hash(void)
 {
     const ignis__kernel_table *table;
     uint64_t hashes = 0;
-    int i, k;
-    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; i++) {
-        uint64_t hash = IGNIS__HASH_START;
-        for (k = 0; k < table->source_count; k++)
-            hash = ignis__hash(hash, &table->sources[k].hash, sizeof table->sources[k].hash);
-        hashes |= (hash >> 32) << 32 * i;
-    }
+    int i;
+    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; i++)
+        hashes |= (table->hash >> 32) << 32 * i;
     return hashes;
 }
 

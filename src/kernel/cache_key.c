@@ -112,7 +112,7 @@ IGNIS__PRIVATE bool ignis__header_is_known(const ignis__program *program, const 
 {
     const ignis__source *header;
     int i = 0;
-    while ((header = ignis__header_next(program->own, &i)) != NULL)
+    while ((header = ignis__header_next(program, &i)) != NULL)
         if (strlen(header->name) == length && memcmp(header->name, name, length) == 0)
             return true;
     for (i = 0; i < program->header_count; i++)
@@ -220,7 +220,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__program_key(const ignis__program *program
     key[1] = ~IGNIS__HASH_START;
     snprintf(facts, sizeof facts, "%d options, %d headers", program->option_count, program->header_count);
     ignis__key_add(key, facts);
-    while ((header = ignis__header_next(program->own, &i)) != NULL) {
+    while ((header = ignis__header_next(program, &i)) != NULL) {
         snprintf(facts, sizeof facts, "%016llx", (unsigned long long)header->hash);
         ignis__key_add(key, facts);
     }

@@ -221,14 +221,13 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     bool ok;
     int i = 0;
     memset(headers, 0, sizeof *headers);
-    while (ignis__header_next(program->own, &i) != NULL)
+    while (ignis__header_next(program, &i) != NULL)
         most++;
     headers->names = (const char **)ignis__alloc(2 * most * sizeof *headers->names);
     headers->texts = headers->names + most;
     ok = headers->names != NULL;
-    for (i = 0; ok && (header = ignis__header_next(program->own, &i)) != NULL; headers->own_count = ++headers->count) {
-        char *text = header->pieces ? ignis__source_join(header)
-                                    : ignis__copy_string("#error \"IGNIS_NO_TENSORS leaves this header out\"\n");
+    for (i = 0; ok && (header = ignis__header_next(program, &i)) != NULL; headers->own_count = ++headers->count) {
+        char *text = ignis__source_join(header);
         ok = text != NULL;
         headers->names[headers->count] = header->name;
         headers->texts[headers->count] = text;

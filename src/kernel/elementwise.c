@@ -31,7 +31,7 @@ IGNIS__PRIVATE bool ignis__work_fill(const ignis__work *work, ignis__array *arra
     void *params[] = {&to, element, &array->numel};
     ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
     return ignis__work_write(work, array, &to) &&
-           ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
+           ignis__elementwise(work, IGNIS__BUILTIN(FILL), array->dtype, array->numel, params);
 }
 
 IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
@@ -73,12 +73,22 @@ IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst
                              ignis__device_ordinal(src->storage->device));
 }
 
+/*  Returns the kernel that converts to a dtype. */
+IGNIS__PRIVATE ignis__builtin ignis__builtin_cast(ignis_dtype dtype)
+{
+    static const ignis__builtin casts[] = {
+        IGNIS__BUILTIN(CAST_F16), IGNIS__BUILTIN(CAST_BF16),    IGNIS__BUILTIN(CAST_F32),
+        IGNIS__BUILTIN(CAST_F64), IGNIS__BUILTIN(CAST_I32),     IGNIS__BUILTIN(CAST_I64),
+        IGNIS__BUILTIN(CAST_U8),  IGNIS__BUILTIN(CAST_F8_E4M3), IGNIS__BUILTIN(CAST_F8_E5M2)};
+    return casts[(int)dtype - (int)IGNIS_F16];
+}
+
 /*  Converts an array on one device. */
 IGNIS__PRIVATE bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__work work;
     ignis__address to, from;
-    ignis__builtin cast = (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dst->dtype - (int)IGNIS_F16);
+    ignis__builtin cast = ignis__builtin_cast(dst->dtype);
     void *params[] = {&to, &from, &src->numel};
     bool ok = ignis__work_begin(call, dst->storage->device, &work);
     if (ok) {
@@ -203,12 +213,12 @@ IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin
 
 IGNIS_API ignis_status ignis_array_add(ignis_array dst, ignis_array a, ignis_array b)
 {
-    return ignis__array_binary("ignis_array_add", IGNIS__BUILTIN_ADD, dst, a, b);
+    return ignis__array_binary("ignis_array_add", IGNIS__BUILTIN(ADD), dst, a, b);
 }
 
 IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_array b)
 {
-    return ignis__array_binary("ignis_array_mul", IGNIS__BUILTIN_MUL, dst, a, b);
+    return ignis__array_binary("ignis_array_mul", IGNIS__BUILTIN(MUL), dst, a, b);
 }
 
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor)
@@ -218,5 +228,5 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
     ignis__address addresses[2];
     int64_t numel;
     void *params[] = {&addresses[0], &addresses[1], &factor, &numel};
-    return ignis__array_map("ignis_array_scale", IGNIS__BUILTIN_SCALE, 2, handles, names, addresses, params, &numel);
+    return ignis__array_map("ignis_array_scale", IGNIS__BUILTIN(SCALE), 2, handles, names, addresses, params, &numel);
 }

@@ -33,8 +33,11 @@ IGNIS__COLD IGNIS__PRIVATE char *ignis__source_join(const ignis__source *source)
     return text;
 }
 
-/*  Sources that others include. NVRTC gets them from memory, by their names. */
-IGNIS__PRIVATE bool ignis__source_is_header(const ignis__source *source)
+/*  Returns the next source that a program may include; NVRTC gets them from memory, by their names. *at is 0 for the
+    first. NULL if there are no more. */
+IGNIS__PRIVATE const ignis__source *ignis__header_next(const ignis__program *program, int *at)
 {
-    return strcmp(strrchr(source->name, '.'), ".cu") != 0;
+    const ignis__source *common = program->common ? program->common : &ignis__source_ignis_cuh;
+    int index = (*at)++;
+    return program->own ? program->own->includes[index] : index == 0 ? common : common->includes[index - 1];
 }

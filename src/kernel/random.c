@@ -16,7 +16,7 @@ static void ignis__array_unclaim_held(const char *call, void *item)
 IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
     unsigned one[3] = {1, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_RANDOM_ADVANCE, dtype);
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(RANDOM_ADVANCE), dtype);
     ignis__address address;
     void *params[] = {&address};
     ignis__array *array;

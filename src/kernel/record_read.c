@@ -72,9 +72,10 @@ IGNIS__COLD static bool ignis__request_read_builtin(char *line, ignis__request *
     word = ignis__request_word(&line, whole);
     if (word && *word != '-') {
         i = 0;
-        while ((builtin = ignis__builtin_of_source(source, i)) >= 0 && strcmp(ignis__builtin_part(builtin), word) != 0)
+        while ((builtin = ignis__builtin_of_source(source, i)) != NULL &&
+               strcmp(ignis__builtin_part(builtin), word) != 0)
             i++;
-        if (builtin < 0)
+        if (!builtin)
             return ignis__explain(why, "%s of Ignis has no part %s", program->name, word);
         program->part = word;
         word = ignis__request_word(&line, whole);

@@ -19,7 +19,8 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* compiled code of the caller instead of text */
     size_t image_size;
-    const ignis__source *own; /* a source of Ignis, of which this is a program; else null */
+    const ignis__source *own;    /* a source of Ignis, of which this is a program; else null */
+    const ignis__source *common; /* for other programs: the source of Ignis to include; null: ignis.cuh */
     const char
         *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
     const char *formula,
@@ -57,277 +58,295 @@ struct ignis__kernels_state_type {
     uint64_t last_release; /* of the NVRTC that has last written to the disk cache */
 };
 
-/*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT
-    on. */
-typedef int ignis__builtin;
-
 /*  How a kernel is launched. Threads of a WAITS kernel first call ignis_grid_dependency_wait, so it may be launched
     while earlier work still runs. Blocks of a TOGETHER kernel wait for each other, too. */
 enum { IGNIS__KERNEL_PLAIN = 0, IGNIS__KERNEL_WAITS = 1, IGNIS__KERNEL_TOGETHER = 3 };
 
+/*  A kernel. Operations name the kernels that they launch by IGNIS__BUILTIN(RELU), which is the address of its row.
+    So a linker that drops what nothing names keeps the texts of those alone. */
 typedef struct ignis__builtin_row {
     const ignis__source *source;
     const char *entry;
-    int how; /* IGNIS__KERNEL_... */
+    int how;    /* IGNIS__KERNEL_... */
+    int number; /* IGNIS__NUMBER_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT on */
 } ignis__builtin_row;
+
+typedef const ignis__builtin_row *ignis__builtin;
+#define IGNIS__BUILTIN(name) (&ignis__builtin_##name)
 
 /*  A group of kernels, from the first to the last, among which size, alignment or device decides, or that are always
     launched together. Records and bundles have a group whole or not at all. Each other kernel is a part of its own. A
     part is named after its first kernel. */
 typedef struct ignis__kernel_part {
-    ignis__builtin first, last;
+    int first, last; /* numbers */
+    const char *name;
 } ignis__kernel_part;
 
-/*  The kernels of a header, and their loaded code. ignis.h has such a table, and a header above it may add one. */
+/*  The kernels of a header by number, and their loaded code. ignis.h has such a table, and a header above it may add
+    one. */
 typedef struct ignis__kernel_table {
-    const ignis__source *sources;
-    const ignis__builtin_row *builtins; /* of the numbers from `first` on */
     const ignis__kernel_part *parts;
+    uint64_t hash; /* of all sources */
     int source_count, first, builtin_count, part_count;
-    int (*dtypes)(
-        const char *name); /* of a source with kernels: for how many dtypes it is one program without further choices */
     uint64_t code[IGNIS_MAX_DEVICES]; /* the address of the ignis__builtin_code of each device, once it is used */
 } ignis__kernel_table;
 
-#define IGNIS__BUILTIN_ENUM(name, source, entry, how) IGNIS__BUILTIN_##name,
-#define IGNIS__PART(first, last)                      \
-    {                                                 \
-        IGNIS__BUILTIN_##first, IGNIS__BUILTIN_##last \
+/*  The kernels of a header by name, for warm-up and records. It names all sources, so a program that
+    uses it carries their texts. */
+typedef struct ignis__kernel_list {
+    const ignis__source *const *sources;
+    const ignis__builtin *builtins;
+    int source_count, builtin_count;
+    int (*dtypes)(
+        const char *name); /* of a source with kernels: for how many dtypes it is one program without further choices */
+} ignis__kernel_list;
+
+/*  Makes numbers, rows, declarations of the rows, and a list from a list of kernels. */
+#define IGNIS__BUILTIN_NUMBER(name, source, entry, how) IGNIS__NUMBER_##name,
+#define IGNIS__BUILTIN_ROW(name, source, entry, how)                                                 \
+    IGNIS__PRIVATE const ignis__builtin_row ignis__builtin_##name = {&ignis__source_##source, entry, \
+                                                                     IGNIS__KERNEL_##how, IGNIS__NUMBER_##name};
+#define IGNIS__BUILTIN_DECLARED(name, source, entry, how) extern const ignis__builtin_row ignis__builtin_##name;
+#define IGNIS__BUILTIN_LISTED(name, source, entry, how) IGNIS__BUILTIN(name),
+
+#define IGNIS__PART(first, last, name)                    \
+    {                                                     \
+        IGNIS__NUMBER_##first, IGNIS__NUMBER_##last, name \
     }
 
-/*  X(enumerator, source, entry, how). Each source is one program per dtype, compiled with -DIGNIS_T=<dtype> at the
+/*  X(name, source, entry, how). Each source is one program per dtype, compiled with -DIGNIS_T=<dtype> at the
     first use of one of its kernels. */
 #define IGNIS__BUILTINS(X)                                                                              \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill", WAITS)                                                        \
-    X(ADD, ELEMENTWISE_CU, "ignis_add", WAITS)                                                          \
-    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each", WAITS)                                                \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul", WAITS)                                                          \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale", WAITS)                                                      \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16", WAITS)                                                \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16", WAITS)                                              \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32", WAITS)                                                \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64", WAITS)                                                \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32", WAITS)                                                \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64", WAITS)                                                \
-    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8", WAITS)                                                  \
-    X(CAST_F8_E4M3, ELEMENTWISE_CU, "ignis_cast_f8_e4m3", WAITS)                                        \
-    X(CAST_F8_E5M2, ELEMENTWISE_CU, "ignis_cast_f8_e5m2", WAITS)                                        \
-    X(SDPA, ATTENTION_CU, "ignis_sdpa", PLAIN)                                                          \
-    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta", PLAIN)                            \
-    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv", PLAIN)                                  \
-    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q", PLAIN)                                    \
-    X(SDPA_BACKWARD_BIAS, ATTENTION_CU, "ignis_sdpa_backward_bias", PLAIN)                              \
-    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa", PLAIN)                                                  \
-    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta", PLAIN)                    \
-    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv", PLAIN)                          \
-    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q", PLAIN)                            \
-    X(SDPA_MMA_BACKWARD_BIAS, ATTENTION_MMA_CU, "ignis_sdpa_backward_bias", PLAIN)                      \
-    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa", WAITS)                                            \
-    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine", WAITS)                            \
-    X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows", WAITS)       \
-    X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward", WAITS)                 \
-    X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish", WAITS)   \
-    X(SDPA_HOPPER_BACKWARD_ROTATED, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rotated", WAITS) \
-    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1", PLAIN)                                 \
-    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2", PLAIN)                                 \
-    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4", PLAIN)                                 \
-    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine", PLAIN)                     \
-    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode", PLAIN)                             \
-    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine", PLAIN)             \
-    X(SUB, POINTWISE_CU, "ignis_sub", WAITS)                                                            \
-    X(ADD_BROADCAST, POINTWISE_CU, "ignis_add_broadcast", WAITS)                                        \
-    X(SUB_BROADCAST, POINTWISE_CU, "ignis_sub_broadcast", WAITS)                                        \
-    X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast", WAITS)                                        \
-    X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled", WAITS)                                  \
-    X(DROPOUT, POINTWISE_CU, "ignis_dropout", WAITS)                                                    \
-    X(COMPLEX_MUL, POINTWISE_CU, "ignis_complex_mul", WAITS)                                            \
-    X(RELU, ACTIVATION_CU, "ignis_relu", WAITS)                                                         \
-    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward", WAITS)                                       \
-    X(GELU, ACTIVATION_CU, "ignis_gelu", WAITS)                                                         \
-    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward", WAITS)                                       \
-    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact", WAITS)                                             \
-    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward", WAITS)                           \
-    X(SILU, ACTIVATION_CU, "ignis_silu", WAITS)                                                         \
-    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward", WAITS)                                       \
-    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul", WAITS)                                                 \
-    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward", WAITS)                               \
-    X(GEMM, GEMM_CU, "ignis_gemm", WAITS)                                                               \
-    X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small", WAITS)                                                   \
-    X(GEMM_TINY, GEMM_CU, "ignis_gemm_tiny", WAITS)                                                     \
-    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma", WAITS)                                                   \
-    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small", WAITS)                                       \
-    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper", WAITS)                                          \
-    X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise", PLAIN)                                                \
-    X(DEPTHWISE_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_unpacked", PLAIN)                              \
-    X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights", PLAIN)                                \
-    X(DEPTHWISE_WEIGHTS_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_weights_unpacked", PLAIN)              \
-    X(GROUPED, GROUPED_MMA_CU, "ignis_grouped", PLAIN)                                                  \
-    X(GROUPED_WEIGHTS, GROUPED_MMA_CU, "ignis_grouped_weights", PLAIN)                                  \
-    X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish", WAITS)                                                 \
-    X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack", WAITS)                                                     \
-    X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums", WAITS)                                                     \
-    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply", WAITS)                                                   \
-    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows", WAITS)                                                     \
-    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows", WAITS)                                                     \
-    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns", WAITS)                                               \
-    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns", WAITS)                                               \
-    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish", WAITS)                                                 \
-    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs", PLAIN)                                          \
-    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles", PLAIN)                                        \
-    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows", PLAIN)                                                    \
-    X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy", PLAIN)                                              \
-    X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles", PLAIN)                                            \
-    X(SCAN_ROWS, SCAN_CU, "ignis_scan_rows", PLAIN)                                                     \
-    X(SCAN_TILES, SCAN_CU, "ignis_scan_tiles", PLAIN)                                                   \
-    X(SCAN_COLUMNS, SCAN_CU, "ignis_scan_columns", PLAIN)                                               \
-    X(LINE, PATTERN_CU, "ignis_line", PLAIN)                                                            \
-    X(BAND, PATTERN_CU, "ignis_band", PLAIN)                                                            \
-    X(ONE_HOT, PATTERN_CU, "ignis_one_hot", PLAIN)                                                      \
-    X(GATHER, GATHER_CU, "ignis_gather", PLAIN)                                                         \
-    X(SCATTER, GATHER_CU, "ignis_scatter", PLAIN)                                                       \
-    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows", PLAIN)                                     \
-    X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys", PLAIN)                                             \
-    X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums", PLAIN)                                             \
-    X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish", PLAIN)                                         \
-    X(SCATTER_CLAIM, GATHER_CU, "ignis_scatter_claim", PLAIN)                                           \
-    X(SCATTER_LAST, GATHER_CU, "ignis_scatter_last", PLAIN)                                             \
-    X(INDEX_JOIN, GATHER_CU, "ignis_index_join", PLAIN)                                                 \
-    X(SELECT_COUNT, SELECT_CU, "ignis_select_count", PLAIN)                                             \
-    X(SELECT_WRITE, SELECT_CU, "ignis_select_write", PLAIN)                                             \
-    X(SEARCH, SELECT_CU, "ignis_search", PLAIN)                                                         \
-    X(COUNT_BINS, SELECT_CU, "ignis_count_bins", PLAIN)                                                 \
-    X(UNIQUE_HEADS, SELECT_CU, "ignis_unique_heads", PLAIN)                                             \
-    X(UNIQUE_WRITE, SELECT_CU, "ignis_unique_write", PLAIN)                                             \
-    X(SORT_SMALL, SORT_CU, "ignis_sort_small", WAITS)                                                   \
-    X(SORT_ROW, SORT_CU, "ignis_sort_row", WAITS)                                                       \
-    X(SORT_SELECT, SORT_CU, "ignis_sort_select", WAITS)                                                 \
-    X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few", WAITS)                                         \
-    X(SORT_COUNT, SORT_CU, "ignis_sort_count", WAITS)                                                   \
-    X(SORT_PASS, SORT_CU, "ignis_sort_pass", WAITS)                                                     \
-    X(LINALG_COPY, LINALG_CU, "ignis_linalg_copy", PLAIN)                                               \
-    X(LINALG_CHOLESKY, LINALG_CU, "ignis_linalg_cholesky", PLAIN)                                       \
-    X(LINALG_SOLVE_LOWER, LINALG_CU, "ignis_linalg_solve_lower", PLAIN)                                 \
-    X(LINALG_LU, LINALG_CU, "ignis_linalg_lu", PLAIN)                                                   \
-    X(LINALG_SOLVE, LINALG_CU, "ignis_linalg_solve", PLAIN)                                             \
-    X(LINALG_SWAP_ROWS, LINALG_CU, "ignis_linalg_swap_rows", PLAIN)                                     \
-    X(LINALG_PERMUTATION, LINALG_CU, "ignis_linalg_permutation", PLAIN)                                 \
-    X(LINALG_DET, LINALG_CU, "ignis_linalg_det", PLAIN)                                                 \
-    X(LINALG_QR, LINALG_QR_CU, "ignis_linalg_qr", PLAIN)                                                \
-    X(LINALG_QR_PANEL, LINALG_QR_CU, "ignis_linalg_qr_panel", PLAIN)                                    \
-    X(LINALG_RANK, LINALG_QR_CU, "ignis_linalg_rank", PLAIN)                                            \
-    X(LINALG_JACOBI_BEGIN, LINALG_JACOBI_CU, "ignis_linalg_jacobi_begin", PLAIN)                        \
-    X(LINALG_EIGH, LINALG_JACOBI_CU, "ignis_linalg_eigh", PLAIN)                                        \
-    X(LINALG_EIGH_ANGLES, LINALG_JACOBI_CU, "ignis_linalg_eigh_angles", PLAIN)                          \
-    X(LINALG_EIGH_ROTATE, LINALG_JACOBI_CU, "ignis_linalg_eigh_rotate", PLAIN)                          \
-    X(LINALG_SVD, LINALG_JACOBI_CU, "ignis_linalg_svd", PLAIN)                                          \
-    X(LINALG_SVD_ROTATE, LINALG_JACOBI_CU, "ignis_linalg_svd_rotate", PLAIN)                            \
-    X(LINALG_JACOBI_VALUES, LINALG_JACOBI_CU, "ignis_linalg_jacobi_values", PLAIN)                      \
-    X(LINALG_JACOBI_ROWS, LINALG_JACOBI_CU, "ignis_linalg_jacobi_rows", PLAIN)                          \
-    X(LINALG_SIGN_COLUMNS, LINALG_JACOBI_CU, "ignis_linalg_sign_columns", PLAIN)                        \
-    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
-    X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
-    X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \
-    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table", WAITS)                                                \
-    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance", WAITS)                                            \
-    X(ADAMW, OPTIM_CU, "ignis_adamw", WAITS)                                                            \
-    X(ADAM, OPTIM_CU, "ignis_adam", WAITS)                                                              \
-    X(SGD, OPTIM_CU, "ignis_sgd", WAITS)                                                                \
-    X(RMSPROP, OPTIM_CU, "ignis_rmsprop", WAITS)                                                        \
-    X(LION, OPTIM_CU, "ignis_lion", WAITS)                                                              \
-    X(MUON, OPTIM_CU, "ignis_muon", WAITS)                                                              \
-    X(MUON_APPLY, OPTIM_CU, "ignis_muon_apply", WAITS)                                                  \
-    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares", WAITS)                                              \
-    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip", WAITS)                                                    \
-    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero", WAITS)                                                    \
-    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp", WAITS)                                         \
-    X(LAYER_NORM_ROW, NORM_CU, "ignis_layer_norm_row", WAITS)                                           \
-    X(LAYER_NORM_LONG, NORM_CU, "ignis_layer_norm_long", WAITS)                                         \
-    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block", WAITS)                                       \
-    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages", WAITS)               \
-    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns", WAITS)                 \
-    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp", WAITS)                                             \
-    X(RMS_NORM_ROW, NORM_CU, "ignis_rms_norm_row", WAITS)                                               \
-    X(RMS_NORM_LONG, NORM_CU, "ignis_rms_norm_long", WAITS)                                             \
-    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block", WAITS)                                           \
-    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages", WAITS)                   \
-    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns", WAITS)                     \
-    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum", WAITS)                                     \
-    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp", WAITS)                             \
-    X(ADD_LAYER_NORM_ROW, NORM_ADD_CU, "ignis_add_layer_norm_row", WAITS)                               \
-    X(ADD_LAYER_NORM_LONG, NORM_ADD_CU, "ignis_add_layer_norm_long", WAITS)                             \
-    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block", WAITS)                           \
-    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp", WAITS)                                 \
-    X(ADD_RMS_NORM_ROW, NORM_ADD_CU, "ignis_add_rms_norm_row", WAITS)                                   \
-    X(ADD_RMS_NORM_LONG, NORM_ADD_CU, "ignis_add_rms_norm_long", WAITS)                                 \
-    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block", WAITS)                               \
-    X(LAYER_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_few", WAITS)                       \
-    X(LAYER_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_warp", WAITS)                     \
-    X(LAYER_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_block", WAITS)                   \
-    X(LAYER_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_even", WAITS)                     \
-    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few", WAITS)          \
-    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp", WAITS)        \
-    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block", WAITS)      \
-    X(LAYER_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_even", WAITS)        \
-    X(RMS_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_few", WAITS)                           \
-    X(RMS_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_warp", WAITS)                         \
-    X(RMS_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_block", WAITS)                       \
-    X(RMS_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_even", WAITS)                         \
-    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few", WAITS)              \
-    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp", WAITS)            \
-    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block", WAITS)          \
-    X(RMS_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_even", WAITS)            \
-    X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics", PLAIN)                           \
-    X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish", PLAIN)                                   \
-    X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply", PLAIN)                                     \
-    X(CHANNEL_SUMS, CHANNEL_NORM_CU, "ignis_channel_sums", PLAIN)                                       \
-    X(CHANNEL_WEIGHTS, CHANNEL_NORM_CU, "ignis_channel_weights", PLAIN)                                 \
-    X(CHANNEL_AVERAGES, CHANNEL_NORM_CU, "ignis_channel_averages", PLAIN)                               \
-    X(CHANNEL_BACKWARD, CHANNEL_NORM_CU, "ignis_channel_backward", PLAIN)                               \
-    X(MAX_POOL, POOL_CU, "ignis_max_pool", PLAIN)                                                       \
-    X(MAX_POOL_BACKWARD, POOL_CU, "ignis_max_pool_backward", PLAIN)                                     \
-    X(AVG_POOL, POOL_CU, "ignis_avg_pool", PLAIN)                                                       \
-    X(AVG_POOL_BACKWARD, POOL_CU, "ignis_avg_pool_backward", PLAIN)                                     \
-    X(UPSAMPLE, UPSAMPLE_CU, "ignis_upsample", PLAIN)                                                   \
-    X(UPSAMPLE_BACKWARD, UPSAMPLE_CU, "ignis_upsample_backward", PLAIN)                                 \
-    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp", WAITS)                                            \
-    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block", WAITS)                                          \
-    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long", WAITS)                                            \
-    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp", WAITS)                          \
-    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block", WAITS)                        \
-    X(LOG_SOFTMAX_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_warp", WAITS)                                \
-    X(LOG_SOFTMAX_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_block", WAITS)                              \
-    X(LOG_SOFTMAX_LONG, LOG_SOFTMAX_CU, "ignis_log_softmax_long", WAITS)                                \
-    X(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_warp", WAITS)              \
-    X(LOG_SOFTMAX_BACKWARD_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_block", WAITS)            \
-    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count", WAITS)                              \
-    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp", WAITS)                                \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few", WAITS)                                  \
-    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round", WAITS)                              \
-    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact", WAITS)                              \
-    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block", WAITS)                              \
-    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp", WAITS)                      \
-    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block", WAITS)                    \
-    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale", WAITS)                          \
-    X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up", WAITS)                            \
-    X(QUANTIZE_LARGEST, QUANTIZE_CU, "ignis_quantize_largest", WAITS)                                   \
-    X(QUANTIZE_F8_E4M3_WARP, QUANTIZE_CU, "ignis_quantize_f8_e4m3_warp", WAITS)                         \
-    X(QUANTIZE_F8_E4M3_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e4m3_block", WAITS)                       \
-    X(QUANTIZE_F8_E4M3, QUANTIZE_CU, "ignis_quantize_f8_e4m3", WAITS)                                   \
-    X(QUANTIZE_F8_E5M2_WARP, QUANTIZE_CU, "ignis_quantize_f8_e5m2_warp", WAITS)                         \
-    X(QUANTIZE_F8_E5M2_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e5m2_block", WAITS)                       \
-    X(QUANTIZE_F8_E5M2, QUANTIZE_CU, "ignis_quantize_f8_e5m2", WAITS)                                   \
-    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward", WAITS)                        \
-    X(FFT, FFT_CU, "ignis_fft", WAITS)                                                                  \
-    X(FFT_CHIRP, FFT_ROWS_CU, "ignis_fft_chirp", WAITS)                                                 \
-    X(FFT_MERGE, FFT_ROWS_CU, "ignis_fft_merge", WAITS)                                                 \
-    X(ROPE, ROPE_CU, "ignis_rope", WAITS)                                                               \
-    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding", WAITS)                                                \
-    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys", WAITS)                                      \
-    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds", WAITS)                                  \
-    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks", WAITS)                                  \
-    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows", WAITS)
+    X(FILL, elementwise_cu, "ignis_fill", WAITS)                                                        \
+    X(ADD, elementwise_cu, "ignis_add", WAITS)                                                          \
+    X(ADD_EACH, elementwise_cu, "ignis_add_each", WAITS)                                                \
+    X(MUL, elementwise_cu, "ignis_mul", WAITS)                                                          \
+    X(SCALE, elementwise_cu, "ignis_scale", WAITS)                                                      \
+    X(CAST_F16, elementwise_cu, "ignis_cast_f16", WAITS)                                                \
+    X(CAST_BF16, elementwise_cu, "ignis_cast_bf16", WAITS)                                              \
+    X(CAST_F32, elementwise_cu, "ignis_cast_f32", WAITS)                                                \
+    X(CAST_F64, elementwise_cu, "ignis_cast_f64", WAITS)                                                \
+    X(CAST_I32, elementwise_cu, "ignis_cast_i32", WAITS)                                                \
+    X(CAST_I64, elementwise_cu, "ignis_cast_i64", WAITS)                                                \
+    X(CAST_U8, elementwise_cu, "ignis_cast_u8", WAITS)                                                  \
+    X(CAST_F8_E4M3, elementwise_cu, "ignis_cast_f8_e4m3", WAITS)                                        \
+    X(CAST_F8_E5M2, elementwise_cu, "ignis_cast_f8_e5m2", WAITS)                                        \
+    X(SDPA, attention_cu, "ignis_sdpa", PLAIN)                                                          \
+    X(SDPA_BACKWARD_DELTA, attention_cu, "ignis_sdpa_backward_delta", PLAIN)                            \
+    X(SDPA_BACKWARD_KV, attention_cu, "ignis_sdpa_backward_kv", PLAIN)                                  \
+    X(SDPA_BACKWARD_Q, attention_cu, "ignis_sdpa_backward_q", PLAIN)                                    \
+    X(SDPA_BACKWARD_BIAS, attention_cu, "ignis_sdpa_backward_bias", PLAIN)                              \
+    X(SDPA_MMA, attention_mma_cu, "ignis_sdpa", PLAIN)                                                  \
+    X(SDPA_MMA_BACKWARD_DELTA, attention_mma_cu, "ignis_sdpa_backward_delta", PLAIN)                    \
+    X(SDPA_MMA_BACKWARD_KV, attention_mma_cu, "ignis_sdpa_backward_kv", PLAIN)                          \
+    X(SDPA_MMA_BACKWARD_Q, attention_mma_cu, "ignis_sdpa_backward_q", PLAIN)                            \
+    X(SDPA_MMA_BACKWARD_BIAS, attention_mma_cu, "ignis_sdpa_backward_bias", PLAIN)                      \
+    X(SDPA_HOPPER, attention_hopper_cu, "ignis_sdpa", WAITS)                                            \
+    X(SDPA_HOPPER_COMBINE, attention_hopper_cu, "ignis_sdpa_combine", WAITS)                            \
+    X(SDPA_HOPPER_BACKWARD_ROWS, attention_hopper_backward_cu, "ignis_sdpa_backward_rows", WAITS)       \
+    X(SDPA_HOPPER_BACKWARD, attention_hopper_backward_cu, "ignis_sdpa_backward", WAITS)                 \
+    X(SDPA_HOPPER_BACKWARD_FINISH, attention_hopper_backward_cu, "ignis_sdpa_backward_finish", WAITS)   \
+    X(SDPA_HOPPER_BACKWARD_ROTATED, attention_hopper_backward_cu, "ignis_sdpa_backward_rotated", WAITS) \
+    X(SDPA_DECODE_1, attention_decode_cu, "ignis_sdpa_decode_1", PLAIN)                                 \
+    X(SDPA_DECODE_2, attention_decode_cu, "ignis_sdpa_decode_2", PLAIN)                                 \
+    X(SDPA_DECODE_4, attention_decode_cu, "ignis_sdpa_decode_4", PLAIN)                                 \
+    X(SDPA_DECODE_COMBINE, attention_decode_cu, "ignis_sdpa_decode_combine", PLAIN)                     \
+    X(SDPA_MMA_DECODE, attention_decode_mma_cu, "ignis_sdpa_decode", PLAIN)                             \
+    X(SDPA_MMA_DECODE_COMBINE, attention_decode_mma_cu, "ignis_sdpa_decode_combine", PLAIN)             \
+    X(SUB, pointwise_cu, "ignis_sub", WAITS)                                                            \
+    X(ADD_BROADCAST, pointwise_cu, "ignis_add_broadcast", WAITS)                                        \
+    X(SUB_BROADCAST, pointwise_cu, "ignis_sub_broadcast", WAITS)                                        \
+    X(MUL_BROADCAST, pointwise_cu, "ignis_mul_broadcast", WAITS)                                        \
+    X(BROADCAST_SCALED, pointwise_cu, "ignis_broadcast_scaled", WAITS)                                  \
+    X(DROPOUT, pointwise_cu, "ignis_dropout", WAITS)                                                    \
+    X(COMPLEX_MUL, pointwise_cu, "ignis_complex_mul", WAITS)                                            \
+    X(RELU, activation_cu, "ignis_relu", WAITS)                                                         \
+    X(RELU_BACKWARD, activation_cu, "ignis_relu_backward", WAITS)                                       \
+    X(GELU, activation_cu, "ignis_gelu", WAITS)                                                         \
+    X(GELU_BACKWARD, activation_cu, "ignis_gelu_backward", WAITS)                                       \
+    X(GELU_EXACT, activation_cu, "ignis_gelu_exact", WAITS)                                             \
+    X(GELU_EXACT_BACKWARD, activation_cu, "ignis_gelu_exact_backward", WAITS)                           \
+    X(SILU, activation_cu, "ignis_silu", WAITS)                                                         \
+    X(SILU_BACKWARD, activation_cu, "ignis_silu_backward", WAITS)                                       \
+    X(SILU_MUL, activation_cu, "ignis_silu_mul", WAITS)                                                 \
+    X(SILU_MUL_BACKWARD, activation_cu, "ignis_silu_mul_backward", WAITS)                               \
+    X(GEMM, gemm_cu, "ignis_gemm", WAITS)                                                               \
+    X(GEMM_SMALL, gemm_cu, "ignis_gemm_small", WAITS)                                                   \
+    X(GEMM_TINY, gemm_cu, "ignis_gemm_tiny", WAITS)                                                     \
+    X(GEMM_MMA, gemm_mma_cu, "ignis_gemm_mma", WAITS)                                                   \
+    X(GEMM_MMA_SMALL, gemm_mma_cu, "ignis_gemm_mma_small", WAITS)                                       \
+    X(GEMM_HOPPER, gemm_hopper_cu, "ignis_gemm_hopper", WAITS)                                          \
+    X(DEPTHWISE, depthwise_cu, "ignis_depthwise", PLAIN)                                                \
+    X(DEPTHWISE_UNPACKED, depthwise_cu, "ignis_depthwise_unpacked", PLAIN)                              \
+    X(DEPTHWISE_WEIGHTS, depthwise_cu, "ignis_depthwise_weights", PLAIN)                                \
+    X(DEPTHWISE_WEIGHTS_UNPACKED, depthwise_cu, "ignis_depthwise_weights_unpacked", PLAIN)              \
+    X(GROUPED, grouped_mma_cu, "ignis_grouped", PLAIN)                                                  \
+    X(GROUPED_WEIGHTS, grouped_mma_cu, "ignis_grouped_weights", PLAIN)                                  \
+    X(GEMM_FINISH, gemm_cu, "ignis_gemm_finish", WAITS)                                                 \
+    X(GEMM_PACK, gemm_cu, "ignis_gemm_pack", WAITS)                                                     \
+    X(GEMM_SUMS, gemm_cu, "ignis_gemm_sums", WAITS)                                                     \
+    X(GEMM_APPLY, gemm_cu, "ignis_gemm_apply", WAITS)                                                   \
+    X(SUM_ROWS, reduce_cu, "ignis_sum_rows", WAITS)                                                     \
+    X(DOT_ROWS, reduce_cu, "ignis_dot_rows", WAITS)                                                     \
+    X(SUM_COLUMNS, reduce_cu, "ignis_sum_columns", WAITS)                                               \
+    X(DOT_COLUMNS, reduce_cu, "ignis_dot_columns", WAITS)                                               \
+    X(SUM_FINISH, reduce_cu, "ignis_sum_finish", WAITS)                                                 \
+    X(TRANSPOSE_RUNS, shape_cu, "ignis_transpose_runs", PLAIN)                                          \
+    X(TRANSPOSE_TILES, shape_cu, "ignis_transpose_tiles", PLAIN)                                        \
+    X(COPY_ROWS, shape_cu, "ignis_copy_rows", PLAIN)                                                    \
+    X(STRIDED_COPY, shape_cu, "ignis_strided_copy", PLAIN)                                              \
+    X(STRIDED_TILES, shape_cu, "ignis_strided_tiles", PLAIN)                                            \
+    X(SCAN_ROWS, scan_cu, "ignis_scan_rows", PLAIN)                                                     \
+    X(SCAN_TILES, scan_cu, "ignis_scan_tiles", PLAIN)                                                   \
+    X(SCAN_COLUMNS, scan_cu, "ignis_scan_columns", PLAIN)                                               \
+    X(LINE, pattern_cu, "ignis_line", PLAIN)                                                            \
+    X(BAND, pattern_cu, "ignis_band", PLAIN)                                                            \
+    X(ONE_HOT, pattern_cu, "ignis_one_hot", PLAIN)                                                      \
+    X(GATHER, gather_cu, "ignis_gather", PLAIN)                                                         \
+    X(SCATTER, gather_cu, "ignis_scatter", PLAIN)                                                       \
+    X(SCATTER_ADD_ROWS, gather_cu, "ignis_scatter_add_rows", PLAIN)                                     \
+    X(SCATTER_KEYS, gather_cu, "ignis_scatter_keys", PLAIN)                                             \
+    X(SEGMENT_SUMS, gather_cu, "ignis_segment_sums", PLAIN)                                             \
+    X(SEGMENT_FINISH, gather_cu, "ignis_segment_finish", PLAIN)                                         \
+    X(SCATTER_CLAIM, gather_cu, "ignis_scatter_claim", PLAIN)                                           \
+    X(SCATTER_LAST, gather_cu, "ignis_scatter_last", PLAIN)                                             \
+    X(INDEX_JOIN, gather_cu, "ignis_index_join", PLAIN)                                                 \
+    X(SELECT_COUNT, select_cu, "ignis_select_count", PLAIN)                                             \
+    X(SELECT_WRITE, select_cu, "ignis_select_write", PLAIN)                                             \
+    X(SEARCH, select_cu, "ignis_search", PLAIN)                                                         \
+    X(COUNT_BINS, select_cu, "ignis_count_bins", PLAIN)                                                 \
+    X(UNIQUE_HEADS, select_cu, "ignis_unique_heads", PLAIN)                                             \
+    X(UNIQUE_WRITE, select_cu, "ignis_unique_write", PLAIN)                                             \
+    X(SORT_SMALL, sort_cu, "ignis_sort_small", WAITS)                                                   \
+    X(SORT_ROW, sort_cu, "ignis_sort_row", WAITS)                                                       \
+    X(SORT_SELECT, sort_cu, "ignis_sort_select", WAITS)                                                 \
+    X(SORT_SELECT_FEW, sort_cu, "ignis_sort_select_few", WAITS)                                         \
+    X(SORT_COUNT, sort_cu, "ignis_sort_count", WAITS)                                                   \
+    X(SORT_PASS, sort_cu, "ignis_sort_pass", WAITS)                                                     \
+    X(LINALG_COPY, linalg_cu, "ignis_linalg_copy", PLAIN)                                               \
+    X(LINALG_CHOLESKY, linalg_cu, "ignis_linalg_cholesky", PLAIN)                                       \
+    X(LINALG_SOLVE_LOWER, linalg_cu, "ignis_linalg_solve_lower", PLAIN)                                 \
+    X(LINALG_LU, linalg_cu, "ignis_linalg_lu", PLAIN)                                                   \
+    X(LINALG_SOLVE, linalg_cu, "ignis_linalg_solve", PLAIN)                                             \
+    X(LINALG_SWAP_ROWS, linalg_cu, "ignis_linalg_swap_rows", PLAIN)                                     \
+    X(LINALG_PERMUTATION, linalg_cu, "ignis_linalg_permutation", PLAIN)                                 \
+    X(LINALG_DET, linalg_cu, "ignis_linalg_det", PLAIN)                                                 \
+    X(LINALG_QR, linalg_qr_cu, "ignis_linalg_qr", PLAIN)                                                \
+    X(LINALG_QR_PANEL, linalg_qr_cu, "ignis_linalg_qr_panel", PLAIN)                                    \
+    X(LINALG_RANK, linalg_qr_cu, "ignis_linalg_rank", PLAIN)                                            \
+    X(LINALG_JACOBI_BEGIN, linalg_jacobi_cu, "ignis_linalg_jacobi_begin", PLAIN)                        \
+    X(LINALG_EIGH, linalg_jacobi_cu, "ignis_linalg_eigh", PLAIN)                                        \
+    X(LINALG_EIGH_ANGLES, linalg_jacobi_cu, "ignis_linalg_eigh_angles", PLAIN)                          \
+    X(LINALG_EIGH_ROTATE, linalg_jacobi_cu, "ignis_linalg_eigh_rotate", PLAIN)                          \
+    X(LINALG_SVD, linalg_jacobi_cu, "ignis_linalg_svd", PLAIN)                                          \
+    X(LINALG_SVD_ROTATE, linalg_jacobi_cu, "ignis_linalg_svd_rotate", PLAIN)                            \
+    X(LINALG_JACOBI_VALUES, linalg_jacobi_cu, "ignis_linalg_jacobi_values", PLAIN)                      \
+    X(LINALG_JACOBI_ROWS, linalg_jacobi_cu, "ignis_linalg_jacobi_rows", PLAIN)                          \
+    X(LINALG_SIGN_COLUMNS, linalg_jacobi_cu, "ignis_linalg_sign_columns", PLAIN)                        \
+    X(RANDOM_ADVANCE, random_cu, "ignis_random_advance", PLAIN)                                         \
+    X(RAND, random_cu, "ignis_rand", PLAIN)                                                             \
+    X(RANDN, random_cu, "ignis_randn", PLAIN)                                                           \
+    X(OPTIM_TABLE, optim_cu, "ignis_optim_table", WAITS)                                                \
+    X(OPTIM_ADVANCE, optim_cu, "ignis_optim_advance", WAITS)                                            \
+    X(ADAMW, optim_cu, "ignis_adamw", WAITS)                                                            \
+    X(ADAM, optim_cu, "ignis_adam", WAITS)                                                              \
+    X(SGD, optim_cu, "ignis_sgd", WAITS)                                                                \
+    X(RMSPROP, optim_cu, "ignis_rmsprop", WAITS)                                                        \
+    X(LION, optim_cu, "ignis_lion", WAITS)                                                              \
+    X(MUON, optim_cu, "ignis_muon", WAITS)                                                              \
+    X(MUON_APPLY, optim_cu, "ignis_muon_apply", WAITS)                                                  \
+    X(GRAD_SQUARES, optim_cu, "ignis_grad_squares", WAITS)                                              \
+    X(GRAD_CLIP, optim_cu, "ignis_grad_clip", WAITS)                                                    \
+    X(GRAD_ZERO, optim_cu, "ignis_grad_zero", WAITS)                                                    \
+    X(LAYER_NORM_WARP, norm_cu, "ignis_layer_norm_warp", WAITS)                                         \
+    X(LAYER_NORM_ROW, norm_cu, "ignis_layer_norm_row", WAITS)                                           \
+    X(LAYER_NORM_LONG, norm_cu, "ignis_layer_norm_long", WAITS)                                         \
+    X(LAYER_NORM_BLOCK, norm_cu, "ignis_layer_norm_block", WAITS)                                       \
+    X(LAYER_NORM_BACKWARD_AVERAGES, norm_cu, "ignis_layer_norm_backward_averages", WAITS)               \
+    X(LAYER_NORM_BACKWARD_COLUMNS, norm_cu, "ignis_layer_norm_backward_columns", WAITS)                 \
+    X(RMS_NORM_WARP, norm_cu, "ignis_rms_norm_warp", WAITS)                                             \
+    X(RMS_NORM_ROW, norm_cu, "ignis_rms_norm_row", WAITS)                                               \
+    X(RMS_NORM_LONG, norm_cu, "ignis_rms_norm_long", WAITS)                                             \
+    X(RMS_NORM_BLOCK, norm_cu, "ignis_rms_norm_block", WAITS)                                           \
+    X(RMS_NORM_BACKWARD_AVERAGES, norm_cu, "ignis_rms_norm_backward_averages", WAITS)                   \
+    X(RMS_NORM_BACKWARD_COLUMNS, norm_cu, "ignis_rms_norm_backward_columns", WAITS)                     \
+    X(NORM_BACKWARD_SUM, norm_cu, "ignis_norm_backward_sum", WAITS)                                     \
+    X(ADD_LAYER_NORM_WARP, norm_add_cu, "ignis_add_layer_norm_warp", WAITS)                             \
+    X(ADD_LAYER_NORM_ROW, norm_add_cu, "ignis_add_layer_norm_row", WAITS)                               \
+    X(ADD_LAYER_NORM_LONG, norm_add_cu, "ignis_add_layer_norm_long", WAITS)                             \
+    X(ADD_LAYER_NORM_BLOCK, norm_add_cu, "ignis_add_layer_norm_block", WAITS)                           \
+    X(ADD_RMS_NORM_WARP, norm_add_cu, "ignis_add_rms_norm_warp", WAITS)                                 \
+    X(ADD_RMS_NORM_ROW, norm_add_cu, "ignis_add_rms_norm_row", WAITS)                                   \
+    X(ADD_RMS_NORM_LONG, norm_add_cu, "ignis_add_rms_norm_long", WAITS)                                 \
+    X(ADD_RMS_NORM_BLOCK, norm_add_cu, "ignis_add_rms_norm_block", WAITS)                               \
+    X(LAYER_NORM_ROWS_FEW, norm_unaligned_cu, "ignis_layer_norm_rows_few", WAITS)                       \
+    X(LAYER_NORM_ROWS_WARP, norm_unaligned_cu, "ignis_layer_norm_rows_warp", WAITS)                     \
+    X(LAYER_NORM_ROWS_BLOCK, norm_unaligned_cu, "ignis_layer_norm_rows_block", WAITS)                   \
+    X(LAYER_NORM_ROWS_EVEN, norm_unaligned_cu, "ignis_layer_norm_rows_even", WAITS)                     \
+    X(LAYER_NORM_ROWS_BACKWARD_FEW, norm_grad_cu, "ignis_layer_norm_rows_backward_few", WAITS)          \
+    X(LAYER_NORM_ROWS_BACKWARD_WARP, norm_grad_cu, "ignis_layer_norm_rows_backward_warp", WAITS)        \
+    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, norm_grad_cu, "ignis_layer_norm_rows_backward_block", WAITS)      \
+    X(LAYER_NORM_ROWS_BACKWARD_EVEN, norm_grad_cu, "ignis_layer_norm_rows_backward_even", WAITS)        \
+    X(RMS_NORM_ROWS_FEW, norm_unaligned_cu, "ignis_rms_norm_rows_few", WAITS)                           \
+    X(RMS_NORM_ROWS_WARP, norm_unaligned_cu, "ignis_rms_norm_rows_warp", WAITS)                         \
+    X(RMS_NORM_ROWS_BLOCK, norm_unaligned_cu, "ignis_rms_norm_rows_block", WAITS)                       \
+    X(RMS_NORM_ROWS_EVEN, norm_unaligned_cu, "ignis_rms_norm_rows_even", WAITS)                         \
+    X(RMS_NORM_ROWS_BACKWARD_FEW, norm_grad_cu, "ignis_rms_norm_rows_backward_few", WAITS)              \
+    X(RMS_NORM_ROWS_BACKWARD_WARP, norm_grad_cu, "ignis_rms_norm_rows_backward_warp", WAITS)            \
+    X(RMS_NORM_ROWS_BACKWARD_BLOCK, norm_grad_cu, "ignis_rms_norm_rows_backward_block", WAITS)          \
+    X(RMS_NORM_ROWS_BACKWARD_EVEN, norm_grad_cu, "ignis_rms_norm_rows_backward_even", WAITS)            \
+    X(CHANNEL_STATISTICS, channel_norm_cu, "ignis_channel_statistics", PLAIN)                           \
+    X(CHANNEL_FINISH, channel_norm_cu, "ignis_channel_finish", PLAIN)                                   \
+    X(CHANNEL_APPLY, channel_norm_cu, "ignis_channel_apply", PLAIN)                                     \
+    X(CHANNEL_SUMS, channel_norm_cu, "ignis_channel_sums", PLAIN)                                       \
+    X(CHANNEL_WEIGHTS, channel_norm_cu, "ignis_channel_weights", PLAIN)                                 \
+    X(CHANNEL_AVERAGES, channel_norm_cu, "ignis_channel_averages", PLAIN)                               \
+    X(CHANNEL_BACKWARD, channel_norm_cu, "ignis_channel_backward", PLAIN)                               \
+    X(MAX_POOL, pool_cu, "ignis_max_pool", PLAIN)                                                       \
+    X(MAX_POOL_BACKWARD, pool_cu, "ignis_max_pool_backward", PLAIN)                                     \
+    X(AVG_POOL, pool_cu, "ignis_avg_pool", PLAIN)                                                       \
+    X(AVG_POOL_BACKWARD, pool_cu, "ignis_avg_pool_backward", PLAIN)                                     \
+    X(UPSAMPLE, upsample_cu, "ignis_upsample", PLAIN)                                                   \
+    X(UPSAMPLE_BACKWARD, upsample_cu, "ignis_upsample_backward", PLAIN)                                 \
+    X(SOFTMAX_WARP, softmax_cu, "ignis_softmax_warp", WAITS)                                            \
+    X(SOFTMAX_BLOCK, softmax_cu, "ignis_softmax_block", WAITS)                                          \
+    X(SOFTMAX_LONG, softmax_cu, "ignis_softmax_long", WAITS)                                            \
+    X(SOFTMAX_BACKWARD_WARP, softmax_cu, "ignis_softmax_backward_warp", WAITS)                          \
+    X(SOFTMAX_BACKWARD_BLOCK, softmax_cu, "ignis_softmax_backward_block", WAITS)                        \
+    X(LOG_SOFTMAX_WARP, log_softmax_cu, "ignis_log_softmax_warp", WAITS)                                \
+    X(LOG_SOFTMAX_BLOCK, log_softmax_cu, "ignis_log_softmax_block", WAITS)                              \
+    X(LOG_SOFTMAX_LONG, log_softmax_cu, "ignis_log_softmax_long", WAITS)                                \
+    X(LOG_SOFTMAX_BACKWARD_WARP, log_softmax_cu, "ignis_log_softmax_backward_warp", WAITS)              \
+    X(LOG_SOFTMAX_BACKWARD_BLOCK, log_softmax_cu, "ignis_log_softmax_backward_block", WAITS)            \
+    X(CROSS_ENTROPY_COUNT, softmax_cu, "ignis_cross_entropy_count", WAITS)                              \
+    X(CROSS_ENTROPY_WARP, softmax_cu, "ignis_cross_entropy_warp", WAITS)                                \
+    X(CROSS_ENTROPY_FEW, softmax_cu, "ignis_cross_entropy_few", WAITS)                                  \
+    X(CROSS_ENTROPY_ROUND, softmax_cu, "ignis_cross_entropy_round", WAITS)                              \
+    X(CROSS_ENTROPY_EXACT, softmax_cu, "ignis_cross_entropy_exact", WAITS)                              \
+    X(CROSS_ENTROPY_BLOCK, softmax_cu, "ignis_cross_entropy_block", WAITS)                              \
+    X(CROSS_ENTROPY_LOSS_WARP, softmax_cu, "ignis_cross_entropy_loss_warp", WAITS)                      \
+    X(CROSS_ENTROPY_LOSS_BLOCK, softmax_cu, "ignis_cross_entropy_loss_block", WAITS)                    \
+    X(CROSS_ENTROPY_RESCALE, softmax_cu, "ignis_cross_entropy_rescale", WAITS)                          \
+    X(CROSS_ENTROPY_ADD_UP, softmax_cu, "ignis_cross_entropy_add_up", WAITS)                            \
+    X(QUANTIZE_LARGEST, quantize_cu, "ignis_quantize_largest", WAITS)                                   \
+    X(QUANTIZE_F8_E4M3_WARP, quantize_cu, "ignis_quantize_f8_e4m3_warp", WAITS)                         \
+    X(QUANTIZE_F8_E4M3_BLOCK, quantize_cu, "ignis_quantize_f8_e4m3_block", WAITS)                       \
+    X(QUANTIZE_F8_E4M3, quantize_cu, "ignis_quantize_f8_e4m3", WAITS)                                   \
+    X(QUANTIZE_F8_E5M2_WARP, quantize_cu, "ignis_quantize_f8_e5m2_warp", WAITS)                         \
+    X(QUANTIZE_F8_E5M2_BLOCK, quantize_cu, "ignis_quantize_f8_e5m2_block", WAITS)                       \
+    X(QUANTIZE_F8_E5M2, quantize_cu, "ignis_quantize_f8_e5m2", WAITS)                                   \
+    X(CROSS_ENTROPY_BACKWARD, softmax_cu, "ignis_cross_entropy_backward", WAITS)                        \
+    X(FFT, fft_cu, "ignis_fft", WAITS)                                                                  \
+    X(FFT_CHIRP, fft_rows_cu, "ignis_fft_chirp", WAITS)                                                 \
+    X(FFT_MERGE, fft_rows_cu, "ignis_fft_merge", WAITS)                                                 \
+    X(ROPE, rope_cu, "ignis_rope", WAITS)                                                               \
+    X(EMBEDDING, embedding_cu, "ignis_embedding", WAITS)                                                \
+    X(EMBEDDING_KEYS, embedding_cu, "ignis_embedding_keys", WAITS)                                      \
+    X(EMBEDDING_BOUNDS, embedding_cu, "ignis_embedding_bounds", WAITS)                                  \
+    X(EMBEDDING_CHUNKS, embedding_cu, "ignis_embedding_chunks", WAITS)                                  \
+    X(EMBEDDING_ROWS, embedding_cu, "ignis_embedding_rows", WAITS)
 
-enum { IGNIS__BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_COUNT };
+enum { IGNIS__BUILTINS(IGNIS__BUILTIN_NUMBER) IGNIS__BUILTIN_COUNT };
 
 /*  The head of a cache file. A file has one image and is named by its key: this header, the lowered name, the image.
     It is written under another name and then renamed, so a reader finds a complete file or none. An incomplete file
@@ -526,16 +545,17 @@ typedef struct ignis__random {
 /* program.c */
 extern struct ignis__kernels_state_type ignis__kernels_state;
 IGNIS__COLD IGNIS__PRIVATE char *ignis__source_join(const ignis__source *source);
-IGNIS__PRIVATE bool ignis__source_is_header(const ignis__source *source);
+IGNIS__PRIVATE const ignis__source *ignis__header_next(const ignis__program *program, int *at);
 
 /* builtin_table.c */
+IGNIS__BUILTINS(IGNIS__BUILTIN_DECLARED)
 extern ignis__kernel_table *ignis__kernels_above;
+extern ignis__kernel_list *ignis__kernel_list_above;
 IGNIS__PRIVATE ignis__kernel_table *ignis__kernel_table_at(int index);
 IGNIS__PRIVATE ignis__kernel_table *ignis__table_of_builtin(ignis__builtin builtin);
-IGNIS__PRIVATE const ignis__builtin_row *ignis__builtin_row_of(ignis__builtin builtin);
 IGNIS__PRIVATE const ignis__source *ignis__source_at(int index);
 IGNIS__PRIVATE ignis__builtin ignis__builtin_of_source(const ignis__source *source, int index);
-IGNIS__PRIVATE const ignis__source *ignis__header_next(const ignis__source *from, int *at);
+IGNIS__PRIVATE int ignis__source_dtypes(const ignis__source *source);
 
 /* disk_cache.c */
 extern const char ignis__cache_magic[8];
@@ -692,9 +712,6 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__r
                                                             ignis__string_writer *why);
 #endif
 
-/* warmup.c */
-IGNIS__PRIVATE int ignis__source_dtypes(const ignis__source *source);
-
 /* setup.c */
 IGNIS__COLD IGNIS__PRIVATE void ignis__kernels_setup(const char *call, const ignis_desc *desc);
 IGNIS__COLD IGNIS__PRIVATE void ignis__builtins_close(ignis__device *device);
@@ -707,6 +724,7 @@ IGNIS__PRIVATE bool ignis__work_fill(const ignis__work *work, ignis__array *arra
 IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value);
 IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src,
                                        const char *name);
+IGNIS__PRIVATE ignis__builtin ignis__builtin_cast(ignis_dtype dtype);
 IGNIS__PRIVATE bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src);
 IGNIS__PRIVATE bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__array *src);
 IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst,

@@ -18,14 +18,6 @@ typedef struct ignis__warmup {
     char *text, *path;        /* of the record, in memory of Ignis */
 } ignis__warmup;
 
-/*  Returns the number of dtypes for which a source is one program without further choices: none for headers and for
-    sources with variants. */
-IGNIS__PRIVATE int ignis__source_dtypes(const ignis__source *source)
-{
-    ignis__builtin builtin = ignis__builtin_of_source(source, 0);
-    return builtin < 0 || !source->pieces ? 0 : ignis__table_of_builtin(builtin)->dtypes(source->name);
-}
-
 IGNIS__COLD static void ignis__warmup_builtin(const ignis__warmup *warmup, const ignis__source *source,
                                               ignis_dtype dtype)
 {
@@ -33,7 +25,7 @@ IGNIS__COLD static void ignis__warmup_builtin(const ignis__warmup *warmup, const
     int i;
     if ((int)dtype > ignis__source_dtypes(source))
         return;
-    for (i = 0; (builtin = ignis__builtin_of_source(source, i)) >= 0; i++)
+    for (i = 0; (builtin = ignis__builtin_of_source(source, i)) != NULL; i++)
         if (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0))
             ignis__builtin_get(warmup->call, warmup->device, builtin, dtype);
 }

@@ -17,7 +17,7 @@ static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__addres
         int rows = (int)n, before = (int)first;
         ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), n * (n | 1) + 1);
         void *params[] = {&a, &info, &rows, &a.count, &before, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN_LINALG_CHOLESKY, a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                          teams.shared, params);
         return;
     }

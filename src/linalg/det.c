@@ -67,7 +67,7 @@ static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
         to_sign = ignis__op_write(op, *sign);
     n = (int)lu.matrix.rows;
     lu.matrix.count = out ? out->numel : 0; /* also of matrices without elements */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_DET, a->dtype,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_DET), a->dtype,
                          ignis__clamp(ignis__ceil_div(lu.matrix.count, 8), 0, 65535), 256, params);
     return out;
 }

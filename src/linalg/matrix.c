@@ -134,7 +134,7 @@ static void ignis__matrix_launch_copy(ignis__op *op, ignis__matrix to, ignis__ma
 {
     int64_t blocks = ignis__clamp(ignis__ceil_div(to.rows * to.columns * to.count, 1024), 0, 65535);
     void *params[] = {&to, &from, &to.rows, &to.columns, &to.count, &low, &high, &subtract};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_LINALG_COPY, to.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_COPY), to.dtype, blocks, 256, params);
 }
 
 /*  Copies the band low <= column - row <= high, and writes 0 outside of it. */

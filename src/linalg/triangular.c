@@ -27,7 +27,7 @@ static void ignis__matrix_solve_small(ignis__op *op, ignis__matrix l, ignis__mat
     parts = ignis__ceil_div(b.columns, tile);
     teams =
         ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? 128 : ignis__linalg_lanes(n, 32), n * (stride + tile));
-    ignis__op_launch(op, IGNIS__BUILTIN_LINALG_SOLVE_LOWER, l.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE_LOWER), l.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                      teams.shared, params);
 }
 

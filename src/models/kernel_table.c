@@ -7,22 +7,17 @@
 
 #include "../../build/model_kernels.c"
 
-static const ignis__builtin_row ignis__model_kernel_rows[] = {
-#define IGNIS__BUILTIN_ROW(name, source, entry, how) \
-    {&ignis__model_kernel_sources[(int)IGNIS__SOURCE_##source - (int)IGNIS__SOURCE_COUNT], entry, IGNIS__KERNEL_##how},
-    IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ROW)
-#undef IGNIS__BUILTIN_ROW
-};
+IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ROW)
 
 static const ignis__kernel_part ignis__model_kernel_parts[] = {
-    IGNIS__PART(BLOCKS_ROWS, BLOCKS_EMBED),
-    IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW),
-    IGNIS__PART(GEMV_1, GEMV_8),
-    IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8),
-    IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64),
-    IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8),
-    IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64),
-    IGNIS__PART(PAGED_1, PAGED_2),
+    IGNIS__PART(BLOCKS_ROWS, BLOCKS_EMBED, "ignis_blocks_rows"),
+    IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW, "ignis_generate_words"),
+    IGNIS__PART(GEMV_1, GEMV_8, "ignis_gemv_1"),
+    IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8, "ignis_gemv_gated_1"),
+    IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64, "ignis_gemv_blocks_rows"),
+    IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8, "ignis_gemv_mma_norm"),
+    IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
+    IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
 };
 
 static int ignis__model_kernel_dtypes(const char *name)
@@ -33,25 +28,35 @@ static int ignis__model_kernel_dtypes(const char *name)
                                                    : 4 /* floating-point dtypes come first */;
 }
 
-IGNIS__PRIVATE ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_sources,
-                                                           ignis__model_kernel_rows,
-                                                           ignis__model_kernel_parts,
+static const ignis__builtin ignis__model_builtins[] = {IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_LISTED)};
+
+IGNIS__PRIVATE ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_parts,
+                                                           IGNIS__MODEL_SOURCES_HASH,
                                                            IGNIS__COUNT(ignis__model_kernel_sources),
                                                            IGNIS__BUILTIN_COUNT,
-                                                           IGNIS__COUNT(ignis__model_kernel_rows),
+                                                           IGNIS__COUNT(ignis__model_builtins),
                                                            IGNIS__COUNT(ignis__model_kernel_parts),
-                                                           ignis__model_kernel_dtypes,
                                                            {0}};
+
+IGNIS__PRIVATE ignis__kernel_list ignis__model_kernel_list = {
+    ignis__model_kernel_sources, ignis__model_builtins, IGNIS__COUNT(ignis__model_kernel_sources),
+    IGNIS__COUNT(ignis__model_builtins), ignis__model_kernel_dtypes};
 
 #ifdef __cplusplus
 static struct ignis__model_kernels_known {
-    ignis__model_kernels_known() { ignis__kernels_above = &ignis__model_kernels; }
+    ignis__model_kernels_known()
+    {
+        ignis__kernels_above = &ignis__model_kernels;
+        ignis__kernel_list_above = &ignis__model_kernel_list;
+    }
 } ignis__model_kernels_are_known;
-#elif defined(IGNIS__PARTS) /* builtin_table.c is compiled by itself, and defines the variable */
+#elif defined(IGNIS__PARTS) /* builtin_table.c is compiled by itself, and defines the variables */
 __attribute__((constructor)) static void ignis__model_kernels_are_known(void)
 {
     ignis__kernels_above = &ignis__model_kernels;
+    ignis__kernel_list_above = &ignis__model_kernel_list;
 }
 #else
 IGNIS__PRIVATE ignis__kernel_table *ignis__kernels_above = &ignis__model_kernels;
+IGNIS__PRIVATE ignis__kernel_list *ignis__kernel_list_above = &ignis__model_kernel_list;
 #endif

@@ -8,52 +8,52 @@
 
 /*  The kernels of models. Their numbers continue those of ignis.h; X as for IGNIS__BUILTINS. */
 #define IGNIS__MODEL_BUILTINS(X)                                                       \
-    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows", PLAIN)                              \
-    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding", PLAIN)                    \
-    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed", PLAIN)                            \
-    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words", PLAIN)                      \
-    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows", PLAIN)                        \
-    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk", PLAIN)                      \
-    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed", WAITS)                      \
-    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm", WAITS)                        \
-    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate", WAITS)                        \
-    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache", WAITS)                      \
-    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather", WAITS)                    \
-    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy", PLAIN)                        \
-    X(GENERATE_DRAW, GENERATE_DRAW_CU, "ignis_generate_draw", WAITS)                   \
-    X(GENERATE_DRAW_BINS, GENERATE_DRAW_CU, "ignis_generate_draw_bins", WAITS)         \
-    X(GENERATE_DRAW_CUT, GENERATE_DRAW_CU, "ignis_generate_draw_cut", WAITS)           \
-    X(GEMV_1, GEMV_CU, "ignis_gemv_1", PLAIN)                                          \
-    X(GEMV_2, GEMV_CU, "ignis_gemv_2", PLAIN)                                          \
-    X(GEMV_4, GEMV_CU, "ignis_gemv_4", PLAIN)                                          \
-    X(GEMV_8, GEMV_CU, "ignis_gemv_8", PLAIN)                                          \
-    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1", PLAIN)                              \
-    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2", PLAIN)                              \
-    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4", PLAIN)                              \
-    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8", PLAIN)                              \
-    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm", WAITS)                        \
-    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1", WAITS)                              \
-    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8", WAITS)                              \
-    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16", WAITS)                            \
-    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32", WAITS)                            \
-    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64", WAITS)                            \
-    X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster", WAITS)                      \
-    X(GEMV_CLUSTER_BLOCKS, GEMV_CLUSTER_BLOCKS_CU, "ignis_gemv_cluster_blocks", WAITS) \
-    X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows", WAITS)               \
-    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1", WAITS)                     \
-    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8", WAITS)                     \
-    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16", WAITS)                   \
-    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32", WAITS)                   \
-    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64", WAITS)                   \
-    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1", WAITS)                   \
-    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2", WAITS)                   \
-    X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma", WAITS)           \
-    X(PAGED_MANY, ATTENTION_PAGED_MANY_CU, "ignis_attention_paged_many", WAITS)        \
-    X(GENERATE_STEP, GENERATE_STEP_CU, "ignis_generate_step", TOGETHER)
+    X(BLOCKS_ROWS, blocks_cu, "ignis_blocks_rows", PLAIN)                              \
+    X(BLOCKS_EMBEDDING, blocks_cu, "ignis_blocks_embedding", PLAIN)                    \
+    X(BLOCKS_EMBED, blocks_cu, "ignis_blocks_embed", PLAIN)                            \
+    X(GENERATE_WORDS, generate_cu, "ignis_generate_words", PLAIN)                      \
+    X(GENERATE_ROWS, generate_cu, "ignis_generate_rows", PLAIN)                        \
+    X(GENERATE_CHUNK, generate_cu, "ignis_generate_chunk", PLAIN)                      \
+    X(GENERATE_EMBED, generate_cu, "ignis_generate_embed", WAITS)                      \
+    X(GENERATE_NORM, generate_cu, "ignis_generate_norm", WAITS)                        \
+    X(GENERATE_GATE, generate_cu, "ignis_generate_gate", WAITS)                        \
+    X(GENERATE_CACHE, generate_cu, "ignis_generate_cache", WAITS)                      \
+    X(GENERATE_GATHER, generate_cu, "ignis_generate_gather", WAITS)                    \
+    X(GENERATE_COPY, generate_cu, "ignis_generate_copy", PLAIN)                        \
+    X(GENERATE_DRAW, generate_draw_cu, "ignis_generate_draw", WAITS)                   \
+    X(GENERATE_DRAW_BINS, generate_draw_cu, "ignis_generate_draw_bins", WAITS)         \
+    X(GENERATE_DRAW_CUT, generate_draw_cu, "ignis_generate_draw_cut", WAITS)           \
+    X(GEMV_1, gemv_cu, "ignis_gemv_1", PLAIN)                                          \
+    X(GEMV_2, gemv_cu, "ignis_gemv_2", PLAIN)                                          \
+    X(GEMV_4, gemv_cu, "ignis_gemv_4", PLAIN)                                          \
+    X(GEMV_8, gemv_cu, "ignis_gemv_8", PLAIN)                                          \
+    X(GEMV_GATED_1, gemv_cu, "ignis_gemv_gated_1", PLAIN)                              \
+    X(GEMV_GATED_2, gemv_cu, "ignis_gemv_gated_2", PLAIN)                              \
+    X(GEMV_GATED_4, gemv_cu, "ignis_gemv_gated_4", PLAIN)                              \
+    X(GEMV_GATED_8, gemv_cu, "ignis_gemv_gated_8", PLAIN)                              \
+    X(GEMV_MMA_NORM, gemv_mma_cu, "ignis_gemv_mma_norm", WAITS)                        \
+    X(GEMV_MMA_1, gemv_mma_cu, "ignis_gemv_mma_1", WAITS)                              \
+    X(GEMV_MMA_8, gemv_mma_cu, "ignis_gemv_mma_8", WAITS)                              \
+    X(GEMV_MMA_16, gemv_mma_cu, "ignis_gemv_mma_16", WAITS)                            \
+    X(GEMV_MMA_32, gemv_mma_cu, "ignis_gemv_mma_32", WAITS)                            \
+    X(GEMV_MMA_64, gemv_mma_cu, "ignis_gemv_mma_64", WAITS)                            \
+    X(GEMV_CLUSTER, gemv_cluster_cu, "ignis_gemv_cluster", WAITS)                      \
+    X(GEMV_CLUSTER_BLOCKS, gemv_cluster_blocks_cu, "ignis_gemv_cluster_blocks", WAITS) \
+    X(GEMV_BLOCKS_ROWS, gemv_blocks_cu, "ignis_gemv_blocks_rows", WAITS)               \
+    X(GEMV_BLOCKS_1, gemv_blocks_cu, "ignis_gemv_blocks_1", WAITS)                     \
+    X(GEMV_BLOCKS_8, gemv_blocks_cu, "ignis_gemv_blocks_8", WAITS)                     \
+    X(GEMV_BLOCKS_16, gemv_blocks_cu, "ignis_gemv_blocks_16", WAITS)                   \
+    X(GEMV_BLOCKS_32, gemv_blocks_cu, "ignis_gemv_blocks_32", WAITS)                   \
+    X(GEMV_BLOCKS_64, gemv_blocks_cu, "ignis_gemv_blocks_64", WAITS)                   \
+    X(PAGED_1, attention_paged_cu, "ignis_attention_paged_1", WAITS)                   \
+    X(PAGED_2, attention_paged_cu, "ignis_attention_paged_2", WAITS)                   \
+    X(PAGED_MMA, attention_paged_mma_cu, "ignis_attention_paged_mma", WAITS)           \
+    X(PAGED_MANY, attention_paged_many_cu, "ignis_attention_paged_many", WAITS)        \
+    X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
 
 enum {
-    IGNIS__BUILTINS_BEFORE_MODELS = IGNIS__BUILTIN_COUNT - 1,
-    IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_MODELS_END
+    IGNIS__NUMBERS_BEFORE_MODELS = IGNIS__BUILTIN_COUNT - 1,
+    IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_NUMBER) IGNIS__NUMBERS_WITH_MODELS
 };
 
 #include <math.h>
@@ -137,10 +137,13 @@ typedef struct ignis__gguf_items {
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* kernel_table.c */
+IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_DECLARED)
 extern ignis__kernel_table ignis__model_kernels;
+extern ignis__kernel_list ignis__model_kernel_list;
 
 #ifndef __cplusplus
 extern ignis__kernel_table *ignis__kernels_above;
+extern ignis__kernel_list *ignis__kernel_list_above;
 #endif
 
 /* setup.c */

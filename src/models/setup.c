@@ -12,10 +12,14 @@ IGNIS__PRIVATE bool ignis__models_enter(const char *call)
 {
     if (!ignis__enter(call))
         return false;
+#ifdef __cplusplus
     ignis__mutex_lock(&ignis__models_lock);
-    if (!ignis__kernels_above)
+    if (!ignis__kernels_above) {
         ignis__kernels_above = &ignis__model_kernels;
+        ignis__kernel_list_above = &ignis__model_kernel_list;
+    }
     ignis__mutex_unlock(&ignis__models_lock);
+#endif
     return true;
 }
 

@@ -46,11 +46,11 @@ static ignis_tensor ignis__activate(const ignis__activation *kind, ignis_tensor 
     return ignis__op_end_recorded(&op, out, kind->call + 6, ignis__activation_backward, &kind, sizeof kind);
 }
 
-static const ignis__activation ignis__act_relu = {"ignis_relu", IGNIS__BUILTIN_RELU, IGNIS__BUILTIN_RELU_BACKWARD};
-static const ignis__activation ignis__act_gelu = {"ignis_gelu", IGNIS__BUILTIN_GELU, IGNIS__BUILTIN_GELU_BACKWARD};
-static const ignis__activation ignis__act_gelu_exact = {"ignis_gelu_exact", IGNIS__BUILTIN_GELU_EXACT,
-                                                        IGNIS__BUILTIN_GELU_EXACT_BACKWARD};
-static const ignis__activation ignis__act_silu = {"ignis_silu", IGNIS__BUILTIN_SILU, IGNIS__BUILTIN_SILU_BACKWARD};
+static const ignis__activation ignis__act_relu = {"ignis_relu", IGNIS__BUILTIN(RELU), IGNIS__BUILTIN(RELU_BACKWARD)};
+static const ignis__activation ignis__act_gelu = {"ignis_gelu", IGNIS__BUILTIN(GELU), IGNIS__BUILTIN(GELU_BACKWARD)};
+static const ignis__activation ignis__act_gelu_exact = {"ignis_gelu_exact", IGNIS__BUILTIN(GELU_EXACT),
+                                                        IGNIS__BUILTIN(GELU_EXACT_BACKWARD)};
+static const ignis__activation ignis__act_silu = {"ignis_silu", IGNIS__BUILTIN(SILU), IGNIS__BUILTIN(SILU_BACKWARD)};
 
 IGNIS_API ignis_tensor ignis_relu(ignis_tensor tensor) { return ignis__activate(&ignis__act_relu, tensor); }
 IGNIS_API ignis_tensor ignis_gelu(ignis_tensor tensor) { return ignis__activate(&ignis__act_gelu, tensor); }
@@ -75,7 +75,7 @@ static ignis_status ignis__silu_mul_backward(const ignis_backward_args *args)
     up = ignis__op_read(&op, op.in[2]);
     dgate = ignis__op_write(&op, gradients[0]);
     dup = ignis__op_write(&op, gradients[1]);
-    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_SILU_MUL_BACKWARD, op.in[1]->dtype, n, params);
+    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(SILU_MUL_BACKWARD), op.in[1]->dtype, n, params);
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
@@ -88,6 +88,6 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
         return ignis__no_tensor();
     ignis__op_save_inputs(&op, 0, 2);
     if (ignis__op_is_float(&op, 0, "gate") && ignis__op_same_dtype(&op, 1, "up") && ignis__op_same_shape(&op, 1, "up"))
-        out = ignis__op_elementwise(&op, IGNIS__BUILTIN_SILU_MUL, 2, op.in);
+        out = ignis__op_elementwise(&op, IGNIS__BUILTIN(SILU_MUL), 2, op.in);
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }

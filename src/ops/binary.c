@@ -39,9 +39,9 @@ static void ignis__binary_record(ignis_array gradient, double sign)
     ignis_array_info info;
     if (!ignis__requests.path[0] || ignis_array_query(gradient, &info) != IGNIS_OK)
         return;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS, info.dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SUM_ROWS), info.dtype);
     if (sign < 0)
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_SCALE, info.dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(SCALE), info.dtype);
 }
 
 /*  Computes the gradients of a + b and a - b: g for a; g or -g for b, summed where b was broadcast. */
@@ -84,10 +84,10 @@ static ignis_status ignis__mul_backward(const ignis_backward_args *args)
         return ignis__failed();
     ignis__binary_record(args->grad_output, 1);
     if (args->needed[0])
-        gradients[0] = ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0],
+        gradients[0] = ignis__binary_launch(&op, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), op.in[0],
                                             op.in[1 + p->saved_b], &p->axis);
     if (args->needed[1] && p->axis.n == 1)
-        gradients[1] = ignis__binary_launch(&op, IGNIS__BUILTIN_MUL, IGNIS__BUILTIN_MUL_BROADCAST, op.in[0],
+        gradients[1] = ignis__binary_launch(&op, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), op.in[0],
                                             op.in[1 + p->saved_a], &p->axis);
     else if (args->needed[1])
         gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
@@ -135,12 +135,12 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &binary, sizeof binary);
 }
 
-static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD,
-                                                     IGNIS__BUILTIN_ADD_BROADCAST, false};
-static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN_SUB,
-                                                     IGNIS__BUILTIN_SUB_BROADCAST, false};
-static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN_MUL,
-                                                     IGNIS__BUILTIN_MUL_BROADCAST, true};
+static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN(ADD),
+                                                     IGNIS__BUILTIN(ADD_BROADCAST), false};
+static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN(SUB),
+                                                     IGNIS__BUILTIN(SUB_BROADCAST), false};
+static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN(MUL),
+                                                     IGNIS__BUILTIN(MUL_BROADCAST), true};
 
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b)
 {

@@ -16,8 +16,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, i
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    ignis__op_launch_elementwise(op, (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)dtype - (int)IGNIS_F16),
-                                 from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, ignis__builtin_cast(dtype), from->dtype, from->numel, params);
     return out;
 }
 

@@ -72,18 +72,18 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     if (gradients[1] || gradients[2] || !norm->given) {
         grads = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
         products = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
-        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_SUMS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
+        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_SUMS), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
     }
     if (gradients[1] || gradients[2])
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(sizes.channels, 32), 256,
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), dtype, ignis__ceil_div(sizes.channels, 32), 256,
                              weights);
     if (gradients[0] && !norm->given) {
         average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
         average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
-        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &sizes, averages);
+        ignis__channels_launch_groups(&op, IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, &sizes, averages);
     }
     if (gradients[0])
-        ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
+        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_BACKWARD), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
                          backward);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
@@ -131,11 +131,12 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
         if (!norm->given) {
             part_means = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
             squares = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
-            ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1],
+            ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_STATISTICS), dtype, NULL, blocks, 1, 1, threads[0], threads[1],
                              0, statistics);
         }
-        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &sizes, finish);
-        ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
+        ignis__channels_launch_groups(op, IGNIS__BUILTIN(CHANNEL_FINISH), dtype, &sizes, finish);
+        ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_APPLY), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
+                         apply);
     }
     ignis__op_save_inputs(op, 0, 2);
     ignis__op_save(op, means);

@@ -23,7 +23,7 @@ IGNIS__PRIVATE void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ign
     ignis__address source = ignis__op_read(op, from.array) + (uint64_t)from.offset * size;
     ignis__address target = ignis__op_write(op, to.array) + (uint64_t)to.offset * size;
     void *params[] = {&target, &source, &to.row, &from.row, &length, &rows};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_COPY_ROWS, dtype, length * rows, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN(COPY_ROWS), dtype, length * rows, params);
 }
 
 typedef struct ignis__concat_params {

@@ -46,7 +46,7 @@ IGNIS_API ignis_tensor ignis_searchsorted(ignis_tensor sorted, ignis_tensor valu
         at = ignis__op_read(&op, op.in[1]);
         target = ignis__op_write(&op, out);
         params[5] = &out->numel;
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_SEARCH, op.in[0]->dtype,
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(SEARCH), op.in[0]->dtype,
                              ignis__clamp(ignis__ceil_div(out->numel, 256), 0, INT32_MAX), 256, params);
     }
     return ignis__op_end(&op, out, NULL);
@@ -76,7 +76,7 @@ static ignis__array *ignis__op_count(ignis__op *op, ignis__array *from, const ig
     if (bins.edges)
         edges = ignis__op_read(op, bins.edges);
     target = ignis__op_write(op, counts);
-    ignis__op_launch(op, IGNIS__BUILTIN_COUNT_BINS, from->dtype, NULL, bins.count ? blocks : 0, 1, 1, 256, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN(COUNT_BINS), from->dtype, NULL, bins.count ? blocks : 0, 1, 1, 256, 1,
                      shared ? 4 * (size_t)bins.count : 0, params);
     return counts;
 }
@@ -116,7 +116,7 @@ static ignis_status ignis__bincount_backward(const ignis_backward_args *args)
         return ignis__failed();
     gradients[1] = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
     if (gradients[1])
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[1], op.in[0], op.in[1], x, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), gradients[1], op.in[0], op.in[1], x, 0);
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 

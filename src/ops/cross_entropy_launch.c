@@ -35,7 +35,7 @@ IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_ar
         }
         grad = ignis__op_read(&op, op.in[0]);
         gradient = ignis__op_write(&op, made[i] ? made[i] : saved);
-        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_CROSS_ENTROPY_RESCALE, saved->dtype, numel, params);
+        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(CROSS_ENTROPY_RESCALE), saved->dtype, numel, params);
         if (op.ok && !made[i])
             args->grad_inputs[i] = args->saved[at];
         at++;
@@ -59,7 +59,7 @@ IGNIS__PRIVATE void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__c
         plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy->rows;
     }
-    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(CROSS_ENTROPY_BACKWARD), dtype, plan.blocks, plan.threads, params);
 }
 
 /*  Computes the gradient of the logits. Saved: logits, targets, log_sums, scale. */
@@ -160,20 +160,20 @@ IGNIS__PRIVATE void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_
         plan->threads = plan->warp ? IGNIS__LOSS_WARP_THREADS : IGNIS__LOSS_THREADS;
         plan->blocks = ignis__ceil_div(entropy->rows, plan->warp ? plan->threads / 32 : 1);
     }
-    work->builtin = work->counts && plan->warp          ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP
-                    : work->counts                      ? IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_BLOCK
-                    : plan->warp                        ? IGNIS__BUILTIN_CROSS_ENTROPY_WARP
-                    : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
-                    : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
-                                                        : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* for other numbers of rows */
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
+    work->builtin = work->counts && plan->warp          ? IGNIS__BUILTIN(CROSS_ENTROPY_LOSS_WARP)
+                    : work->counts                      ? IGNIS__BUILTIN(CROSS_ENTROPY_LOSS_BLOCK)
+                    : plan->warp                        ? IGNIS__BUILTIN(CROSS_ENTROPY_WARP)
+                    : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN(CROSS_ENTROPY_BLOCK)
+                    : plan->threads <= 128              ? IGNIS__BUILTIN(CROSS_ENTROPY_ROUND)
+                                                        : IGNIS__BUILTIN(CROSS_ENTROPY_EXACT);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(CROSS_ENTROPY_COUNT), dtype); /* for other numbers of rows */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(CROSS_ENTROPY_WARP), dtype);
     if (!work->gradient)
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(CROSS_ENTROPY_LOSS_WARP), dtype);
     if (ignis__cross_entropy_fits_one_block(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
-    if (work->builtin == IGNIS__BUILTIN_CROSS_ENTROPY_ROUND && resident > IGNIS__ROUND_BLOCKS)
+    if (work->builtin == IGNIS__BUILTIN(CROSS_ENTROPY_ROUND) && resident > IGNIS__ROUND_BLOCKS)
         resident = IGNIS__ROUND_BLOCKS;
     plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
 }
@@ -182,7 +182,7 @@ IGNIS__PRIVATE void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entro
                                                ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(CROSS_ENTROPY_COUNT), dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
 IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy,
@@ -195,7 +195,7 @@ IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entr
     if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it takes the first twelve */
         int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024
                                                               : 32 * ignis__ceil_div(entropy->rows, 32);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024),
+        ignis__op_launch_row(op, IGNIS__BUILTIN(CROSS_ENTROPY_FEW), dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024),
                              rows);
         return;
     }

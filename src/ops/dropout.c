@@ -19,7 +19,7 @@ static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const 
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), step = 0;
     void *params[] = {&target, &source, &p.threshold, &p.scale, &p.random.seed, &p.random.first, &step, &from->numel};
     op->ok = op->ok && ignis__random_step(&op->work, p.random.launches, &step);
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_DROPOUT, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN(DROPOUT), from->dtype, from->numel, params);
     return out;
 }
 

@@ -27,10 +27,10 @@ IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis_
         return;
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
     bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
-    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_KEYS, dtype, ignis__ceil_div(larger, 256), 256, keys);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_KEYS), dtype, ignis__ceil_div(larger, 256), 256, keys);
     ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0,
                      0); /* vocab: ids out of range */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_EMBEDDING_BOUNDS, dtype, ignis__ceil_div(count, 256), 256, begins);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_BOUNDS), dtype, ignis__ceil_div(count, 256), 256, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
     partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
     from = ignis__op_read(op, grad);
@@ -39,8 +39,8 @@ IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis_
     share = packed ? ignis__pack_elements(dtype) : 1;
     threads = ignis__row_threads(n, share, 256);
     across = ignis__ceil_div(n, threads * share);
-    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_CHUNKS, dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
-    ignis__op_launch(op, IGNIS__BUILTIN_EMBEDDING_ROWS, dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_ROWS), dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
                      1, 0, finish);
 }
 
@@ -105,7 +105,7 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
         sizes[0] = op.in[0]->shape.dim[0];
         sizes[1] = op.in[0]->shape.dim[1];
         packed = sizes[1] % ignis__pack_elements(dtype) == 0 && (from | to) % 16 == 0;
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_EMBEDDING, dtype, sizes[1] ? count : 0,
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(EMBEDDING), dtype, sizes[1] ? count : 0,
                              ignis__row_threads(sizes[1], ignis__row_share(dtype, packed != 0), 256), params);
     }
     ignis__op_save(&op, op.in[1]);

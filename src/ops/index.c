@@ -36,7 +36,7 @@ IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ign
         return;
     pack = ignis__pack_elements(to->dtype);
     last = strided.rank - 1;
-    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && strided.from[last] == 1 && strided.to[last] == 0 &&
+    packs = builtin == IGNIS__BUILTIN(GATHER) && last >= 0 && strided.from[last] == 1 && strided.to[last] == 0 &&
             (strided.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 &&
             ignis__strides_packed(strided.from, strided.rank, last, pack);
     if (packs) {
@@ -45,7 +45,7 @@ IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ign
     }
     ignis__strided_finish(&strided);
     ignis__op_launch_row(op, builtin, to->dtype,
-                         ignis__ceil_div(strided.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
+                         ignis__ceil_div(strided.count, builtin == IGNIS__BUILTIN(GATHER) ? 1024 : 256), 256, params);
 }
 
 /*  Returns the rows of `to` along its last dimension if each gets the sums of its own row of n elements,
@@ -85,9 +85,9 @@ IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, indexing, &n);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SORT_COUNT), IGNIS_I32); /* for the other path */
     if (rows) {
-        ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(SCATTER_ADD_ROWS), dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
         return;
     }
@@ -101,10 +101,10 @@ IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis
     blocks = ignis__ceil_div(strided.count, 256);
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, strided.count, 2);
     partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SCATTER_KEYS), dtype, blocks, 256, keys);
     ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_SUMS, dtype, blocks, 256, sums);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SEGMENT_FINISH, dtype, blocks, 256, finish);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SEGMENT_SUMS), dtype, blocks, 256, sums);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SEGMENT_FINISH), dtype, blocks, 256, finish);
 }
 
 /*  Sums the gradient by index, at the positions that forward has read. */
@@ -136,7 +136,7 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
         return ignis__failed();
     gradients[2] = ignis__op_new(&op, &op.in[1]->shape, op.in[0]->dtype);
     if (gradients[2])
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[2], op.in[0], op.in[1], x, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), gradients[2], op.in[0], op.in[1], x, 0);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
@@ -158,7 +158,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
                        ignis__shape_write(&indexing->shape).text, indexing->dim);
     if (indexing->dim > 0) /* also if those before it are 1 */
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), op.in[0]->dtype);
     if (outer == 1) {
         gradient = ignis__op_new(&op, &indexing->shape, op.in[0]->dtype);
         if (gradient)
@@ -238,7 +238,7 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
         ignis__op_copy(&op, out, op.in[0]);
         ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &indexing);
     } else if (out) {
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &indexing, 1);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), out, op.in[0], op.in[1], &indexing, 1);
     }
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &indexing, sizeof indexing);

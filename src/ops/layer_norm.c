@@ -46,11 +46,11 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    ignis__record_builtin_for_all(norm->rows, dtype); /* for other sizes and devices */
-    ignis__record_builtin_for_all(norm->warp, dtype);
+    ignis__record_builtin_for_all(norm->rows[0], dtype); /* for other sizes and devices */
+    ignis__record_builtin_for_all(norm->aligned[0], dtype);
     if (work->sum) {
-        ignis__record_builtin_for_all(norm->add_warp, dtype);
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_ADD, dtype);
+        ignis__record_builtin_for_all(norm->added[0], dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(ADD), dtype);
     }
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
@@ -59,7 +59,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         }
         if (odd.threads || !work->sum || packed)
             break;
-        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN(ADD), dtype, work->numel, add);
         work->x = work->sum; /* from here on it is the norm of a tensor like any other, by the same kernels */
         work->sum = work->other = 0;
     }
@@ -68,10 +68,9 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         return;
     }
     anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
-    kernel = (int)(work->sum ? norm->add_warp : norm->warp) +
-             ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
-    ignis__op_launch(op, (ignis__builtin)kernel, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared,
-                     work->sum ? adding : plain);
+    kernel = ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
+    ignis__op_launch(op, (work->sum ? norm->added : norm->aligned)[kernel], dtype, NULL, plan.blocks, 1, 1,
+                     plan.threads, 1, plan.shared, work->sum ? adding : plain);
 }
 
 /*  Returns the tensor of the sum of the operation's first and last input. */

@@ -37,7 +37,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,  &work->x,
                        &work->w,    &work->mean,      &work->rstd,      &average_g, &average_gh,
                        &work->rows, &work->n,         &work->packed};
-    ignis__record_builtin_for_all(norm->rows_backward, dtype); /* for other devices */
+    ignis__record_builtin_for_all(norm->rows_backward[0], dtype); /* for other devices */
     ignis__record_builtin_for_all(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
@@ -69,7 +69,7 @@ IGNIS__PRIVATE void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis_
                                         ignis__address partial, int rows, int64_t n)
 {
     void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
-    ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
+    ignis__op_launch(op, IGNIS__BUILTIN(NORM_BACKWARD_SUM), dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
                      params);
 }
 

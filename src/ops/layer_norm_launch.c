@@ -6,12 +6,18 @@
 
 #include "room.h"
 
-#define IGNIS__NORM_KERNELS(NAME)                                                                              \
-    IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
-        IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,                            \
-        IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
+#define IGNIS__NORM_KERNELS(NAME)                                                                                \
+    {IGNIS__BUILTIN(NAME##_WARP), IGNIS__BUILTIN(NAME##_ROW), IGNIS__BUILTIN(NAME##_LONG),                       \
+     IGNIS__BUILTIN(NAME##_BLOCK)},                                                                              \
+        {IGNIS__BUILTIN(ADD_##NAME##_WARP), IGNIS__BUILTIN(ADD_##NAME##_ROW), IGNIS__BUILTIN(ADD_##NAME##_LONG), \
+         IGNIS__BUILTIN(ADD_##NAME##_BLOCK)},                                                                    \
+        {IGNIS__BUILTIN(NAME##_ROWS_FEW), IGNIS__BUILTIN(NAME##_ROWS_WARP), IGNIS__BUILTIN(NAME##_ROWS_BLOCK),   \
+         IGNIS__BUILTIN(NAME##_ROWS_EVEN)},                                                                      \
+        {IGNIS__BUILTIN(NAME##_ROWS_BACKWARD_FEW), IGNIS__BUILTIN(NAME##_ROWS_BACKWARD_WARP),                    \
+         IGNIS__BUILTIN(NAME##_ROWS_BACKWARD_BLOCK), IGNIS__BUILTIN(NAME##_ROWS_BACKWARD_EVEN)},                 \
+        IGNIS__BUILTIN(NAME##_BACKWARD_AVERAGES), IGNIS__BUILTIN(NAME##_BACKWARD_COLUMNS)
 
-/*  The kernels of norm.cu and norm_add.cu, counted from the one named _warp. */
+/*  The kernels of norm.cu and norm_add.cu, in the order of ignis__norm. */
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
 
 IGNIS__PRIVATE const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false,
@@ -50,11 +56,11 @@ static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
     return n % pack == 0 && packs > (backward ? 32 : 128) && packs <= (backward ? 512 : 256);
 }
 
-/*  Plans rows. builtin: the first of the four kernels; arrays: arrays of rows that are read. Rows of a team
+/*  Plans rows. kernels: the four among which it chooses; arrays: arrays of rows that are read. Rows of a team
     begin at the same address modulo 16. In backward a team has a few rows at least, as its block leaves a row
     of partial sums. The shared memory is that of the most arrays possible, so that the same rows have the
     same kernel and bits. */
-IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__builtin *kernels, ignis_dtype dtype,
                                                       int64_t rows, int64_t n, int arrays, bool backward)
 {
     static const struct {
@@ -67,7 +73,7 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__buil
     plan.threads = ignis__row_threads(packs, 1, 512);
     if (ignis__norm_is_even(dtype, n, backward) &&
         (int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (backward ? 3 : 2) <= info->shared_per_block - 2048) {
-        plan.builtin = (ignis__builtin)((int)builtin + count);
+        plan.builtin = kernels[count];
         plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
         unit = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks, which get equal numbers */
@@ -86,7 +92,7 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__buil
         plan.threads = 0;
     if (plan.threads == 0)
         return plan;
-    plan.builtin = (ignis__builtin)((int)builtin + i);
+    plan.builtin = kernels[i];
     plan.shared =
         (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
     unit = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);

@@ -101,7 +101,7 @@ static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *en
             (void)ignis__op_read(op, chunks->sum);
         sum = ignis__op_write(op, chunks->sum);
         dw = ignis__op_write(op, chunks->dw);
-        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, chunks->dw->dtype, chunks->dw->numel,
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN(CROSS_ENTROPY_ADD_UP), chunks->dw->dtype, chunks->dw->numel,
                                      params);
     }
 }

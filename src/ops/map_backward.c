@@ -97,16 +97,15 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
     int k;
     if (!ignis__requests.path[0])
         return;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS,
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SUM_ROWS),
                                   run->dtype[p->formula->count]); /* for a gradient that equals the incoming one */
     if (run->outs == 0)
         return;
     ignis__formula_record_run(call, run);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SUM_ROWS), run->out[0]);
     for (k = 0; k < p->count; k++)
         if (ignis__dtype_is_float(p->tensor[k].dtype) && p->tensor[k].dtype != run->out[0])
-            ignis__record_builtin_for_all(
-                (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
+            ignis__record_builtin_for_all(ignis__builtin_cast(p->tensor[k].dtype), run->out[0]);
 }
 
 /*  For a logsumexp: divides the incoming gradient by the sum, whose exponentials start at the saved largest

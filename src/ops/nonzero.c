@@ -15,7 +15,7 @@ static ignis__array *ignis__op_nonzero(ignis__op *op, ignis__array *from, bool c
     ignis__address source = ignis__op_read(op, from), tile_counts = ignis__op_write(op, counts), tile_ends, target;
     ignis__select_sizes sizes = IGNIS__ZERO;
     void *count_params[] = {&tile_counts, &source, &n}, *write[] = {&target, &tile_ends, &source, &n, &sizes};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SELECT_COUNT, from->dtype, tiles, 256, count_params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SELECT_COUNT), from->dtype, tiles, 256, count_params);
     ends = ignis__op_sum_up(op, counts);
     tile_ends = ends ? ignis__op_read(op, ends) : 0;
     if (!ignis__op_read_back(op, &count, tile_ends + 8 * (uint64_t)(tiles - 1), tiles ? 8 : 0))
@@ -25,7 +25,7 @@ static ignis__array *ignis__op_nonzero(ignis__op *op, ignis__array *from, bool c
     for (d = 0; d < rank; d++)
         sizes.size[d] = from->shape.dim[d];
     target = ignis__op_write(op, positions);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SELECT_WRITE, from->dtype, count ? tiles : 0, 256, write);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SELECT_WRITE), from->dtype, count ? tiles : 0, 256, write);
     return positions;
 }
 
@@ -58,7 +58,7 @@ IGNIS_API ignis_tensor ignis_masked_select(ignis_tensor tensor, ignis_tensor mas
         out = ignis__op_new_row(&op, positions->numel, op.in[0]->dtype);
     }
     if (out)
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], positions, &indexing, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), out, op.in[0], positions, &indexing, 0);
     ignis__op_save(&op, positions);
     return ignis__op_end_recorded(&op, out, "masked_select", ignis__sort_backward, &indexing, sizeof indexing);
 }
@@ -78,7 +78,7 @@ static void ignis__op_unique(ignis__op *op, ignis__unique *found, ignis__array *
     ignis__address source = ignis__op_read(op, sorted), at = ignis__op_write(op, heads), numbers, values, inverse = 0,
                    counts = 0, positions = ignis__op_read(op, places);
     void *mark[] = {&at, &source, &n}, *write[] = {&values, &inverse, &counts, &source, &positions, &numbers, &n};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_UNIQUE_HEADS, sorted->dtype, blocks, 256, mark);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(UNIQUE_HEADS), sorted->dtype, blocks, 256, mark);
     ranks = ignis__op_sum_up(op, heads);
     numbers = ranks ? ignis__op_read(op, ranks) : 0;
     if (!ignis__op_read_back(op, &last, numbers + 4 * (uint64_t)(n - 1), n ? 4 : 0))
@@ -94,7 +94,7 @@ static void ignis__op_unique(ignis__op *op, ignis__unique *found, ignis__array *
         ignis__op_zero(op, found->counts);
         counts = ignis__op_write(op, found->counts);
     }
-    ignis__op_launch_row(op, IGNIS__BUILTIN_UNIQUE_WRITE, sorted->dtype, blocks, 256, write);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(UNIQUE_WRITE), sorted->dtype, blocks, 256, write);
 }
 
 IGNIS_API ignis_tensor ignis_unique(ignis_tensor tensor, ignis_tensor *inverse, ignis_tensor *counts)

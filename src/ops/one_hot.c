@@ -32,7 +32,7 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
         to = ignis__op_write(&op, out);
         id_bytes = (int)ignis__dtypes[op.in[0]->dtype].size;
         params[4] = &out->numel;
-        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_ONE_HOT, dtype, out->numel, params);
+        ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(ONE_HOT), dtype, out->numel, params);
     }
     return ignis__op_end(&op, out, NULL);
 }

@@ -38,7 +38,7 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
         index = ignis__op_read(&op, op.in[1]);
     ignis__images_set(&pooling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out,
                       ignis__pool_addresses(&pooling, dx | dy | index), false);
-    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN_MAX_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL_BACKWARD,
+    ignis__images_launch(&op, p->is_max ? IGNIS__BUILTIN(MAX_POOL_BACKWARD) : IGNIS__BUILTIN(AVG_POOL_BACKWARD),
                          op.in[0]->dtype, &pooling.images, p->is_max ? max : average);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
@@ -120,7 +120,7 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
         ignis__images_set(&pooling->images, dtype, pool.n, pool.channels, pool.out, pool.in,
                           ignis__pool_addresses(pooling, x | y | index),
                           !is_max && pooling->window[0] == 2 && pooling->window[1] == 2);
-        ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
+        ignis__images_launch(&op, is_max ? IGNIS__BUILTIN(MAX_POOL) : IGNIS__BUILTIN(AVG_POOL), dtype, &pooling->images,
                              is_max ? max : average);
     }
     return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &pool, sizeof pool);

@@ -8,9 +8,13 @@
 /*  Quantizes op->in[0] by rows, or as a whole. */
 static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, ignis__array *scale)
 {
-    enum { WARP, BLOCK, ALL }; /* in the order of the kernels of a dtype */
-    int first =
-        out->dtype == IGNIS_F8_E4M3 ? IGNIS__BUILTIN_QUANTIZE_F8_E4M3_WARP : IGNIS__BUILTIN_QUANTIZE_F8_E5M2_WARP;
+    enum { WARP, BLOCK, ALL };
+    static const ignis__builtin by_dtype[2][3] = {
+        {IGNIS__BUILTIN(QUANTIZE_F8_E4M3_WARP), IGNIS__BUILTIN(QUANTIZE_F8_E4M3_BLOCK),
+         IGNIS__BUILTIN(QUANTIZE_F8_E4M3)},
+        {IGNIS__BUILTIN(QUANTIZE_F8_E5M2_WARP), IGNIS__BUILTIN(QUANTIZE_F8_E5M2_BLOCK),
+         IGNIS__BUILTIN(QUANTIZE_F8_E5M2)}};
+    const ignis__builtin *kernels = by_dtype[out->dtype != IGNIS_F8_E4M3];
     ignis__array *x = op->in[0], *room;
     ignis__address from = ignis__op_read(op, x), to = ignis__op_write(op, out), scales = ignis__op_write(op, scale),
                    largest;
@@ -22,8 +26,7 @@ static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, i
         void *params[] = {&to, &scales, &from, &rows, &n, &plan.packed, &plan.kept};
         ignis__op_rows(op, x, &rows, &n);
         plan = ignis__rows_plan(op, x->dtype, rows, n, from % 16 == 0, 1, 2);
-        ignis__rows_launch(op, &plan, (ignis__builtin)(first + WARP), (ignis__builtin)(first + BLOCK), x->dtype,
-                           params);
+        ignis__rows_launch(op, &plan, kernels[WARP], kernels[BLOCK], x->dtype, params);
     } else {
         int packed = from % 16 == 0;
         void *find[] = {&largest, &from, &x->numel, &packed},
@@ -34,8 +37,8 @@ static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, i
         largest = ignis__op_write(op, room);
         blocks = ignis__clamp(ignis__ceil_div(x->numel, 256 * ignis__pack_elements(x->dtype)), 1,
                               (int64_t)8 * op->work.device->info.multiprocessors);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_QUANTIZE_LARGEST, x->dtype, blocks, 256, find);
-        ignis__op_launch_row(op, (ignis__builtin)(first + ALL), x->dtype, blocks, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(QUANTIZE_LARGEST), x->dtype, blocks, 256, find);
+        ignis__op_launch_row(op, kernels[ALL], x->dtype, blocks, 256, params);
     }
 }
 

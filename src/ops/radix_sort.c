@@ -39,7 +39,7 @@ IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__a
     next = said + 4 * (uint64_t)(passes * 256 * blocks);
     tiles = (int)ignis__ceil_div(sort->n, tile);
     parts = (int)ignis__ceil_div(sort->n, 4 * tile);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SORT_COUNT, sort->dtype, sort->rows * parts, 512, count);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SORT_COUNT), sort->dtype, sort->rows * parts, 512, count);
     for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
         bool is_last = pass == passes - 1 && values;
         int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
@@ -58,7 +58,7 @@ IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__a
                           &shift,
                           &descending};
         shift = 8 * pass;
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_PASS, sort->dtype, NULL, blocks, 1, 1, 512, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(SORT_PASS), sort->dtype, NULL, blocks, 1, 1, 512, 1,
                          (size_t)tile * (size_t)(size + 4), params);
         in = &sort->keys[out];
         in_positions = &sort->positions[out];

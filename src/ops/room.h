@@ -255,8 +255,9 @@ typedef struct ignis__grouped {
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
-    ignis__builtin warp, add_warp, averages, columns, rows,
-        rows_backward; /* except for averages and columns, each is the first of four */
+    ignis__builtin aligned[4], added[4];      /* by a warp, by a warp for a row, for long rows, by a block */
+    ignis__builtin rows[4], rows_backward[4]; /* for few packs of a row, more, by a block, and those named _even */
+    ignis__builtin averages, columns;
 } ignis__norm;
 
 /*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
@@ -757,7 +758,7 @@ extern const ignis__norm ignis__rms_norm;
 IGNIS__PRIVATE int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
                                           size_t shared);
 IGNIS__PRIVATE int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n);
-IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__builtin *kernels, ignis_dtype dtype,
                                                       int64_t rows, int64_t n, int arrays, bool backward);
 IGNIS__PRIVATE bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses);
 IGNIS__PRIVATE int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,

@@ -87,7 +87,7 @@ IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_d
         params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
     threads =
         rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread rotates 2 heads */
-    ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(ROPE), dtype, ignis__ceil_div(threads, 256), 256, params);
 }
 
 /*  As ignis__rope_rotate, for full rows, from the operation's input to an array like it. */

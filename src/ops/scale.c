@@ -11,7 +11,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from,
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
     void *params[] = {&target, &source, &factor, &from->numel};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN(SCALE), from->dtype, from->numel, params);
     return out;
 }
 

@@ -65,7 +65,7 @@ static void ignis__op_scan_rows(ignis__op *op, const ignis__scan *scan, ignis__a
     void *rows[] = {&target, &source, arrays, &outer, &n, &reverse, &packed, &warps},
          *each[] = {&target, &said, &next, &source, arrays, &outer, &n, &tiles, &reverse, &packed};
     if (n < 4096 || outer * ignis__ceil_div(n, tile) > INT32_MAX) {
-        ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_ROWS, ignis__ceil_div(outer, warps ? 8 : 1), rows);
+        ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_ROWS), ignis__ceil_div(outer, warps ? 8 : 1), rows);
         return;
     }
     tiles = (int)ignis__ceil_div(n, tile);
@@ -76,7 +76,7 @@ static void ignis__op_scan_rows(ignis__op *op, const ignis__scan *scan, ignis__a
     ignis__op_zero(op, zeros);
     said = ignis__op_write(op, zeros);
     next = said + 8 * (uint64_t)words;
-    ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_TILES,
+    ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_TILES),
                        ignis__clamp(3 * op->work.device->info.multiprocessors, 1, outer * tiles), each);
 }
 
@@ -108,10 +108,10 @@ static void ignis__op_scan(ignis__op *op, const ignis__scan *scan)
         int64_t words = ignis__scan_state_size(scan->scan_operator, scan->from->dtype) / 4;
         partial = ignis__op_write(op, ignis__op_new_row(op, outer * parts * inner * words, IGNIS_I32));
         params[0] = &none;
-        ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_COLUMNS, blocks, params);
+        ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_COLUMNS), blocks, params);
         params[0] = &target;
     }
-    ignis__scan_launch(op, scan, IGNIS__BUILTIN_SCAN_COLUMNS, blocks, params);
+    ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_COLUMNS), blocks, params);
 }
 
 /*  Returns the sums of a row up to each of its elements. NULL after a failure. */

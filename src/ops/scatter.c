@@ -33,7 +33,7 @@ static ignis__address ignis__op_claim(ignis__op *op, ignis__array *ids, const ig
         return 0;
     ignis__op_zero(op, claims);
     target = ignis__op_write(op, claims);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_CLAIM, op->in[0]->dtype, ignis__ceil_div(strided.count, 256), 256,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SCATTER_CLAIM), op->in[0]->dtype, ignis__ceil_div(strided.count, 256), 256,
                          params);
     return target;
 }
@@ -51,7 +51,7 @@ static void ignis__op_scatter_last(ignis__op *op, ignis__array *to, ignis__array
     if (!op->ok || !ignis__strides_merge(&indexing->strides, &strided, false))
         return;
     ignis__strided_finish(&strided);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_LAST, to->dtype, ignis__ceil_div(strided.count, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SCATTER_LAST), to->dtype, ignis__ceil_div(strided.count, 256), 256, params);
 }
 
 /*  The gradient of the tensor is the incoming one, with zeros where elements were put; that of values is taken where
@@ -78,7 +78,7 @@ static ignis_status ignis__scatter_backward(const ignis_backward_args *args)
     }
     if (args->needed[values] && (gradients[values] = ignis__op_new(&op, &x->shape, op.in[0]->dtype)) != NULL) {
         if (scatter->adds)
-            ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, gradients[values], op.in[0], op.in[1], x, 0);
+            ignis__op_indexed(&op, IGNIS__BUILTIN(GATHER), gradients[values], op.in[0], op.in[1], x, 0);
         else
             ignis__op_scatter_last(&op, gradients[values], op.in[0], claims, op.in[1], x, IGNIS__SCATTER_TAKE);
     }
@@ -136,7 +136,7 @@ static ignis__array *ignis__op_join_indices(ignis__op *op, int count)
         list.size[d] = op->in[0]->shape.dim[d];
         list.id_bytes[d] = (int)ignis__dtypes[op->in[1 + d]->dtype].size;
     }
-    ignis__op_launch_row(op, IGNIS__BUILTIN_INDEX_JOIN, IGNIS_I64, ignis__ceil_div(joined->numel, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(INDEX_JOIN), IGNIS_I64, ignis__ceil_div(joined->numel, 256), 256, params);
     return joined;
 }
 

@@ -21,7 +21,7 @@ static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
     y = ignis__op_read(&op, op.in[1]);
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == y % 16 && to % 16 == grad % 16, 2, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_SOFTMAX_BACKWARD_BLOCK,
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN(SOFTMAX_BACKWARD_WARP), IGNIS__BUILTIN(SOFTMAX_BACKWARD_BLOCK),
                        op.in[1]->dtype, params);
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
@@ -42,8 +42,9 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     x = ignis__op_read(&op, op.in[0]);
     y = ignis__op_write(&op, out);
     plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_SOFTMAX_WARP,
-                       plan.kept ? IGNIS__BUILTIN_SOFTMAX_LONG : IGNIS__BUILTIN_SOFTMAX_BLOCK, op.in[0]->dtype, params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN(SOFTMAX_WARP),
+                       plan.kept ? IGNIS__BUILTIN(SOFTMAX_LONG) : IGNIS__BUILTIN(SOFTMAX_BLOCK), op.in[0]->dtype,
+                       params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
@@ -66,8 +67,8 @@ static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
     log_sums = ignis__op_read(&op, op.in[2]);
     to = ignis__op_write(&op, dx);
     plan = ignis__rows_plan(&op, op.in[1]->dtype, rows, n, to % 16 == x % 16 && to % 16 == grad % 16, 2, 1);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_WARP, IGNIS__BUILTIN_LOG_SOFTMAX_BACKWARD_BLOCK,
-                       op.in[1]->dtype, params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN(LOG_SOFTMAX_BACKWARD_WARP),
+                       IGNIS__BUILTIN(LOG_SOFTMAX_BACKWARD_BLOCK), op.in[1]->dtype, params);
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
@@ -89,9 +90,9 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
     y = ignis__op_write(&op, out);
     log_sums = ignis__op_write(&op, sums);
     plan = ignis__rows_plan(&op, op.in[0]->dtype, rows, n, x % 16 == y % 16, 1, 2);
-    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN_LOG_SOFTMAX_WARP,
-                       plan.kept ? IGNIS__BUILTIN_LOG_SOFTMAX_LONG : IGNIS__BUILTIN_LOG_SOFTMAX_BLOCK, op.in[0]->dtype,
-                       params);
+    ignis__rows_launch(&op, &plan, IGNIS__BUILTIN(LOG_SOFTMAX_WARP),
+                       plan.kept ? IGNIS__BUILTIN(LOG_SOFTMAX_LONG) : IGNIS__BUILTIN(LOG_SOFTMAX_BLOCK),
+                       op.in[0]->dtype, params);
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, sums);
     return ignis__op_end_recorded(&op, out, "log_softmax", ignis__log_softmax_backward, NULL, 0);

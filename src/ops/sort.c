@@ -12,7 +12,7 @@ static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address va
                              ignis__address from, int64_t rows, int64_t n, int k, int descending)
 {
     bool few_rows = rows < op->work.device->info.multiprocessors;
-    ignis__builtin builtin = few_rows ? IGNIS__BUILTIN_SORT_SELECT_FEW : IGNIS__BUILTIN_SORT_SELECT;
+    ignis__builtin builtin = few_rows ? IGNIS__BUILTIN(SORT_SELECT_FEW) : IGNIS__BUILTIN(SORT_SELECT);
     int items = (int)ignis__power_of_2_up(k > 64 ? k : 64), parts;
     ignis__address to, to_positions, from_positions = 0;
     void *params[] = {&to, &to_positions, &from, &from_positions, &n, &parts, &k, &items, &descending};
@@ -45,17 +45,17 @@ IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ign
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     if (!op->ok || rows * k == 0)
         return;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SORT_SMALL), dtype); /* for rows of any length */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SORT_COUNT), dtype);
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_SMALL, dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256, 1,
-                         item * (size_t)items, few);
+        ignis__op_launch(op, IGNIS__BUILTIN(SORT_SMALL), dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256,
+                         1, item * (size_t)items, few);
     } else if (n > 4096 && k <= 1024) {
         ignis__op_select(op, dtype, to, places, source, rows, n, k_int, descending);
     } else if (n <= most) {
-        ignis__op_launch(op, IGNIS__BUILTIN_SORT_ROW, dtype, NULL, rows, 1, 1, (unsigned)threads, 1,
+        ignis__op_launch(op, IGNIS__BUILTIN(SORT_ROW), dtype, NULL, rows, 1, 1, (unsigned)threads, 1,
                          (size_t)(threads * 8 * (size + 2)), row);
     } else {
         ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
@@ -80,8 +80,8 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     shape.dim[dim] = k;
     rows = IGNIS_SHAPE(from->numel);
     if (dim + 1 < shape.ndim) { /* also if the dimensions after it are 1 */
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), from->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), IGNIS_I64);
     }
     if (axis.inner != 1)
         from = ignis__op_exchange(op, from, &rows, &there);
@@ -110,7 +110,7 @@ IGNIS__PRIVATE ignis_status ignis__sort_backward(const ignis_backward_args *args
     if (gradient && gradient->numel != op.in[0]->numel)
         ignis__op_zero(&op, gradient);
     if (gradient)
-        ignis__op_indexed(&op, IGNIS__BUILTIN_SCATTER, gradient, op.in[0], op.in[1], x, 0);
+        ignis__op_indexed(&op, IGNIS__BUILTIN(SCATTER), gradient, op.in[0], op.in[1], x, 0);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 

@@ -96,7 +96,7 @@ IGNIS__PRIVATE void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__ar
             strided.from[0] = strided.to[0] = 0;
         ignis__strided_finish(&strided);
         blocks = strided.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256,
+        ignis__op_launch_row(op, IGNIS__BUILTIN(STRIDED_TILES), from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256,
                              tiles);
         return;
     }
@@ -111,7 +111,7 @@ IGNIS__PRIVATE void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__ar
         strided.to[last] *= pack;
     }
     ignis__strided_finish(&strided);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(strided.count, 1024), 256,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(STRIDED_COPY), from->dtype, ignis__ceil_div(strided.count, 1024), 256,
                          params);
 }
 

@@ -24,9 +24,9 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
             grid;
     unsigned x, y;
     bool rows = inner == 1;
-    ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN_DOT_ROWS : IGNIS__BUILTIN_SUM_ROWS
-                             : b  ? IGNIS__BUILTIN_DOT_COLUMNS
-                                  : IGNIS__BUILTIN_SUM_COLUMNS;
+    ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN(DOT_ROWS) : IGNIS__BUILTIN(SUM_ROWS)
+                             : b ? IGNIS__BUILTIN(DOT_COLUMNS)
+                                  : IGNIS__BUILTIN(SUM_COLUMNS);
     ignis__address to, to_partial = 0, from_a, from_b = 0;
     void *params[10], *finish[] = {&to, &to_partial, &factor, &count, &parts};
     int used = 0;
@@ -82,7 +82,7 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
     packs = count % per_pack == 0 ? count / per_pack : count;
     ignis__column_threads(packs, parts, &x, &y);
     grid = ignis__clamp(ignis__ceil_div(packs, (int64_t)x), 1, INT32_MAX);
-    ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, grid, 1, 1, x, y, 0, finish);
+    ignis__op_launch(op, IGNIS__BUILTIN(SUM_FINISH), dtype, NULL, grid, 1, 1, x, y, 0, finish);
 }
 
 /*  Values that a sum's gradient needs. */
@@ -105,7 +105,7 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     gradient = ignis__op_new(&op, &p.shape, op.in[0]->dtype);
     from = ignis__op_read(&op, op.in[0]);
     to = ignis__op_write(&op, gradient);
-    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN_BROADCAST_SCALED, op.in[0]->dtype, numel, params);
+    ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(BROADCAST_SCALED), op.in[0]->dtype, numel, params);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 

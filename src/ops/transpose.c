@@ -14,7 +14,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *fro
     bool tiles = exchange.c == 1 && exchange.m >= 16 && exchange.n >= 16;
     int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, pack = ignis__pack_elements(from->dtype), blocks;
     void *params[] = {&target, &source, &exchange.a, &exchange.m, &exchange.b, &exchange.n, &exchange.c};
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), from->dtype);
     if (out && (exchange.m == 1 || exchange.n == 1) &&
         (exchange.b == 1 || exchange.m == exchange.n)) { /* the order stays */
         ignis__op_copy(op, out, from);
@@ -25,7 +25,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *fro
     blocks = tiles ? exchange.a * exchange.b * ignis__ceil_div(exchange.m, edge) * ignis__ceil_div(exchange.n, edge)
                    : ignis__ceil_div(from->numel, 1024 * (exchange.c % pack == 0 ? pack : 1));
     if (from->numel > 0)
-        ignis__op_launch_row(op, tiles ? IGNIS__BUILTIN_TRANSPOSE_TILES : IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype,
+        ignis__op_launch_row(op, tiles ? IGNIS__BUILTIN(TRANSPOSE_TILES) : IGNIS__BUILTIN(TRANSPOSE_RUNS), from->dtype,
                              ignis__clamp(blocks, 1, INT32_MAX), 256, params);
     return out;
 }

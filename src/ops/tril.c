@@ -17,7 +17,7 @@ static ignis__array *ignis__op_band(ignis__op *op, ignis__array *from, const ign
     const int64_t *dims = from->shape.dim + from->shape.ndim - 2;
     int64_t rows = dims[0], columns = dims[1];
     void *params[] = {&target, &source, &rows, &columns, &band.low, &band.high, &from->numel};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_BAND, from->dtype, from->numel, params);
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN(BAND), from->dtype, from->numel, params);
     return out;
 }
 

@@ -25,7 +25,7 @@ static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
     dx = ignis__op_write(&op, gradient);
     dy = ignis__op_read(&op, op.in[0]);
     ignis__images_set(&resampling.images, op.in[0]->dtype, p->n, p->channels, p->in, p->out, dx | dy, false);
-    ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE_BACKWARD, op.in[0]->dtype, &resampling.images, params);
+    ignis__images_launch(&op, IGNIS__BUILTIN(UPSAMPLE_BACKWARD), op.in[0]->dtype, &resampling.images, params);
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
@@ -84,7 +84,7 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
             ignis__scaling_set(&upsample.resampling.dim[d], upsample.in[d], upsample.out[d], desc);
         ignis__images_set(&upsample.resampling.images, op.in[0]->dtype, upsample.n, upsample.channels, upsample.out,
                           upsample.in, x | y, true);
-        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &upsample.resampling.images, params);
+        ignis__images_launch(&op, IGNIS__BUILTIN(UPSAMPLE), op.in[0]->dtype, &upsample.resampling.images, params);
     }
     return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &upsample, sizeof upsample);
 }

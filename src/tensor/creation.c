@@ -51,12 +51,12 @@ IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__bu
 
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc)
 {
-    return ignis__tensor_random("ignis_tensor_rand", IGNIS__BUILTIN_RAND, shape, desc);
+    return ignis__tensor_random("ignis_tensor_rand", IGNIS__BUILTIN(RAND), shape, desc);
 }
 
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc)
 {
-    return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
+    return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN(RANDN), shape, desc);
 }
 
 /*  Creates a tensor of numbers at equal distances. A negative count: the ends give no line, and it is
@@ -72,7 +72,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, doub
                     step);
         return ignis__no_tensor();
     }
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_LINE, IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
+    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN(LINE), IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step,
@@ -104,6 +104,6 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
     void *params[] = {NULL, &none, &rows, &columns, &diagonal, &diagonal, NULL};
     if (!ignis__enter(call))
         return ignis__no_tensor();
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN_BAND, IGNIS_SHAPE(rows, columns), desc, params, 6, NULL,
+    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN(BAND), IGNIS_SHAPE(rows, columns), desc, params, 6, NULL,
                                           NULL);
 }

@@ -53,7 +53,7 @@ IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ig
         }
         handles[0] = made;
     }
-    status = ignis__array_binary(call, IGNIS__BUILTIN_ADD, handles[0], handles[1], handles[2]);
+    status = ignis__array_binary(call, IGNIS__BUILTIN(ADD), handles[0], handles[1], handles[2]);
     if (made.id) {
         ignis__array_unclaim(call, gradient);
         ignis__array_unclaim(call, *sum);
@@ -183,8 +183,8 @@ static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
     }
     if (ok && blocks) {
         grid[0] = (unsigned)blocks;
-        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, first->leaf->dtype);
-        ok = function && ignis__builtin_launch(&work, IGNIS__BUILTIN_ADD_EACH, function, grid, block, 0, params);
+        function = ignis__builtin_get(call, work.device, IGNIS__BUILTIN(ADD_EACH), first->leaf->dtype);
+        ok = function && ignis__builtin_launch(&work, IGNIS__BUILTIN(ADD_EACH), function, grid, block, 0, params);
     }
     ignis__work_end(&work);
     for (i = 0; i < count; i++)
@@ -198,7 +198,7 @@ static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *l
     ignis__work work;
     bool ok = ignis__work_begin(call, leaf->device, &work);
     if (ok) {
-        ok = ignis__builtin_get(call, work.device, IGNIS__BUILTIN_ADD_EACH, leaf->dtype) != NULL;
+        ok = ignis__builtin_get(call, work.device, IGNIS__BUILTIN(ADD_EACH), leaf->dtype) != NULL;
         ignis__work_end(&work);
     }
     return ok;

@@ -84,7 +84,7 @@ static ignis_tensor ignis__recorded_sum(const char *call, ignis_tensor a, ignis_
     }
     if (ok)
         made = ignis__array_create_like(call, arrays[0], arrays[0]->dtype);
-    if (made.id && ignis__array_binary(call, IGNIS__BUILTIN_ADD, made, from[0], from[1]) != IGNIS_OK)
+    if (made.id && ignis__array_binary(call, IGNIS__BUILTIN(ADD), made, from[0], from[1]) != IGNIS_OK)
         ignis__array_discard(call, &made);
     if (made.id)
         result = ignis__recorded_result(call, "sum of gradients", ignis__array_adopt(call, made), 2, held);

@@ -200,7 +200,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 {
     static const char call[] = "ignis_adamw";
-    IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN_ADAM : IGNIS__BUILTIN_ADAMW);
+    IGNIS__OPTIMIZER_GIVEN(ignis_adamw_desc, 1e-3, "adamw", d.coupled ? IGNIS__BUILTIN(ADAM) : IGNIS__BUILTIN(ADAMW));
     given.has_first = given.has_second = given.has_missed = true;
     given.beta1 = ignis__number_or_default(d.beta1, 0.9);
     given.beta2 = ignis__number_or_default(d.beta2, 0.999);
@@ -211,7 +211,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 {
     static const char call[] = "ignis_sgd";
-    IGNIS__OPTIMIZER_GIVEN(ignis_sgd_desc, 1e-3, "sgd", IGNIS__BUILTIN_SGD);
+    IGNIS__OPTIMIZER_GIVEN(ignis_sgd_desc, 1e-3, "sgd", IGNIS__BUILTIN(SGD));
     given.has_first = d.momentum != 0;
     given.beta1 = d.momentum;
     return ignis__optimizer_make(call, &given, "momentum", "");
@@ -220,7 +220,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_sgd(const ignis_sgd_desc *desc)
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc)
 {
     static const char call[] = "ignis_rmsprop";
-    IGNIS__OPTIMIZER_GIVEN(ignis_rmsprop_desc, 1e-2, "rmsprop", IGNIS__BUILTIN_RMSPROP);
+    IGNIS__OPTIMIZER_GIVEN(ignis_rmsprop_desc, 1e-2, "rmsprop", IGNIS__BUILTIN(RMSPROP));
     given.has_first = d.momentum != 0;
     given.has_second = true;
     given.beta1 = d.momentum;
@@ -232,7 +232,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *de
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
 {
     static const char call[] = "ignis_lion";
-    IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN_LION);
+    IGNIS__OPTIMIZER_GIVEN(ignis_lion_desc, 1e-4, "lion", IGNIS__BUILTIN(LION));
     given.has_first = true;
     given.beta1 = ignis__number_or_default(d.beta1, 0.9);
     given.beta2 = ignis__number_or_default(d.beta2, 0.99);
@@ -242,7 +242,7 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc)
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc)
 {
     static const char call[] = "ignis_muon";
-    IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN_MUON);
+    IGNIS__OPTIMIZER_GIVEN(ignis_muon_desc, 1e-3, "muon", IGNIS__BUILTIN(MUON));
     given.has_first = given.has_second = true;
     given.beta1 = ignis__number_or_default(d.momentum, 0.95);
     given.like_adamw = d.like_adamw;

@@ -18,7 +18,7 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
                                  "the tensor is on device %d, the optimizer is on device %d",
                                  ignis__device_ordinal(tensor->device), ignis__device_ordinal(optimizer->device));
-    if (optimizer->step == IGNIS__BUILTIN_MUON && tensor->shape.ndim != 2)
+    if (optimizer->step == IGNIS__BUILTIN(MUON) && tensor->shape.ndim != 2)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call,
                                  "the tensor is %s; parameters of Muon have two dimensions",
                                  ignis__shape_write(&tensor->shape).text);

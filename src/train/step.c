@@ -11,7 +11,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
     int schedule = (int)optimizer->schedule.kind, rows = optimizer->has_missed ? optimizer->row_count : 0;
     ignis__address table;
     void *function =
-        ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_ADVANCE, ignis__optimizer_dtype(optimizer));
+        ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(OPTIM_ADVANCE), ignis__optimizer_dtype(optimizer));
     void *params[] = {state,
                       &table,
                       &rows,
@@ -29,7 +29,7 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
         block[0] *= 2;
     ignis__cost(0, 0, 0); /* the arrays belong to the kernel after it */
     return function && ignis__work_write(work, optimizer->table, &table) &&
-           ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
+           ignis__builtin_launch(work, IGNIS__BUILTIN(OPTIM_ADVANCE), function, one, block, 0, params);
 }
 
 /*  Computes the norm of all gradients for the next step. max_norm 0: it is not known, and nothing is clipped. */
@@ -55,11 +55,11 @@ static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *opt
         ignis__work_write(work, optimizer->state, &state)) {
         squares = at = base;
         checked = max_norm == 0 ? state : 0;
-        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN_GRAD_SQUARES, 1, sums, &at)
-                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_GRAD_CLIP,
+        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at)
+                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(GRAD_CLIP),
                                             ignis__optimizer_dtype(optimizer))
                        : NULL;
-        ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN_GRAD_CLIP, function, one, block, 0, clip);
+        ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN(GRAD_CLIP), function, one, block, 0, clip);
     }
     ignis__storage_drop(work->call, storage);
     return ok;
@@ -82,7 +82,7 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
     x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)),
                    parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS,
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS),
                                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
@@ -138,9 +138,9 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
          ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer, 0)) &&
           ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
-    if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN_MUON)
+    if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
         ok = ok && ignis__muon_orthogonalize_all(optimizer) &&
-             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_MUON_APPLY, 0, params, NULL);
+             ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
@@ -155,7 +155,7 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
     if (!optimizer)
         return ignis__failed();
     return ignis__optimizer_end(optimizer, &work,
-                                ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN_GRAD_ZERO, 0, params, NULL));
+                                ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ZERO), 0, params, NULL));
 }
 
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)

@@ -38,7 +38,7 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
-    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN_OPTIM_TABLE, dtype);
+    void *function = ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(OPTIM_TABLE), dtype);
     ignis__optim_batch batch;
     ignis__address table;
     int at, some;
@@ -48,7 +48,7 @@ static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *op
         some = count - at < IGNIS__OPTIM_BATCH ? count - at : IGNIS__OPTIM_BATCH;
         memset(&batch, 0, sizeof batch);
         memcpy(batch.rows, optimizer->rows + at, sizeof *optimizer->rows * (size_t)some);
-        ok = ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_TABLE, function, grid, block, 0, params);
+        ok = ignis__builtin_launch(work, IGNIS__BUILTIN(OPTIM_TABLE), function, grid, block, 0, params);
         table += sizeof *optimizer->rows * (uint64_t)some;
     }
     return ok;
@@ -164,7 +164,7 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
     ignis_dtype dtype;
     void *function;
     int count;
-    bool steps = builtin != IGNIS__BUILTIN_GRAD_SQUARES && builtin != IGNIS__BUILTIN_GRAD_ZERO;
+    bool steps = builtin != IGNIS__BUILTIN(GRAD_SQUARES) && builtin != IGNIS__BUILTIN(GRAD_ZERO);
     bool ok = ignis__work_write(work, optimizer->table, &table);
     params[table_at] = &table;
     params[table_at + 1] = &count;
@@ -179,7 +179,7 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
         }
         grid[0] = (unsigned)(steps ? optimizer->steps_of : optimizer->blocks_of)[dtype];
         function = ignis__builtin_get(work->call, work->device, builtin, dtype);
-        if (ignis__profiling() && (builtin == IGNIS__BUILTIN_ADAMW || builtin == IGNIS__BUILTIN_SGD))
+        if (ignis__profiling() && (builtin == IGNIS__BUILTIN(ADAMW) || builtin == IGNIS__BUILTIN(SGD)))
             ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
         ok = function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
         table += sizeof *optimizer->rows * (uint64_t)count;

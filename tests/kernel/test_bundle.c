@@ -671,6 +671,66 @@ static void softmax_of_thread(void *failures, int index)
 }
 
 /*  Threads that ask for kernels of one block at a time. */
+/*  Returns a kernel of ignis.h or ignis_models.h by its number. */
+static ignis__builtin kernel_of_number(int number)
+{
+    const ignis__source *source;
+    ignis__builtin builtin;
+    int i, k;
+    for (i = 0; (source = ignis__source_at(i)) != NULL; i++)
+        for (k = 0; (builtin = ignis__builtin_of_source(source, k)) != NULL; k++)
+            if (builtin->number == number)
+                return builtin;
+    return NULL;
+}
+
+TEST(parts_are_named_after_their_first_kernels)
+{
+    const ignis__kernel_table *table;
+    int i, k, parts = 0;
+    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; i++)
+        for (k = 0; k < table->part_count; k++, parts++) {
+            ignis__builtin first = kernel_of_number(table->parts[k].first),
+                           last = kernel_of_number(table->parts[k].last);
+            CHECK(first && last && first->number < last->number);
+            if (!first || !last)
+                continue;
+            CHECK_TEXT(table->parts[k].name, first->entry);
+            CHECK_TEXT(ignis__builtin_part(last), first->entry);
+        }
+    CHECK(parts > 40);
+}
+
+/*  A source of Ignis finds all that it includes, and nothing else; other programs find ignis.cuh and what it includes.
+    */
+TEST(sources_name_what_they_include)
+{
+    ignis__program program = {0};
+    const ignis__source *source, *header;
+    const char *at;
+    char name[64];
+    int i, k, more = 0, headers = 0;
+    for (i = 0; (source = ignis__source_at(i)) != NULL; i++) {
+        char *text = ignis__source_join(source);
+        program.own = source;
+        for (at = text; (at = strstr(at, "#include \"")) != NULL; at += strlen(name)) {
+            at += strlen("#include \"");
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "\""), at);
+            CHECK(ignis__header_is_known(&program, name, strlen(name)));
+        }
+        CHECK(!ignis__header_is_known(&program, source->name, strlen(source->name)));
+        for (k = 0; (header = ignis__header_next(&program, &k)) != NULL;)
+            more += header == source || strcmp(strrchr(header->name, '.'), ".cu") == 0;
+        ignis__free(text);
+    }
+    CHECK(more == 0);
+    program.own = NULL;
+    for (k = 0; ignis__header_next(&program, &k) != NULL;)
+        headers++;
+    CHECK_INT(headers, 2);
+    CHECK(ignis__header_is_known(&program, "ignis.cuh", 9) && ignis__header_is_known(&program, "f8.cuh", 6));
+}
+
 TEST(threads_share_a_bundle)
 {
     ignis_desc desc = recording();

@@ -203,7 +203,7 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
     p.head_dim = model->head_dim;
     p.splits = engine->splits;
     ignis__cost(-1, flops, (int)model->dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define,
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define,
                      ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
 }
 

@@ -146,11 +146,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
                  sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
                  engine->step_types);
     if (ignis__requests.path[0])
-        ignis__record_builtin(IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define, 90, 90);
+        ignis__record_builtin(IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define, 90, 90);
     (void)ignis__engine_single_launch_shared(engine, &p);
     if (engine->device->info.compute_major != 9 || !engine->device->clusters || !ignis__cuda.cuTensorMapEncodeTiled ||
         !ignis__cuda.cuLaunchKernelEx || p.ring < 2 ||
-        !ignis__variant_exists(engine->device, IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define))
+        !ignis__variant_exists(engine->device, IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define))
         return true;
     if (!ignis__engine_alloc(call, engine, &engine->layer_table, model->layers + 1, per_layer, IGNIS_I32) ||
         !ignis__engine_alloc(

@@ -7,6 +7,14 @@
 
 #include "room.h"
 
+/*  The kernels for up to 1, 8, 16, 32 and 64 rows. */
+static const ignis__builtin ignis__gemv_dense_kernels[] = {IGNIS__BUILTIN(GEMV_MMA_1), IGNIS__BUILTIN(GEMV_MMA_8),
+                                                           IGNIS__BUILTIN(GEMV_MMA_16), IGNIS__BUILTIN(GEMV_MMA_32),
+                                                           IGNIS__BUILTIN(GEMV_MMA_64)};
+static const ignis__builtin ignis__gemv_blocks_kernels[] = {
+    IGNIS__BUILTIN(GEMV_BLOCKS_1), IGNIS__BUILTIN(GEMV_BLOCKS_8), IGNIS__BUILTIN(GEMV_BLOCKS_16),
+    IGNIS__BUILTIN(GEMV_BLOCKS_32), IGNIS__BUILTIN(GEMV_BLOCKS_64)};
+
 /*  Multiplies rows of x with all rows of dense weights on tensor cores. The shapes are [rows, k] and [n, k], or [2 n,
     k] if gated; out is [rows, n or more]. norm: makes x first; NULL if x is ready. cache: for IGNIS__GEMV_CACHE, the
     rows, keys, values, frequencies and head counts. */
@@ -55,7 +63,7 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_
         ignis__pre_norm_fuse(op, &p, norm);
         if (number > 0) {
             p.out = ignis__op_write(op, x);
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GEMV_MMA_NORM, weights->dtype, count, 256, params);
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GEMV_MMA_NORM), weights->dtype, count, 256, params);
             p.norm_of = 0;
         }
     }
@@ -65,8 +73,7 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
     if (number > 1 && ignis__gemv_cluster_dense(op, &p, weights))
         return;
-    ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype,
-                     number > 1 ? define : NULL,
+    ignis__op_launch(op, ignis__gemv_dense_kernels[number], weights->dtype, number > 1 ? define : NULL,
                      ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1,
                      shared, params);
 }
@@ -135,13 +142,13 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__g
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
         } else { /* the factor of the type is in the scales of x */
-            ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);
+            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), x->dtype, define, count, 1, 1, 256, 1, row, params);
             if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
-        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype,
-                         define, grid, 1, 1, 256, 1, shared, params);
+        ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], x->dtype, define, grid, 1, 1, 256, 1,
+                         shared, params);
     }
 }
 
@@ -152,8 +159,11 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind k
                                     ignis__array *dequantised, const ignis__pre_norm *norm)
 {
     int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
-    ignis__builtin builtin =
-        (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
+    static const ignis__builtin kernels[2][4] = {
+        {IGNIS__BUILTIN(GEMV_1), IGNIS__BUILTIN(GEMV_2), IGNIS__BUILTIN(GEMV_4), IGNIS__BUILTIN(GEMV_8)},
+        {IGNIS__BUILTIN(GEMV_GATED_1), IGNIS__BUILTIN(GEMV_GATED_2), IGNIS__BUILTIN(GEMV_GATED_4),
+         IGNIS__BUILTIN(GEMV_GATED_8)}};
+    ignis__builtin builtin = kernels[gated][size];
     ignis__address to = ignis__op_write(op, out);
     int64_t all = ignis__weight_rows(weights), first, some = all;
     ignis__gemv p;
@@ -209,9 +219,9 @@ static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *pro
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
     if (ignis__requests.path[0])
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_HOPPER), dtype, define, 90, 90);
     return ignis__gemm_takes_wgmma(op, &p) &&
-           ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+           ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
 /*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. gate_up: scratch [rows, 2 n] for
@@ -252,6 +262,6 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind
         return;
     result = ignis__op_write(op, out);
     from = ignis__op_write(op, gate_up);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64),
-                     product.m, 1, 256, 1, 0, gate);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), x->dtype, NULL,
+                     ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0, gate);
 }

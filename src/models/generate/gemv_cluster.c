@@ -25,7 +25,7 @@ IGNIS__PRIVATE void ignis__pre_norm_launch(ignis__op *op, int count, ignis__arra
     int packed = hidden % ignis__pack_elements(norm->sum->dtype) == 0 && (to | from | by | add | other) % 16 == 0;
     double eps = norm->eps;
     void *params[] = {&to, &from, &other, &by, &add, &hidden, &eps, &rms, &packed};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, norm->weight->dtype, count, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_NORM), norm->weight->dtype, count, 256, params);
 }
 
 IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, const ignis__pre_norm *norm)
@@ -73,15 +73,15 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
     int groups, i;
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
-    ignis__record_builtin_for_all(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1, dtype);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMV_MMA_1, dtype);
+    ignis__record_builtin_for_all(gated ? IGNIS__BUILTIN(GEMV_GATED_1) : IGNIS__BUILTIN(GEMV_1), dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMV_MMA_1), dtype);
     for (groups = 2; groups <= 8; groups *= 2) {
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMV_MMA_16), dtype, define, 80, IGNIS__EVERY_ARCH);
     }
     for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
     }
 }
 
@@ -166,7 +166,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     char define[64];
     ignis__tensor_map maps[2];
     void *params[] = {p, &maps[0], &maps[1]};
-    source.builtin = IGNIS__BUILTIN_GEMV_CLUSTER;
+    source.builtin = IGNIS__BUILTIN(GEMV_CLUSTER);
     source.x = p->x;
     source.x_columns = dims[0];
     source.groups = ignis__ceil_div(p->n, p->gated ? 64 : 128);
@@ -191,7 +191,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     char define[64];
     ignis__tensor_map x_map;
     void *params[] = {p, &x_map};
-    source.builtin = IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS;
+    source.builtin = IGNIS__BUILTIN(GEMV_CLUSTER_BLOCKS);
     source.x = p->x;
     source.x_columns = units * 128;
     source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);

@@ -39,7 +39,7 @@ IGNIS__PRIVATE void ignis__upload_i32(ignis__op *op, ignis_dtype dtype, ignis__a
     for (; op->ok && count > 0; count -= batch, from += batch, at += 4 * (ignis__address)batch) {
         batch = (int)ignis__clamp(count, 0, IGNIS__UPLOAD_I32S);
         memcpy(values.at, from, 4 * (size_t)batch);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_WORDS, dtype, 1, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_WORDS), dtype, 1, 256, params);
     }
 }
 
@@ -54,7 +54,7 @@ IGNIS__PRIVATE void ignis__upload_rows(ignis__op *op, ignis_dtype dtype, ignis__
     for (; op->ok && count > 0; count -= batch, from += batch, at += sizeof *from * (ignis__address)batch) {
         batch = (int)ignis__clamp(count, 0, IGNIS__UPLOAD_ROWS);
         memcpy(rows.at, from, sizeof *from * (size_t)batch);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ROWS, dtype, 1, 32, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_ROWS), dtype, 1, 32, params);
     }
 }
 
@@ -64,7 +64,7 @@ IGNIS__PRIVATE void ignis__upload_rows_from(ignis__op *op, ignis_dtype dtype, ig
 {
     ignis__address at = ignis__op_write(op, to);
     void *params[] = {&at, first, &count};
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_CHUNK, dtype, 1, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_CHUNK), dtype, 1, 256, params);
 }
 
 IGNIS__PRIVATE int64_t ignis__weight_rows(const ignis__array *weights)
@@ -86,9 +86,9 @@ IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtyp
     ignis__quantised_weight q;
     void *params[] = {&to, &from, &learned, &places, &hidden}, *of_blocks[] = {&to, &q, &learned, &places};
     if (!embedding->blocks.count) {
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_EMBED, dtype, count, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_EMBED), dtype, count, 256, params);
         return;
     }
     q = ignis__quantised_part(&embedding->blocks, 0, from);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_BLOCKS_EMBED, dtype, count, 256, of_blocks);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(BLOCKS_EMBED), dtype, count, 256, of_blocks);
 }

@@ -45,7 +45,7 @@ IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s
         to_page = engine->free_pages[engine->free_count - 1];
         if (!fresh) {
             from_page = sequence->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, engine->model->dtype,
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype,
                                  2 * (int64_t)engine->model->layers, 256, params);
             if (!op->ok)
                 return;

@@ -21,7 +21,7 @@ IGNIS__PRIVATE void ignis__kv_cache_append(ignis__op *op, int count, ignis_dtype
     params[0] = p;
     params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_round_frequencies(floats, table);
     p->turns = frequencies != NULL;
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_CACHE, dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_CACHE), dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
                      p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
 }
 
@@ -37,11 +37,11 @@ IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
-    ignis__record_builtin(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, plain, 0, 79);
-    ignis__record_builtin(IGNIS__BUILTIN_PAGED_MMA, dtype, plain, 80, IGNIS__EVERY_ARCH);
-    ignis__record_builtin(IGNIS__BUILTIN_PAGED_MMA, dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
+    ignis__record_builtin(group < 2 ? IGNIS__BUILTIN(PAGED_1) : IGNIS__BUILTIN(PAGED_2), dtype, plain, 0, 79);
+    ignis__record_builtin(IGNIS__BUILTIN(PAGED_MMA), dtype, plain, 80, IGNIS__EVERY_ARCH);
+    ignis__record_builtin(IGNIS__BUILTIN(PAGED_MMA), dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
     if (head_dim <= IGNIS__MANY_HEAD_DIM)
-        ignis__record_builtin(IGNIS__BUILTIN_PAGED_MANY, dtype, plain, 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(PAGED_MANY), dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
 /*  Returns the head size of the program that serves heads of this size. */
@@ -62,7 +62,9 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
     bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, use_many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
-    ignis__builtin builtin = mma ? IGNIS__BUILTIN_PAGED_MMA : (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
+    ignis__builtin builtin = mma          ? IGNIS__BUILTIN(PAGED_MMA)
+                             : heads == 1 ? IGNIS__BUILTIN(PAGED_1)
+                                          : IGNIS__BUILTIN(PAGED_2);
     size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
     char plain[32], with_clusters[64];
     void *params[] = {&p};
@@ -72,7 +74,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
     ignis__paged_attention_record(op, dtype, group, head_dim, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
     use_many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
-               ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
+               ignis__variant_exists(device, IGNIS__BUILTIN(PAGED_MANY), dtype, plain);
     for (; op->ok && count > 0; count -= rows) {
         rows = count < at_a_time ? count : at_a_time;
         /* more rows gain nothing */
@@ -84,7 +86,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
         p.count = rows;
         if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
-            ignis__op_launch(op, IGNIS__BUILTIN_PAGED_MANY, dtype, plain, device->info.multiprocessors, 1, 1,
+            ignis__op_launch(op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain, device->info.multiprocessors, 1, 1,
                              (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
         else
             ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, rows,
@@ -100,11 +102,12 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
     const ignis_dtype only = IGNIS_F16; /* one program serves all dtypes */
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
     void *params[] = {p};
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW), only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
     if (draws != IGNIS__SAMPLING_FILTERED)
         return;
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_CUT, only, NULL, blocks, count, 1, 512, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_BINS), only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0,
+                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_CUT), only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
@@ -120,7 +123,7 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     void *params[] = {&k_to, &v_to, &k, &v, &row, &before, &kv_heads, &head_dim};
     ignis__attention p;
     if (before > 0)
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_GATHER, dtype,
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_GATHER), dtype,
                              ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256), 256, params);
     memset(&p, 0, sizeof p);
     p.q.data = paged->q;

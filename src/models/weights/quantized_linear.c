@@ -45,7 +45,7 @@ IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64
             continue;
         q = ignis__quantised_part(blocks, part, at);
         here = address + (ignis__address)((to + begin + from - first) * row);
-        ignis__op_launch_row(op, IGNIS__BUILTIN_BLOCKS_ROWS, out->dtype, end - from, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(BLOCKS_ROWS), out->dtype, end - from, 256, params);
     }
 }
 
@@ -172,7 +172,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_ten
         id_bytes = (int)ignis__dtypes[op.in[1]->dtype].size;
         count = op.in[1]->numel;
         vocab = ignis__blocks_rows(&blocks);
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_BLOCKS_EMBEDDING, dtype, ignis__clamp(count, 0, 65535), 256, params);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(BLOCKS_EMBEDDING), dtype, ignis__clamp(count, 0, 65535), 256, params);
     }
     return ignis__op_end(&op, out, NULL);
 }

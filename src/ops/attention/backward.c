@@ -189,16 +189,16 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     ignis__attention_options(define, sizeof define, attention,
                              ignis__attention_has_range(attention) || attention->softcap > 0);
     ignis__attention_cost(attention, dtype, 2, 0, 0);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define,
+    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
                      ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
     ignis__attention_cost(attention, dtype, 2, 4, 5);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
+    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define, blocks, 1, 1, 384, 1,
                      (size_t)ignis__attention_backward_shared(attention), maps);
     if (rotation)
         finish += finish / attention->heads * attention->kv_heads;
     ignis__op_launch(
-        op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROTATED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype,
-        define, finish, 1, 1, 256, 1, 0, params);
+        op, rotation ? IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROTATED) : IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_FINISH),
+        dtype, define, finish, 1, 1, 256, 1, 0, params);
 }
 
 IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)

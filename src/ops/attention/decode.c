@@ -26,8 +26,8 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
     if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, attention)) {
         warps = head_dim <= 128 ? 4 : 2;
-        variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
-        variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
+        variant.kernel = IGNIS__BUILTIN(SDPA_MMA_DECODE);
+        variant.combine_kernel = IGNIS__BUILTIN(SDPA_MMA_DECODE_COMBINE);
         variant.heads = 16;
         variant.keys = 16 * warps;
         variant.threads = 32 * warps;
@@ -35,10 +35,10 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
         variant.blocks = head_dim <= 64 ? 4 : 2;
     } else {
         group = group > 2 && dtype == IGNIS_F64 && head_dim > 256 ? 2 : group;
-        variant.kernel = group == 1   ? IGNIS__BUILTIN_SDPA_DECODE_1
-                         : group == 2 ? IGNIS__BUILTIN_SDPA_DECODE_2
-                                      : IGNIS__BUILTIN_SDPA_DECODE_4;
-        variant.combine_kernel = IGNIS__BUILTIN_SDPA_DECODE_COMBINE;
+        variant.kernel = group == 1   ? IGNIS__BUILTIN(SDPA_DECODE_1)
+                         : group == 2 ? IGNIS__BUILTIN(SDPA_DECODE_2)
+                                      : IGNIS__BUILTIN(SDPA_DECODE_4);
+        variant.combine_kernel = IGNIS__BUILTIN(SDPA_DECODE_COMBINE);
         variant.heads = group < 3 ? group : 4;
         variant.keys = 64;
         variant.threads = 256;

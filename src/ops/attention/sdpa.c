@@ -147,11 +147,11 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
         slabs * 128 * (64 * shape->groups * (attention->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(attention, dtype, 2, 2, 2);
-    ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define,
+    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER), dtype, define,
                      ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define,
+        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define,
                          ignis__ceil_div(pairs * attention->sq, 8), 1, 1, 256, 1, 0, combine);
 }
 

@@ -177,11 +177,11 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
         for (i = 0; ignis__attention_mma[i].head_dim < attention->head_dim;)
             i++;
         head_dim = ignis__attention_mma[i].head_dim;
-        variant.forward_kernel = IGNIS__BUILTIN_SDPA_MMA;
-        variant.delta_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_DELTA;
-        variant.kv_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_KV;
-        variant.q_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_Q;
-        variant.bias_kernel = IGNIS__BUILTIN_SDPA_MMA_BACKWARD_BIAS;
+        variant.forward_kernel = IGNIS__BUILTIN(SDPA_MMA);
+        variant.delta_kernel = IGNIS__BUILTIN(SDPA_MMA_BACKWARD_DELTA);
+        variant.kv_kernel = IGNIS__BUILTIN(SDPA_MMA_BACKWARD_KV);
+        variant.q_kernel = IGNIS__BUILTIN(SDPA_MMA_BACKWARD_Q);
+        variant.bias_kernel = IGNIS__BUILTIN(SDPA_MMA_BACKWARD_BIAS);
         variant.forward = ignis__attention_mma[i].forward;
         variant.kv = ignis__attention_mma[i].kv;
         variant.q = ignis__attention_mma[i].q;
@@ -194,11 +194,11 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
         while (head_dim < attention->head_dim)
             head_dim *= 2;
         bytes = head_dim * size;
-        variant.forward_kernel = IGNIS__BUILTIN_SDPA;
-        variant.delta_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_DELTA;
-        variant.kv_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_KV;
-        variant.q_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_Q;
-        variant.bias_kernel = IGNIS__BUILTIN_SDPA_BACKWARD_BIAS;
+        variant.forward_kernel = IGNIS__BUILTIN(SDPA);
+        variant.delta_kernel = IGNIS__BUILTIN(SDPA_BACKWARD_DELTA);
+        variant.kv_kernel = IGNIS__BUILTIN(SDPA_BACKWARD_KV);
+        variant.q_kernel = IGNIS__BUILTIN(SDPA_BACKWARD_Q);
+        variant.bias_kernel = IGNIS__BUILTIN(SDPA_BACKWARD_BIAS);
         variant.forward.threads = variant.kv.threads = bytes > 1024 ? 64 : 128;
         variant.forward.walk = variant.kv.walk = 16384 / bytes < 8 * pack ? 16384 / bytes : 8 * pack;
         lines = variant.forward.threads / 8;
@@ -245,7 +245,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim,
                      attention->causal, ignis__attention_backward_forms[i]);
             ignis__attention_options(define, sizeof define, attention, ranged);
-            ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, attention)) {
         for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
@@ -256,7 +256,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, attention, &ignis__attention_hopper[i]);
             ignis__attention_options(define, sizeof define, attention, ranged);
-            ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER), dtype, define, 90, 90);
         }
     }
     op->as_major = 0;

@@ -67,16 +67,16 @@ IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__ge
 IGNIS__PRIVATE bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
                                           const ignis__grouped *plan, bool weights)
 {
-    ignis__builtin builtin = weights ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED;
+    ignis__builtin builtin = weights ? IGNIS__BUILTIN(GROUPED_WEIGHTS) : IGNIS__BUILTIN(GROUPED);
     char define[32];
     if (op->work.device->info.compute_major < 8 ||
         !ignis__variant_exists(op->work.device, builtin, dtype, plan->define))
         return false;
     if (ignis__requests.path[0]) {
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p->patches_of);
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, 79);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, 79);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMM_FINISH), dtype);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_TINY), dtype, define, 0, 79);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM), dtype, define, 0, 79);
     }
     return true;
 }
@@ -96,7 +96,7 @@ IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, igni
         p->params.partial = ignis__gemm_sums_scratch(op, sums, p->params.splits, c->dtype);
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
-    ignis__op_launch(op, sums ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED, c->dtype, plan->define,
+    ignis__op_launch(op, sums ? IGNIS__BUILTIN(GROUPED_WEIGHTS) : IGNIS__BUILTIN(GROUPED), c->dtype, plan->define,
                      blocks * plan->slabs, 1, 1, 256, 1, (size_t)plan->shared, params);
     if (sums)
         ignis__gemm_add_sums(op, sums, p->params.partial, p->params.splits);

@@ -23,7 +23,7 @@ static ignis__array *ignis__complex_product(ignis__op *op, ignis__array *a, igni
         }
     }
     to = ignis__op_write(op, out);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_COMPLEX_MUL, a->dtype,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(COMPLEX_MUL), a->dtype,
                          ignis__clamp(ignis__ceil_div(n, 1024), n > 0, 1 << 20), 256, params);
     return out;
 }

@@ -122,8 +122,8 @@ static void ignis__fft_run_chirp(ignis__op *op, const ignis__fft_work *work)
         back.params.how |= IGNIS__FFT_SWAP_LAST;
     forward.params.chirp = back.params.chirp = chirp;
     forward.params.filter = filter;
-    ignis__op_launch_row(op, IGNIS__BUILTIN_FFT_CHIRP, work->dtype, ignis__clamp(ignis__ceil_div(m, 256), 1, 4096), 256,
-                         params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(FFT_CHIRP), work->dtype, ignis__clamp(ignis__ceil_div(m, 256), 1, 4096),
+                         256, params);
     ignis__fft_run(op, &own);
     ignis__fft_run(op, &forward);
     ignis__fft_run(op, &back);
@@ -143,7 +143,7 @@ static void ignis__fft_run_merge(ignis__op *op, const ignis__fft_work *work)
     plain.params.to.a = n;
     plain.params.scale = 1;
     ignis__fft_run(op, &plain);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_FFT_MERGE, work->dtype,
+    ignis__op_launch_row(op, IGNIS__BUILTIN(FFT_MERGE), work->dtype,
                          ignis__clamp(ignis__ceil_div(rows * (n / 2 + 1), 256), 1, 1 << 16), 256, params);
 }
 

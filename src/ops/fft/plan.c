@@ -154,7 +154,7 @@ IGNIS__COLD static void ignis__fft_record(ignis__op *op, const ignis__fft_work *
         if (!ignis__fft_plan_pass(op, &other, &plan))
             continue;
         ignis__fft_define(define, sizeof define, &other, &plan);
-        ignis__record_builtin(IGNIS__BUILTIN_FFT, work->dtype, define, 0, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(FFT), work->dtype, define, 0, IGNIS__EVERY_ARCH);
     }
 }
 
@@ -183,8 +183,8 @@ IGNIS__PRIVATE void ignis__fft_pass(ignis__op *op, const ignis__fft_work *work)
     ignis__fft_define(define, sizeof define, work, &plan);
     if (ignis__requests.path[0])
         ignis__fft_record(op, work);
-    ignis__op_launch(op, IGNIS__BUILTIN_FFT, work->dtype, define, blocks, 1, 1, (unsigned)(plan.rows * plan.threads), 1,
-                     (size_t)plan.shared, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(FFT), work->dtype, define, blocks, 1, 1, (unsigned)(plan.rows * plan.threads),
+                     1, (size_t)plan.shared, params);
 }
 
 /*  Splits n into two factors of at most `most`, as equal as possible. */

@@ -81,8 +81,9 @@ IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line
 static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                                     ignis__array *b, const ignis__epilogue *epilogue)
 {
-    static const int sources[] = {IGNIS__SOURCE_GEMM_CU, IGNIS__SOURCE_GEMM_CUH, IGNIS__SOURCE_GEMM_MMA_CU,
-                                  IGNIS__SOURCE_GEMM_HOPPER_CU, IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH};
+    static const ignis__source *const sources[] = {&ignis__source_gemm_cu, &ignis__source_gemm_cuh,
+                                                   &ignis__source_gemm_mma_cu, &ignis__source_gemm_hopper_cu,
+                                                   &ignis__source_gemm_hopper_ahead_cuh};
     const ignis_device_info *info = &op->work.device->info;
     ignis__product described = *product;
     int parts[] = {epilogue->activation,          epilogue->gradient,         epilogue->bias != NULL,
@@ -96,7 +97,7 @@ static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product
     key = ignis__hash(key, info->name, strlen(info->name));
     key = ignis__hash(key, &ignis__libraries[IGNIS_LIBRARY_CUBLASLT].release, sizeof(uint64_t));
     for (i = 0; i < IGNIS__COUNT(sources); i++)
-        key = ignis__hash(key, &ignis__sources[sources[i]].hash, sizeof(uint64_t));
+        key = ignis__hash(key, &sources[i]->hash, sizeof(uint64_t));
     return key;
 }
 

@@ -284,11 +284,11 @@ IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *prod
         gemm = ignis__gemm_describe(op, product, out, &rest);
         gemm.params.partial = ignis__op_read(op, to);
         gemm.params.packed_out = gemm.params.packed_out && gemm.params.partial % 16 == 0;
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &gemm, &rest);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_APPLY), 32, out->dtype, &gemm, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
-        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD_BROADCAST, out->dtype, out->numel, params);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN(ADD_BROADCAST), out->dtype, out->numel, params);
     }
     return true;
 }

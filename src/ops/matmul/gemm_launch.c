@@ -35,7 +35,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         op->pending = NULL;
     }
     ignis__cost(-1, flops, (int)dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, blocks, 1, 1, 256, 1, 0, params);
 }
 
 /*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
@@ -92,7 +92,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
     ignis__address another = ignis__gemm_extra_matrix(gemm);
     bool direct = ignis__gemm_finishes_in_registers(gemm, kernel->columns), gated = ignis__gemm_gates(gemm);
     void *mapped[] = {&a, &b, &out, &other, &gemm->params}, *plain[] = {&gemm->params};
-    if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
+    if (kernel->builtin == IGNIS__BUILTIN(GEMM_TINY)) {
         ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, gemm, blocks, ends);
         return;
     }
@@ -184,7 +184,7 @@ IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__
     void *params[] = {a, b};
     int64_t pack = ignis__pack_elements(dtype),
             packs = ignis__ceil_div(a->rows * a->stride, pack) + ignis__ceil_div(b->rows * b->stride, pack);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype, ignis__ceil_div(packs, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_PACK), dtype, ignis__ceil_div(packs, 256), 256, params);
 }
 
 /*  Copies operands whose rows are no full packs to scratch where they are. */
@@ -209,7 +209,7 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
     x.at = ignis__op_write(op, ignis__op_new_row(op, matrices * x.rows * x.columns, dtype));
     x.batch = x.batch ? x.rows * x.columns : 0;
     ignis__op_launch_row(
-        op, IGNIS__BUILTIN_TRANSPOSE_TILES, dtype,
+        op, IGNIS__BUILTIN(TRANSPOSE_TILES), dtype,
         ignis__clamp(matrices * ignis__ceil_div(x.rows, 64) * ignis__ceil_div(x.columns, 64), 1, INT32_MAX), 256,
         params);
     ignis__gemm_set_operand(p, is_b, &x);
@@ -251,7 +251,7 @@ IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis_
     ignis__gemm_launch(op, &kernel, dtype, gemm,
                        p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, gemm, epilogue);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_FINISH), 16, dtype, gemm, epilogue);
     else if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
     if (row_sums)

@@ -95,7 +95,7 @@ IGNIS__PRIVATE void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis
     void *params[] = {&to, &from, &count, &out->numel};
     if (from == to) /* there was one row */
         return;
-    ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_SUMS), out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
 
 IGNIS__PRIVATE ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
@@ -189,19 +189,19 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
         return;
     gemm.params.row_sums = epilogue->row_sums != NULL;
     gemm.params.column_sums = epilogue->column_sums != NULL;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMM_FINISH), dtype);
     define[0] = 0;
     if (gemm.patches_of)
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", gemm.patches_of);
     if (!eights) {
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_TINY), dtype, define, 0, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM), dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     }
     ignis__gemm_mma_define(define, sizeof define, &gemm);
     if (rounds)
-        ignis__record_builtin(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_MMA), dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
     if (rounds && by_k && !eights && !gemm.patches_of) {
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_TILES), dtype);
         gemm = ignis__gemm_by_wgmma(&gemm);
     }
     for (i = 0; rounds && (!gemm.patches_of || (!by_k && gemm.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
@@ -215,7 +215,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
                 continue;
             for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&gemm, widths[i]); direct++) {
                 ignis__gemm_hopper_define(define, sizeof define, &gemm, widths[i], direct);
-                ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+                ignis__record_builtin(IGNIS__BUILTIN(GEMM_HOPPER), dtype, define, 90, 90);
             }
         }
     gemm.params.n = product->params.n;
@@ -224,6 +224,6 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
         for (gemm.pairs = 0; gemm.pairs <= (ignis__gemm_shares_b(&gemm, widths[i]) ? IGNIS__SHARE_B : 0);
              gemm.pairs += IGNIS__SHARE_B) {
             ignis__gemm_hopper_define(define, sizeof define, &gemm, widths[i], true);
-            ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN(GEMM_HOPPER), dtype, define, 90, 90);
         }
 }

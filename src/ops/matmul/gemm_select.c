@@ -101,7 +101,7 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, con
     const ignis__gemm_params *p = &gemm->params;
     int64_t size = ignis__dtypes[gemm->operands].size, processors = op->work.device->info.multiprocessors,
             room = processors * tile->blocks;
-    bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
+    bool hopper = tile->builtin == IGNIS__BUILTIN(GEMM_HOPPER),
          shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(gemm, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
     int64_t between = tile->between;
@@ -116,8 +116,8 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, con
     double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !gemm->patches_of ? 5900 : whole;
     double each = rows / (ignis__gemm_rows_fill_sectors(gemm, p->row_a) ? whole : parts) +
                   columns / (ignis__gemm_rows_fill_sectors(gemm, p->row_b) ? whole : parts);
-    double scale = tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ||
-                           tile->builtin == IGNIS__BUILTIN_GEMM_TINY
+    double scale = tile->builtin == IGNIS__BUILTIN(GEMM) || tile->builtin == IGNIS__BUILTIN(GEMM_SMALL) ||
+                           tile->builtin == IGNIS__BUILTIN(GEMM_TINY)
                        ? size == 8 ? 2 : 1
                        : (double)size / 2;
     double step = scale * tile->step * (double)ignis__ceil_div(blocks, processors),
@@ -269,7 +269,7 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     p.rows = rows;
     p.pairs = pairs;
     ignis__gemm_hopper_define(define, sizeof define, &p, columns, ignis__gemm_finishes_in_registers(&p, columns));
-    return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+    return ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
 /*  Sets the best number of columns for a tile of 192 rows, a multiple of 16. False if there is no such
@@ -334,9 +334,9 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
     int i, trial;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
-        bool hopper = tile.builtin == IGNIS__BUILTIN_GEMM_HOPPER;
-        bool mma = tile.builtin == IGNIS__BUILTIN_GEMM_MMA || tile.builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every dtype, and for little work */
+        bool hopper = tile.builtin == IGNIS__BUILTIN(GEMM_HOPPER);
+        bool mma = tile.builtin == IGNIS__BUILTIN(GEMM_MMA) || tile.builtin == IGNIS__BUILTIN(GEMM_MMA_SMALL);
+        bool is_tiny = tile.builtin == IGNIS__BUILTIN(GEMM_TINY); /* exact, for every dtype, and for little work */
         bool is_large = tile.rows == 192, is_ahead = ignis__gemm_is_ahead(&tile);
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
         const ignis__gemm *of = hopper ? &by_wgmma : gemm;
@@ -370,14 +370,14 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
     kernel.columns = best.columns;
     kernel.threads = best.threads;
     kernel.blocks = best.blocks;
-    tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN_GEMM_TINY;
+    tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN(GEMM_TINY);
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* the summed values would be rounded */
     if (gemm->patches_of)
         snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", gemm->patches_of);
     if (!tensor_cores)
         return kernel;
     ignis__gemm_mma_define(kernel.define, sizeof kernel.define, gemm);
-    if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
+    if (best.builtin == IGNIS__BUILTIN(GEMM_HOPPER)) {
         kernel.summed_rows = 64;
         kernel.stays = true;
         /* k steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers:

@@ -725,30 +725,32 @@ TEST(the_kernel_follows_device_type_and_size)
     ignis_device_info info;
     SETUP_OWN();
     CHECK_OK(ignis_device_query(0, &info));
-    CHECK_INT(chosen(IGNIS_F32, 128, 128, 64, 1).builtin, IGNIS__BUILTIN_GEMM);
-    CHECK_INT(chosen(IGNIS_F64, 128, 128, 64, 2).builtin, IGNIS__BUILTIN_GEMM_SMALL);
-    CHECK_INT(chosen(IGNIS_F32, 32, 32, 64, 9).builtin, IGNIS__BUILTIN_GEMM_TINY);
-    CHECK_INT(chosen(IGNIS_F16, 32, 32, 60, 9).builtin, IGNIS__BUILTIN_GEMM_TINY); /* rows are no packs */
-    CHECK_INT(chosen(IGNIS_F16, 32, 32, 64, 9).builtin, info.compute_major < 8    ? IGNIS__BUILTIN_GEMM_TINY
-                                                        : info.compute_major == 9 ? IGNIS__BUILTIN_GEMM_HOPPER
-                                                                                  : IGNIS__BUILTIN_GEMM_MMA_SMALL);
-    CHECK_INT(chosen(IGNIS_F16, 256, 256, 256, 16).builtin, info.compute_major < 8    ? IGNIS__BUILTIN_GEMM_SMALL
-                                                            : info.compute_major == 9 ? IGNIS__BUILTIN_GEMM_HOPPER
-                                                                                      : IGNIS__BUILTIN_GEMM_MMA_SMALL);
+    CHECK_INT(chosen(IGNIS_F32, 128, 128, 64, 1).builtin->number, IGNIS__NUMBER_GEMM);
+    CHECK_INT(chosen(IGNIS_F64, 128, 128, 64, 2).builtin->number, IGNIS__NUMBER_GEMM_SMALL);
+    CHECK_INT(chosen(IGNIS_F32, 32, 32, 64, 9).builtin->number, IGNIS__NUMBER_GEMM_TINY);
+    CHECK_INT(chosen(IGNIS_F16, 32, 32, 60, 9).builtin->number, IGNIS__NUMBER_GEMM_TINY); /* rows are no packs */
+    CHECK_INT(chosen(IGNIS_F16, 32, 32, 64, 9).builtin->number, info.compute_major < 8 ? IGNIS__NUMBER_GEMM_TINY
+                                                                : info.compute_major == 9
+                                                                    ? IGNIS__NUMBER_GEMM_HOPPER
+                                                                    : IGNIS__NUMBER_GEMM_MMA_SMALL);
+    CHECK_INT(chosen(IGNIS_F16, 256, 256, 256, 16).builtin->number, info.compute_major < 8 ? IGNIS__NUMBER_GEMM_SMALL
+                                                                    : info.compute_major == 9
+                                                                        ? IGNIS__NUMBER_GEMM_HOPPER
+                                                                        : IGNIS__NUMBER_GEMM_MMA_SMALL);
     if (info.compute_major >= 8 && info.compute_major != 9)
-        CHECK_INT(chosen(IGNIS_F16, 4096, 4096, 4096, 16).builtin, IGNIS__BUILTIN_GEMM_MMA);
+        CHECK_INT(chosen(IGNIS_F16, 4096, 4096, 4096, 16).builtin->number, IGNIS__NUMBER_GEMM_MMA);
     CHECK(chosen(IGNIS_F32, 1024, 1024, 64, 64).splits == 1 && chosen(IGNIS_F32, 64, 64, 4096, 64).splits > 4);
     if (info.compute_major == 9) {
-        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
+        CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).builtin->number, IGNIS__NUMBER_GEMM_HOPPER);
         CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).columns, 64); /* 128 of them */
         CHECK_INT(chosen(IGNIS_F16, 8192, 8192, 8192, 132).columns, 192);
         CHECK(chosen(IGNIS_F16, 8192, 8192, 8192, 132).shared <= 232448);
         CHECK(!chosen(IGNIS_F16, 8192, 8192, 8192, 132).packs && chosen(IGNIS_F16, 8192, 8192, 8192, 132).splits == 1);
         CHECK_INT(chosen(IGNIS_BF16, 1000, 1000, 1000, 132).splits, 1);
-        CHECK_INT(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).builtin, IGNIS__BUILTIN_GEMM_HOPPER);
+        CHECK_INT(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).builtin->number, IGNIS__NUMBER_GEMM_HOPPER);
         CHECK(chosen(IGNIS_BF16, 1000, 1003, 1001, 132).packs);
-        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 50257, 132).builtin,
-                  IGNIS__BUILTIN_GEMM_MMA);                               /* a copy would take 6 GB */
+        CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 50257, 132).builtin->number,
+                  IGNIS__NUMBER_GEMM_MMA);                                /* a copy would take 6 GB */
         CHECK_INT(chosen(IGNIS_BF16, 65536, 768, 768, 132).columns, 192); /* finished beside the next one */
         CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).columns, 256); /* 18 tiles, 7 parts: one round */
         CHECK_INT(chosen(IGNIS_BF16, 768, 768, 65536, 132).splits, 7);
