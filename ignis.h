@@ -25287,9 +25287,21 @@ typedef struct ignis__rotation {
     float frequencies[IGNIS__ROPE_HALF];
 } ignis__rotation;
 
-/*  The kinds of signals in memory, as in kernels/fft.cuh, which explains all of these. */
+/*  Fourier transforms of signals in memory. A signal is one of:
+
+        COMPLEX     complex numbers
+        REAL        real numbers
+        PAIRS       real numbers, of which two are one complex number: a real transform of even length 2 N is
+                    a complex one of length N
+        MERGED      the first half of the spectrum of a real signal of even length 2 N: N + 1 complex numbers,
+                    which are made of, or become, the N numbers of the transform of its pairs
+        HERMITIAN   the same of a real signal of odd length N: (N + 1) / 2 complex numbers
+
+    An inverse transform exchanges real and imaginary parts before and after a forward one. */
 enum { IGNIS__FFT_COMPLEX, IGNIS__FFT_REAL, IGNIS__FFT_PAIRS, IGNIS__FFT_MERGED, IGNIS__FFT_HERMITIAN };
 
+/*  How a pass reads and writes. CHIRP: numbers are multiplied by those of Bluestein's algorithm. SWAP_LAST: parts are
+    exchanged once more after that. PACKED: of PAIRS, at even addresses. */
 enum {
     IGNIS__FFT_SWAP_IN = 1,
     IGNIS__FFT_CHIRP_IN = 2,
@@ -25300,19 +25312,27 @@ enum {
     IGNIS__FFT_PACKED_OUT = 64
 };
 
+/*  How signals are stored. A signal has the indices a, b and c, of which a is the fastest. Element j of a transform is
+    number a * first_a + b * first_b + j * step of the signal. */
 typedef struct ignis__fft_side {
-    int64_t a, b, c, stride;
-    int first_a, first_b, step, length;
+    long long a, b, c; /* numbers of memory between signals; real ones in REAL and PAIRS, else complex ones */
+    long long stride;  /* between elements of a signal; 1, but for COMPLEX */
+    int first_a, first_b, step;
+    int length; /* numbers of a signal in memory: elements from there on are read as 0, and not written */
 } ignis__fft_side;
+IGNIS__ASSERT_SIZE(ignis__fft_side, 48);
 
-/*  The parameter of the kernels. */
 typedef struct ignis__fft_params {
-    ignis__address out, in, chirp, filter;
+    IGNIS__POINTER(void) out;
+    IGNIS__POINTER(const void) in;
+    IGNIS__POINTER(const void)
+    chirp, filter; /* complex numbers of Bluestein's algorithm; results are times the filter */
     ignis__fft_side from, to;
-    int64_t count_a, turn;
-    double scale, inner;
-    int count_b, tiles_a, points, how;
+    long long count_a, turn;           /* turn: results are multiplied by exp(-2 pi i a k / turn); 0: they are not */
+    double scale, inner;               /* inner: of numbers inside a MERGED or HERMITIAN spectrum */
+    int count_b, tiles_a, points, how; /* points: elements of the whole transform */
 } ignis__fft_params;
+IGNIS__ASSERT_SIZE(ignis__fft_params, 176);
 
 /*  Transforms of n complex numbers that wait for their launches. */
 typedef struct ignis__fft_work {
@@ -33678,6 +33698,23 @@ static ignis_status ignis__fft_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward_one(&op, args, ignis__fft_steps_run(&op, steps, rule->count, &rule->shape));
 }
 
+/*  The adjoint transform, whose own gradient is the first one again. */
+IGNIS__PRIVATE void ignis__vjp_of_fft(const ignis_vjp_args *args)
+{
+    const ignis__fft_rule *rule = (const ignis__fft_rule *)args->params;
+    ignis__fft_rule adjoint = *rule;
+    ignis__array *gradient;
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin(&op, rule->call, 1, &args->grad_output))
+        return;
+    for (i = 0; i < rule->count; i++)
+        adjoint.steps[i] = ignis__fft_adjoint(&rule->steps[rule->count - 1 - i]);
+    adjoint.shape = op.in[0]->shape;
+    gradient = ignis__fft_steps_run(&op, adjoint.steps, rule->count, &rule->shape);
+    args->grad_inputs[0] = ignis__op_end_recorded(&op, gradient, "fft", ignis__fft_backward, &adjoint, sizeof adjoint);
+}
+
 /*  Returns the factor of a transform of n points. */
 static double ignis__fft_scale(ignis_fft_norm norm, bool is_inverse, int64_t n)
 {
@@ -33848,6 +33885,18 @@ static ignis_status ignis__complex_mul_backward(const ignis_backward_args *args)
     if (args->needed[1])
         gradients[1] = ignis__complex_product(&op, op.in[0], op.in[1], conjugates ? 1 : 2);
     return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_complex_mul(const ignis_vjp_args *args)
+{
+    const bool conjugates = *(const int *)args->params != 0;
+    const ignis_tensor g = args->grad_output;
+    if (args->needed[0])
+        args->grad_inputs[0] = ignis_complex_mul(g, ignis__vjp_input(args, 1, 1), !conjugates);
+    if (args->needed[1]) {
+        const ignis_tensor a = ignis__vjp_input(args, 0, 0);
+        args->grad_inputs[1] = conjugates ? ignis_complex_mul(a, g, true) : ignis_complex_mul(g, a, true);
+    }
 }
 
 /*  Broadcasts two shapes, whose last dimensions are 2. False, and reported, if they do not. */
@@ -38208,6 +38257,12 @@ static const struct {
     {"matmul_t", ignis__vjp_of_matmul},
     {"product", ignis__vjp_of_product},
     {"linear", ignis__vjp_of_linear},
+    {"diagonal", ignis__vjp_of_strided},
+    {"fft", ignis__vjp_of_fft},
+    {"ifft", ignis__vjp_of_fft},
+    {"rfft", ignis__vjp_of_fft},
+    {"irfft", ignis__vjp_of_fft},
+    {"complex_mul", ignis__vjp_of_complex_mul},
     {"mlp", ignis__vjp_of_mlp},
     {"mlp_gated", ignis__vjp_of_mlp_gated},
 };

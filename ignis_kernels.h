@@ -24,8 +24,8 @@
         elementwise.cu              80 lines    2266 bytes
         embedding.cu               220 lines    5370 bytes
         f8.cuh                      72 lines    2289 bytes
-        fft.cu                     251 lines    6530 bytes
-        fft.cuh                    176 lines    4723 bytes
+        fft.cu                     251 lines    6552 bytes
+        fft.cuh                    148 lines    4540 bytes
         fft_rows.cu                 37 lines     956 bytes
         gather.cu                  290 lines    8012 bytes
         gemm.cu                    380 lines   11637 bytes
@@ -64,6 +64,7 @@
         shared/addends.h            15 lines     338 bytes
         shared/channel_norm.h        8 lines     205 bytes
         shared/divisor.h             7 lines     139 bytes
+        shared/fft.h                47 lines     803 bytes
         shared/gemm.h               75 lines    1573 bytes
         shared/image.h              42 lines     800 bytes
         shared/index.h              27 lines     526 bytes
@@ -158,6 +159,7 @@ enum {
     IGNIS__SOURCE_SHARED_ADDENDS_H,
     IGNIS__SOURCE_SHARED_CHANNEL_NORM_H,
     IGNIS__SOURCE_SHARED_DIVISOR_H,
+    IGNIS__SOURCE_SHARED_FFT_H,
     IGNIS__SOURCE_SHARED_GEMM_H,
     IGNIS__SOURCE_SHARED_IMAGE_H,
     IGNIS__SOURCE_SHARED_INDEX_H,
@@ -172,7 +174,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x87b793fadf316716ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xfb7ff339422368dbULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -236,6 +238,7 @@ extern const ignis__source ignis__source_shape_cu;
 extern const ignis__source ignis__source_shared_addends_h;
 extern const ignis__source ignis__source_shared_channel_norm_h;
 extern const ignis__source ignis__source_shared_divisor_h;
+extern const ignis__source ignis__source_shared_fft_h;
 extern const ignis__source ignis__source_shared_gemm_h;
 extern const ignis__source ignis__source_shared_image_h;
 extern const ignis__source ignis__source_shared_index_h;
@@ -6998,7 +7001,7 @@ static const char ignis__text_fft_cu_1[] =
     "}\n"
     "butterfly<R>(x[i]);\n"
     "}\n"
-    "if constexpr (is_last && IGNIS_STORE != MERGED) {\n"
+    "if constexpr (is_last && IGNIS_STORE != IGNIS__FFT_MERGED) {\n"
     "#pragma unroll\n"
     "for (int i = 0; i < COUNT; i++) {\n"
     "const int first = at.thread + i * THREADS;\n"
@@ -7040,7 +7043,7 @@ static const char ignis__text_fft_cu_1[] =
     "tables[i] = i < LOW ? root(i, N) : root((long long)(i - LOW) * LOW, N);\n"
     "ignis_grid_dependency_wait();\n"
     "stages<0, 1>(p, in, out, rows, tables);\n"
-    "if constexpr (IGNIS_STORE == MERGED) {\n"
+    "if constexpr (IGNIS_STORE == IGNIS__FFT_MERGED) {\n"
     "const Complex *row = rows + out.row * ROW;\n"
     "for (int k = out.thread; out.valid && k <= N / 2; k += THREADS)\n"
     "fft_store_merged(p, out.to, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);\n"
@@ -7052,12 +7055,13 @@ static const char *const ignis__text_fft_cu[] = {
 };
 
 static const char ignis__text_fft_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n"
     "#ifndef IGNIS_FFT_CUH\n"
     "#define IGNIS_FFT_CUH\n\n"
-    "#include \"ignis.cuh\"\n\n"
-    "typedef ignis_type<IGNIS_T> T;\n\n"
-    "enum { COMPLEX, REAL, PAIRS, MERGED, HERMITIAN };\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"shared/fft.h\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis__fft_params fft_params;\n\n"
     "struct alignas(2 * sizeof(T)) Complex {\n"
     "T re, im;\n"
     "};\n\n"
@@ -7083,23 +7087,7 @@ static const char ignis__text_fft_cuh_0[] =
     "if (quarter & 1)\n"
     "return quarter & 2 ? Complex{sine, cosine} : Complex{-sine, -cosine};\n"
     "return quarter & 2 ? Complex{-cosine, sine} : Complex{cosine, -sine};\n"
-    "}\n\n\n\n"
-    "struct fft_side {\n"
-    "long long a, b, c;\n"
-    "long long stride;\n"
-    "int first_a, first_b, step;\n"
-    "int length;\n"
-    "};\n\n"
-    "enum { SWAP_IN = 1, CHIRP_IN = 2, SWAP_OUT = 4, CHIRP_OUT = 8, SWAP_LAST = 16, PACKED_IN = 32, PACKED_OUT = 64 };\n\n"
-    "struct fft_params {\n"
-    "void *out;\n"
-    "const void *in;\n"
-    "const Complex *chirp, *filter;\n"
-    "fft_side from, to;\n"
-    "long long count_a, turn;\n"
-    "double scale, inner;\n"
-    "int count_b, tiles_a, points, how;\n"
-    "};\n\n\n"
+    "}\n\n\n"
     "__device__ inline Complex half_spectrum(const fft_params &p, long long base, int k, int n)\n"
     "{\n"
     "Complex x = {0, 0};\n"
@@ -7112,15 +7100,15 @@ static const char ignis__text_fft_cuh_0[] =
     "template <int mode> __device__ inline Complex fft_load(const fft_params &p, long long base, int e)\n"
     "{\n"
     "Complex x = {0, 0};\n"
-    "if constexpr (mode == COMPLEX) {\n"
+    "if constexpr (mode == IGNIS__FFT_COMPLEX) {\n"
     "if (e < p.from.length)\n"
     "x = ((const Complex *)p.in)[base + e * p.from.stride];\n"
-    "} else if constexpr (mode == REAL) {\n"
+    "} else if constexpr (mode == IGNIS__FFT_REAL) {\n"
     "if (e < p.from.length)\n"
     "x.re = ((const T *)p.in)[base + e];\n"
-    "} else if constexpr (mode == PAIRS) {\n"
+    "} else if constexpr (mode == IGNIS__FFT_PAIRS) {\n"
     "const T *at = (const T *)p.in + base + 2 * (long long)e;\n"
-    "if (p.how & PACKED_IN) {\n"
+    "if (p.how & IGNIS__FFT_PACKED_IN) {\n"
     "if (2 * e < p.from.length)\n"
     "x = *(const Complex *)at;\n"
     "} else {\n"
@@ -7129,7 +7117,7 @@ static const char ignis__text_fft_cuh_0[] =
     "if (2 * e + 1 < p.from.length)\n"
     "x.im = at[1];\n"
     "}\n"
-    "} else if constexpr (mode == MERGED) {\n"
+    "} else if constexpr (mode == IGNIS__FFT_MERGED) {\n"
     "if (e < p.points) {\n"
     "const Complex low = half_spectrum(p, base, e, 2 * p.points),\n"
     "high = conjugate(half_spectrum(p, base, p.points - e, 2 * p.points));\n"
@@ -7140,38 +7128,37 @@ static const char ignis__text_fft_cuh_0[] =
     "x = e <= p.points / 2 ? half_spectrum(p, base, e, p.points)\n"
     ": conjugate(half_spectrum(p, base, p.points - e, p.points));\n"
     "}\n"
-    "if (p.how & SWAP_IN)\n"
+    "if (p.how & IGNIS__FFT_SWAP_IN)\n"
     "x = swapped(x);\n"
-    "if (p.how & CHIRP_IN)\n"
-    "x = e < p.points ? x * p.chirp[e] : Complex{0, 0};\n"
+    "if (p.how & IGNIS__FFT_CHIRP_IN)\n"
+    "x = e < p.points ? x * ((const Complex *)p.chirp)[e] : Complex{0, 0};\n"
     "return x;\n"
     "}\n\n\n"
     "template <int mode> __device__ inline void fft_store(const fft_params &p, long long base, int e, Complex x)\n"
     "{\n"
     "if (p.filter)\n"
-    "x = x * p.filter[e];\n"
-    "if (p.how & SWAP_OUT)\n"
+    "x = x * ((const Complex *)p.filter)[e];\n"
+    "if (p.how & IGNIS__FFT_SWAP_OUT)\n"
     "x = swapped(x);\n"
-    "if ((p.how & CHIRP_OUT) && e < p.points)\n"
-    "x = x * p.chirp[e];\n"
-    "if (p.how & SWAP_LAST)\n"
+    "if ((p.how & IGNIS__FFT_CHIRP_OUT) && e < p.points)\n"
+    "x = x * ((const Complex *)p.chirp)[e];\n"
+    "if (p.how & IGNIS__FFT_SWAP_LAST)\n"
     "x = swapped(x);\n"
     "x = T(p.scale) * x;\n"
-    "if constexpr (mode == COMPLEX) {\n"
+    "if constexpr (mode == IGNIS__FFT_COMPLEX) {\n"
     "if (e < p.to.length)\n"
     "((Complex *)p.out)[base + e * p.to.stride] = x;\n"
-    "} else if constexpr (mode == REAL) {\n"
+    "} else if constexpr (mode == IGNIS__FFT_REAL) {\n"
     "if (e < p.to.length)\n"
     "((T *)p.out)[base + e] = x.re;\n"
-    "} else if constexpr (mode == PAIRS) {\n"
+    "} else if constexpr (mode == IGNIS__FFT_PAIRS) {\n"
     "T *at = (T *)p.out + base + 2 * (long long)e;\n"
-    "if (p.how & PACKED_OUT) {\n"
+    "if (p.how & IGNIS__FFT_PACKED_OUT) {\n"
     "if (2 * e < p.to.length)\n"
     "*(Complex *)at = x;\n"
     "} else {\n"
     "if (2 * e < p.to.length)\n"
-    "at[0] = x.re;\n";
-static const char ignis__text_fft_cuh_1[] =
+    "at[0] = x.re;\n"
     "if (2 * e + 1 < p.to.length)\n"
     "at[1] = x.im;\n"
     "}\n"
@@ -7179,7 +7166,8 @@ static const char ignis__text_fft_cuh_1[] =
     "if (e < p.to.length)\n"
     "((Complex *)p.out)[base + e] = e == 0 ? x : T(p.inner) * x;\n"
     "}\n"
-    "}\n\n\n\n"
+    "}\n\n\n\n";
+static const char ignis__text_fft_cuh_1[] =
     "__device__ inline void fft_store_merged(const fft_params &p, long long base, int n, int k, Complex x, Complex y)\n"
     "{\n"
     "const Complex even = T(0.5 * p.scale) * (x + conjugate(y)), odd = T(0.5 * p.scale) * (x - conjugate(y)),\n"
@@ -15062,6 +15050,40 @@ static const char *const ignis__text_shared_divisor_h[] = {
     ignis__text_shared_divisor_h_0,
 };
 
+static const char ignis__text_shared_fft_h_0[] =
+    "#pragma once\n\n\n\n\n\n\n\n\n\n\n\n"
+    "enum { IGNIS__FFT_COMPLEX, IGNIS__FFT_REAL, IGNIS__FFT_PAIRS, IGNIS__FFT_MERGED, IGNIS__FFT_HERMITIAN };\n\n\n\n"
+    "enum {\n"
+    "IGNIS__FFT_SWAP_IN = 1,\n"
+    "IGNIS__FFT_CHIRP_IN = 2,\n"
+    "IGNIS__FFT_SWAP_OUT = 4,\n"
+    "IGNIS__FFT_CHIRP_OUT = 8,\n"
+    "IGNIS__FFT_SWAP_LAST = 16,\n"
+    "IGNIS__FFT_PACKED_IN = 32,\n"
+    "IGNIS__FFT_PACKED_OUT = 64\n"
+    "};\n\n\n\n"
+    "typedef struct ignis__fft_side {\n"
+    "long long a, b, c;\n"
+    "long long stride;\n"
+    "int first_a, first_b, step;\n"
+    "int length;\n"
+    "} ignis__fft_side;\n"
+    "IGNIS__ASSERT_SIZE(ignis__fft_side, 48);\n\n"
+    "typedef struct ignis__fft_params {\n"
+    "IGNIS__POINTER(void) out;\n"
+    "IGNIS__POINTER(const void) in;\n"
+    "IGNIS__POINTER(const void)\n"
+    "chirp, filter;\n"
+    "ignis__fft_side from, to;\n"
+    "long long count_a, turn;\n"
+    "double scale, inner;\n"
+    "int count_b, tiles_a, points, how;\n"
+    "} ignis__fft_params;\n"
+    "IGNIS__ASSERT_SIZE(ignis__fft_params, 176);\n";
+static const char *const ignis__text_shared_fft_h[] = {
+    ignis__text_shared_fft_h_0,
+};
+
 static const char ignis__text_shared_gemm_h_0[] =
     "#pragma once\n\n\n\n\n\n\n"
     "typedef struct ignis__patches {\n"
@@ -16708,7 +16730,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 59};
+    "shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 60};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16753,25 +16775,33 @@ static const ignis__source *const ignis__includes_embedding_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
     "embedding.cu", 0x2ba9f6a0d13fc2d3ULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 17};
 
+static const ignis__source *const ignis__includes_shared_fft_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 59};
+
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cuh = {
-    "fft.cuh", 0x6f638d841ea23defULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 20};
+    "fft.cuh", 0x438a101a1d6c1fd2ULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 20};
 
 static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_fft_cuh,
+    &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cu = {
-    "fft.cu", 0xd3a84d1eeb1eb6c5ULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 19};
+    "fft.cu", 0x9e057c4d256afd03ULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 19};
 
 static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_fft_cuh,
+    &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
     "fft_rows.cu", 0x83e93525a6a9953fULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 21};
@@ -16779,12 +16809,12 @@ IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 61};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 62};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 64};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 65};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16792,7 +16822,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 68};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 69};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16865,7 +16895,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 60};
+    "shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 61};
 
 static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16911,7 +16941,7 @@ static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 66};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 67};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16982,7 +17012,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 62};
+    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 63};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17049,7 +17079,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 63};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 64};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17082,14 +17112,14 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 65};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 66};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 67};
+    "sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 68};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17100,7 +17130,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 69};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 70};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -17166,6 +17196,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_shared_addends_h,
     &ignis__source_shared_channel_norm_h,
     &ignis__source_shared_divisor_h,
+    &ignis__source_shared_fft_h,
     &ignis__source_shared_gemm_h,
     &ignis__source_shared_image_h,
     &ignis__source_shared_index_h,

@@ -200,7 +200,7 @@ __device__ inline void stages(const fft_params &p, const Place &in, const Place 
         }
         butterfly<R>(x[i]);
     }
-    if constexpr (is_last && IGNIS_STORE != MERGED) {
+    if constexpr (is_last && IGNIS_STORE != IGNIS__FFT_MERGED) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             const int first = at.thread + i * THREADS;
@@ -243,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(ROWS *THREADS) ignis_fft(const fft_
         tables[i] = i < LOW ? root(i, N) : root((long long)(i - LOW) * LOW, N);
     ignis_grid_dependency_wait();
     stages<0, 1>(p, in, out, rows, tables);
-    if constexpr (IGNIS_STORE == MERGED) {
+    if constexpr (IGNIS_STORE == IGNIS__FFT_MERGED) {
         const Complex *row = rows + out.row * ROW;
         for (int k = out.thread; out.valid && k <= N / 2; k += THREADS)
             fft_store_merged(p, out.to, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);

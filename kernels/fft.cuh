@@ -1,24 +1,17 @@
+// SPDX-License-Identifier: MIT
 /*  fft.cuh - complex numbers, roots of one, and how signals of Fourier transforms are read and written
 
-    A signal in memory is one of:
-
-        COMPLEX     complex numbers
-        REAL        real numbers
-        PAIRS       real numbers, of which two are one complex number: a real transform of even length 2 N is
-                    a complex one of length N
-        MERGED      the first half of the spectrum of a real signal of even length 2 N: N + 1 complex numbers,
-                    which are made of, or become, the N numbers of the transform of its pairs
-        HERMITIAN   the same of a real signal of odd length N: (N + 1) / 2 complex numbers
-
-    An inverse transform exchanges real and imaginary parts before and after a forward one. */
+    The kinds of signals are in shared/fft.h. Reading and writing pad, cut, exchange parts, scale, and make complex
+    numbers of real signals and of half spectra, so that a transform itself knows complex numbers alone.
+    Kernels define IGNIS_T, and get T. */
 #ifndef IGNIS_FFT_CUH
 #define IGNIS_FFT_CUH
 
 #include "ignis.cuh"
+#include "shared/fft.h"
 
 typedef ignis_type<IGNIS_T> T;
-
-enum { COMPLEX, REAL, PAIRS, MERGED, HERMITIAN };
+typedef ignis__fft_params fft_params;
 
 struct alignas(2 * sizeof(T)) Complex {
     T re, im;
@@ -52,27 +45,6 @@ __device__ inline Complex root(long long q, long long n)
     return quarter & 2 ? Complex{-cosine, sine} : Complex{cosine, -sine};
 }
 
-/*  How signals are stored. A signal has the indices a, b and c, of which a is the fastest. Element j of a
-    transform is number a * first_a + b * first_b + j * step of the signal. The host has the same structs. */
-struct fft_side {
-    long long a, b, c; /* numbers of memory between signals; real ones in REAL and PAIRS, else complex ones */
-    long long stride;  /* between elements of a signal; 1, but for COMPLEX */
-    int first_a, first_b, step;
-    int length; /* numbers of a signal in memory: elements from there on are read as 0, and not written */
-};
-
-enum { SWAP_IN = 1, CHIRP_IN = 2, SWAP_OUT = 4, CHIRP_OUT = 8, SWAP_LAST = 16, PACKED_IN = 32, PACKED_OUT = 64 };
-
-struct fft_params {
-    void *out;
-    const void *in;
-    const Complex *chirp, *filter; /* of Bluestein's algorithm; filter: results are multiplied by it */
-    fft_side from, to;
-    long long count_a, turn;           /* turn: results are multiplied by exp(-2 pi i a k / turn); 0: they are not */
-    double scale, inner;               /* inner: of numbers inside a MERGED or HERMITIAN spectrum */
-    int count_b, tiles_a, points, how; /* points: elements of the whole transform */
-};
-
 /*  Returns number k of the first half of the spectrum of a real signal of n numbers. */
 __device__ inline Complex half_spectrum(const fft_params &p, long long base, int k, int n)
 {
@@ -88,15 +60,15 @@ __device__ inline Complex half_spectrum(const fft_params &p, long long base, int
 template <int mode> __device__ inline Complex fft_load(const fft_params &p, long long base, int e)
 {
     Complex x = {0, 0};
-    if constexpr (mode == COMPLEX) {
+    if constexpr (mode == IGNIS__FFT_COMPLEX) {
         if (e < p.from.length)
             x = ((const Complex *)p.in)[base + e * p.from.stride];
-    } else if constexpr (mode == REAL) {
+    } else if constexpr (mode == IGNIS__FFT_REAL) {
         if (e < p.from.length)
             x.re = ((const T *)p.in)[base + e];
-    } else if constexpr (mode == PAIRS) {
+    } else if constexpr (mode == IGNIS__FFT_PAIRS) {
         const T *at = (const T *)p.in + base + 2 * (long long)e;
-        if (p.how & PACKED_IN) {
+        if (p.how & IGNIS__FFT_PACKED_IN) {
             if (2 * e < p.from.length)
                 x = *(const Complex *)at;
         } else {
@@ -105,7 +77,7 @@ template <int mode> __device__ inline Complex fft_load(const fft_params &p, long
             if (2 * e + 1 < p.from.length)
                 x.im = at[1];
         }
-    } else if constexpr (mode == MERGED) {
+    } else if constexpr (mode == IGNIS__FFT_MERGED) {
         if (e < p.points) {
             const Complex low = half_spectrum(p, base, e, 2 * p.points),
                           high = conjugate(half_spectrum(p, base, p.points - e, 2 * p.points));
@@ -116,10 +88,10 @@ template <int mode> __device__ inline Complex fft_load(const fft_params &p, long
             x = e <= p.points / 2 ? half_spectrum(p, base, e, p.points)
                                   : conjugate(half_spectrum(p, base, p.points - e, p.points));
     }
-    if (p.how & SWAP_IN)
+    if (p.how & IGNIS__FFT_SWAP_IN)
         x = swapped(x);
-    if (p.how & CHIRP_IN)
-        x = e < p.points ? x * p.chirp[e] : Complex{0, 0};
+    if (p.how & IGNIS__FFT_CHIRP_IN)
+        x = e < p.points ? x * ((const Complex *)p.chirp)[e] : Complex{0, 0};
     return x;
 }
 
@@ -127,23 +99,23 @@ template <int mode> __device__ inline Complex fft_load(const fft_params &p, long
 template <int mode> __device__ inline void fft_store(const fft_params &p, long long base, int e, Complex x)
 {
     if (p.filter)
-        x = x * p.filter[e];
-    if (p.how & SWAP_OUT)
+        x = x * ((const Complex *)p.filter)[e];
+    if (p.how & IGNIS__FFT_SWAP_OUT)
         x = swapped(x);
-    if ((p.how & CHIRP_OUT) && e < p.points)
-        x = x * p.chirp[e];
-    if (p.how & SWAP_LAST)
+    if ((p.how & IGNIS__FFT_CHIRP_OUT) && e < p.points)
+        x = x * ((const Complex *)p.chirp)[e];
+    if (p.how & IGNIS__FFT_SWAP_LAST)
         x = swapped(x);
     x = T(p.scale) * x;
-    if constexpr (mode == COMPLEX) {
+    if constexpr (mode == IGNIS__FFT_COMPLEX) {
         if (e < p.to.length)
             ((Complex *)p.out)[base + e * p.to.stride] = x;
-    } else if constexpr (mode == REAL) {
+    } else if constexpr (mode == IGNIS__FFT_REAL) {
         if (e < p.to.length)
             ((T *)p.out)[base + e] = x.re;
-    } else if constexpr (mode == PAIRS) {
+    } else if constexpr (mode == IGNIS__FFT_PAIRS) {
         T *at = (T *)p.out + base + 2 * (long long)e;
-        if (p.how & PACKED_OUT) {
+        if (p.how & IGNIS__FFT_PACKED_OUT) {
             if (2 * e < p.to.length)
                 *(Complex *)at = x;
         } else {

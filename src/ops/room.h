@@ -395,32 +395,7 @@ typedef struct ignis__rotation {
     float frequencies[IGNIS__ROPE_HALF];
 } ignis__rotation;
 
-/*  The kinds of signals in memory, as in kernels/fft.cuh, which explains all of these. */
-enum { IGNIS__FFT_COMPLEX, IGNIS__FFT_REAL, IGNIS__FFT_PAIRS, IGNIS__FFT_MERGED, IGNIS__FFT_HERMITIAN };
-
-enum {
-    IGNIS__FFT_SWAP_IN = 1,
-    IGNIS__FFT_CHIRP_IN = 2,
-    IGNIS__FFT_SWAP_OUT = 4,
-    IGNIS__FFT_CHIRP_OUT = 8,
-    IGNIS__FFT_SWAP_LAST = 16,
-    IGNIS__FFT_PACKED_IN = 32,
-    IGNIS__FFT_PACKED_OUT = 64
-};
-
-typedef struct ignis__fft_side {
-    int64_t a, b, c, stride;
-    int first_a, first_b, step, length;
-} ignis__fft_side;
-
-/*  The parameter of the kernels. */
-typedef struct ignis__fft_params {
-    ignis__address out, in, chirp, filter;
-    ignis__fft_side from, to;
-    int64_t count_a, turn;
-    double scale, inner;
-    int count_b, tiles_a, points, how;
-} ignis__fft_params;
+#include "../shared/fft.h"
 
 /*  Transforms of n complex numbers that wait for their launches. */
 typedef struct ignis__fft_work {
@@ -491,6 +466,8 @@ IGNIS__PRIVATE void ignis__vjp_of_mlp_gated(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_product(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_matmul(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_linear(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_fft(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_complex_mul(const ignis_vjp_args *args);
 
 /* operation.c */
 IGNIS__PRINTF(3, 4)

@@ -187,6 +187,12 @@ static const struct {
     {"matmul_t", ignis__vjp_of_matmul},
     {"product", ignis__vjp_of_product},
     {"linear", ignis__vjp_of_linear},
+    {"diagonal", ignis__vjp_of_strided},
+    {"fft", ignis__vjp_of_fft},
+    {"ifft", ignis__vjp_of_fft},
+    {"rfft", ignis__vjp_of_fft},
+    {"irfft", ignis__vjp_of_fft},
+    {"complex_mul", ignis__vjp_of_complex_mul},
     {"mlp", ignis__vjp_of_mlp},
     {"mlp_gated", ignis__vjp_of_mlp_gated},
 };

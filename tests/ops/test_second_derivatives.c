@@ -171,6 +171,43 @@ TEST(products)
     check_operations(ops, COUNT_OF(ops));
 }
 
+static ignis_tensor op_rfft(const ignis_tensor *x)
+{
+    const ignis_fft_desc desc = {.ndim = 2, .lengths = {4, 7}, .norm = IGNIS_FFT_ORTHO};
+    return ignis_rfft(x[0], &desc);
+}
+
+static ignis_tensor op_irfft(const ignis_tensor *x)
+{
+    const ignis_fft_desc desc = {.ndim = 1, .lengths = {6}};
+    return ignis_irfft(x[0], &desc);
+}
+
+OPERATION(op_fft, ignis_fft(x[0], NULL))
+OPERATION(op_ifft, ignis_ifft(x[0], NULL))
+OPERATION(op_complex_mul, ignis_complex_mul(x[0], x[1], false))
+OPERATION(op_complex_mul_conjugates, ignis_complex_mul(x[0], x[1], true))
+OPERATION(op_fft_conv, ignis_fft_conv(x[0], x[1], 1))
+OPERATION(op_einsum, ignis_einsum("iij,jk,kl->li", x, 3))
+OPERATION(op_einsum_dot, ignis_einsum("bi,bi->b", x, 2))
+
+TEST(transforms_and_einsum)
+{
+    static const operation ops[] = {
+        {"fft", op_fft, 1, {{3, {2, 5, 2}}}, 0, 1},
+        {"ifft", op_ifft, 1, {{3, {2, 6, 2}}}, 0, 1},
+        {"rfft", op_rfft, 1, {{3, {2, 3, 6}}}, 0, 1},
+        {"irfft", op_irfft, 1, {{3, {2, 5, 2}}}, 0, 1},
+        {"complex_mul", op_complex_mul, 2, {{3, {2, 3, 2}}, {2, {3, 2}}}, 0, 1},
+        {"complex_mul, conjugates", op_complex_mul_conjugates, 2, {{2, {3, 2}}, {2, {3, 2}}}, 0, 1},
+        {"fft_conv", op_fft_conv, 2, {{2, {2, 5}}, {1, {3}}}, 0, 1},
+        {"einsum", op_einsum, 3, {{3, {2, 2, 3}}, {2, {3, 2}}, {2, {2, 3}}}, 0, 1},
+        {"einsum, dot", op_einsum_dot, 2, {{2, {2, 3}}, {2, {2, 3}}}, 0, 1},
+    };
+    SETUP(NULL);
+    check_operations(ops, COUNT_OF(ops));
+}
+
 static ignis_tensor op_split(const ignis_tensor *x)
 {
     ignis_tensor parts[3];

@@ -43,6 +43,18 @@ static ignis_status ignis__complex_mul_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
+IGNIS__PRIVATE void ignis__vjp_of_complex_mul(const ignis_vjp_args *args)
+{
+    const bool conjugates = *(const int *)args->params != 0;
+    const ignis_tensor g = args->grad_output;
+    if (args->needed[0])
+        args->grad_inputs[0] = ignis_complex_mul(g, ignis__vjp_input(args, 1, 1), !conjugates);
+    if (args->needed[1]) {
+        const ignis_tensor a = ignis__vjp_input(args, 0, 0);
+        args->grad_inputs[1] = conjugates ? ignis_complex_mul(a, g, true) : ignis_complex_mul(g, a, true);
+    }
+}
+
 /*  Broadcasts two shapes, whose last dimensions are 2. False, and reported, if they do not. */
 static bool ignis__complex_broadcast(ignis__op *op, ignis_shape *shape)
 {

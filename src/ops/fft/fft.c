@@ -79,6 +79,23 @@ static ignis_status ignis__fft_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward_one(&op, args, ignis__fft_steps_run(&op, steps, rule->count, &rule->shape));
 }
 
+/*  The adjoint transform, whose own gradient is the first one again. */
+IGNIS__PRIVATE void ignis__vjp_of_fft(const ignis_vjp_args *args)
+{
+    const ignis__fft_rule *rule = (const ignis__fft_rule *)args->params;
+    ignis__fft_rule adjoint = *rule;
+    ignis__array *gradient;
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin(&op, rule->call, 1, &args->grad_output))
+        return;
+    for (i = 0; i < rule->count; i++)
+        adjoint.steps[i] = ignis__fft_adjoint(&rule->steps[rule->count - 1 - i]);
+    adjoint.shape = op.in[0]->shape;
+    gradient = ignis__fft_steps_run(&op, adjoint.steps, rule->count, &rule->shape);
+    args->grad_inputs[0] = ignis__op_end_recorded(&op, gradient, "fft", ignis__fft_backward, &adjoint, sizeof adjoint);
+}
+
 /*  Returns the factor of a transform of n points. */
 static double ignis__fft_scale(ignis_fft_norm norm, bool is_inverse, int64_t n)
 {
