@@ -39,7 +39,7 @@ build/parts/ignis.so: $(PARTS_ALONE:src/%.c=build/parts/%.o) build/parts/kernels
 	$(CC) -shared -Wl,-z,defs $^ -o $@ $(LDLIBS)
 build/parts/%.o: src/%.c $(filter %.h,$(PARTS)) ignis_kernels.h
 	@mkdir -p $(@D)
-	@$(PARTS_CC) -DIGNIS__PARTS -include ignis_models.h -include ignis_collective.h -c $< -o $@ || \
+	@$(PARTS_CC) -DIGNIS__PARTS -include src/ignis_models.h -include src/ignis_collective.h -c $< -o $@ || \
 	    { echo "$<: does not compile alone"; exit 1; }
 build/parts/kernels.o: ignis_kernels.h
 	@mkdir -p $(@D)

@@ -31,7 +31,7 @@ $(OUT)/rooms/%.o: | $(HEADERS)
 	@mkdir -p $(@D)
 	@echo "$(CC) $@"
 	@printf '#include "%s"\n' $(call parts_of,$*) | $(TEST_CC) -MF $(@:.o=.d) -MT $@ $(ROOM_CFLAGS) -include tests/hook.h \
-	    -include ignis_models.h -include ignis_collective.h -x c -c - -o $@
+	    -include src/ignis_models.h -include src/ignis_collective.h -x c -c - -o $@
 
 $(OUT)/rooms/kernels.o: ignis_kernels.h
 	@mkdir -p $(@D)
@@ -54,7 +54,6 @@ $(foreach source,$(TEST_SOURCES) $(FUZZ_SOURCES),$(call program,$(source))):
 	$(CC) $(LANE_CFLAGS) $^ -o $@ $(LDLIBS)
 
 -include $(ROOM_OBJECTS:.o=.d) $(patsubst %.c,$(OUT)/%.d,$(TEST_SOURCES) $(FUZZ_SOURCES) tests/base/plug.c)
-.SECONDARY:
 
 $(OUT)/tests/shared/test_shared.o: build/shared_layout.h
 build/shared_layout.h: tools/shared_layout.awk $(filter src/shared/%,$(PARTS))
