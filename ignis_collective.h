@@ -12730,76 +12730,6 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
     return comm ? ignis__comm_end_call(call, comm, true) : ignis__failed();
 }
 
-/*  collective/parallel - data-parallel training. */
-
-#ifndef IGNIS_NO_TENSORS
-/*  A bucket: gradients that are reduced together, views of one memory. */
-typedef struct ignis__bucket {
-    ignis__grad_group group; /* first */
-    struct ignis__parallel_state *parallel;
-    ignis__array *memory; /* claimed */
-    bool ready;           /* complete in the backward pass that averages */
-} ignis__bucket;
-
-typedef struct ignis__parallel_state {
-    ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
-    ignis_comm comm;
-    ignis__device *device;
-    void *stream; /* of the all-reduces, so that the backward pass goes on meanwhile */
-    uint64_t stream_serial;
-    ignis__tensor **parameters; /* held */
-    ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
-    /* in the order in which the backward pass completes them, if parameters are in the order of use */
-    ignis__bucket *buckets;
-    int count, bucket_count;
-    int64_t bytes;
-    int no_sync;
-    bool is_installed; /* the parameters know their buckets */
-    /* The backward pass that averages now; it alone changes what follows. NULL: none. */
-    const void *backward_pass;
-    /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
-    int launched;
-    struct ignis__parallel_state *next_starting;
-} ignis__parallel_state;
-
-#endif
-
-
-/*  >>parallel.model - the interface of communicators for models that several ranks share
-
-    ignis_model_parallel has a group and functions; this part fills it for a communicator.
-    Uses: the public functions of comm.
-    Invariants: ignis.h does not know communicators; it calls back through this struct. */
-
-static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
-{
-    ignis_comm comm = IGNIS__ZERO;
-    comm.id = group;
-    return ignis_comm_all_reduce(comm, array, array, IGNIS_OP_SUM);
-}
-
-static ignis_status ignis__comm_group_check(uint64_t group)
-{
-    ignis_comm comm = IGNIS__ZERO;
-    comm.id = group;
-    return ignis_comm_status(comm);
-}
-
-IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
-{
-    ignis_model_parallel parallel = IGNIS__ZERO;
-    ignis_comm_info info;
-    parallel.size = -1;
-    if (ignis_comm_query(handle, &info) != IGNIS_OK)
-        return parallel;
-    parallel.rank = info.rank;
-    parallel.size = info.size;
-    parallel.group = handle.id;
-    parallel.sum_fn = ignis__comm_group_sum;
-    parallel.check_fn = ignis__comm_group_check;
-    return parallel;
-}
-
 /*  >>comm.synchronize - waiting for the operations of a communicator
 
     Waits for the streams of a communicator and reports what broke it.
@@ -13335,9 +13265,9 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
     return status;
 }
 
-IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
+/*  Does the work of ignis_comm_query for another call. */
+IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handle, ignis_comm_info *info)
 {
-    static const char call[] = "ignis_comm_query";
     ignis__comm *comm = ignis__collective_enter(call) && ignis__check_not_null(call, "info", info)
                             ? ignis__comm_hold(call, handle)
                             : NULL;
@@ -13361,6 +13291,81 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     info->timeout_s = (double)comm->options.timeout_ns / 1e9;
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
+{
+    return ignis__comm_query("ignis_comm_query", handle, info);
+}
+
+/*  collective/parallel - data-parallel training. */
+
+#ifndef IGNIS_NO_TENSORS
+/*  A bucket: gradients that are reduced together, views of one memory. */
+typedef struct ignis__bucket {
+    ignis__grad_group group; /* first */
+    struct ignis__parallel_state *parallel;
+    ignis__array *memory; /* claimed */
+    bool ready;           /* complete in the backward pass that averages */
+} ignis__bucket;
+
+typedef struct ignis__parallel_state {
+    ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
+    ignis_comm comm;
+    ignis__device *device;
+    void *stream; /* of the all-reduces, so that the backward pass goes on meanwhile */
+    uint64_t stream_serial;
+    ignis__tensor **parameters; /* held */
+    ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
+    /* in the order in which the backward pass completes them, if parameters are in the order of use */
+    ignis__bucket *buckets;
+    int count, bucket_count;
+    int64_t bytes;
+    int no_sync;
+    bool is_installed; /* the parameters know their buckets */
+    /* The backward pass that averages now; it alone changes what follows. NULL: none. */
+    const void *backward_pass;
+    /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
+    int launched;
+    struct ignis__parallel_state *next_starting;
+} ignis__parallel_state;
+
+#endif
+
+
+/*  >>parallel.model - the interface of communicators for models that several ranks share
+
+    ignis_model_parallel has a group and functions; this part fills it for a communicator.
+    Uses: the public functions of comm.
+    Invariants: ignis.h does not know communicators; it calls back through this struct. */
+
+static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_all_reduce(comm, array, array, IGNIS_OP_SUM);
+}
+
+static ignis_status ignis__comm_group_check(uint64_t group)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_status(comm);
+}
+
+IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
+{
+    ignis_model_parallel parallel = IGNIS__ZERO;
+    ignis_comm_info info;
+    parallel.size = -1;
+    if (ignis__comm_query("ignis_comm_parallel", handle, &info) != IGNIS_OK)
+        return parallel;
+    parallel.rank = info.rank;
+    parallel.size = info.size;
+    parallel.group = handle.id;
+    parallel.sum_fn = ignis__comm_group_sum;
+    parallel.check_fn = ignis__comm_group_check;
+    return parallel;
 }
 
 /*  >>parallel - data-parallel training: gradients averaged over ranks during the backward pass
@@ -13764,7 +13769,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
             (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
         return handle;
     }
-    if (ignis_comm_query(comm, &info) != IGNIS_OK)
+    if (ignis__comm_query(call, comm, &info) != IGNIS_OK)
         return handle;
     parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
     if (!parallel)

@@ -145,11 +145,11 @@ extern "C" {
 #include "collective/comm/failure.c"
 #include "collective/comm/launch.c"
 #include "collective/comm/operation.c"
-#include "collective/parallel/room.h"
-#include "collective/parallel/model_parallel.c"
 #include "collective/comm/synchronize.c"
 #include "collective/comm/init_all.c"
 #include "collective/comm/init_rank.c"
+#include "collective/parallel/room.h"
+#include "collective/parallel/model_parallel.c"
 #include "collective/parallel/data_parallel.c"
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */

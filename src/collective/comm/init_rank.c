@@ -265,9 +265,9 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
     return status;
 }
 
-IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
+/*  Does the work of ignis_comm_query for another call. */
+IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handle, ignis_comm_info *info)
 {
-    static const char call[] = "ignis_comm_query";
     ignis__comm *comm = ignis__collective_enter(call) && ignis__check_not_null(call, "info", info)
                             ? ignis__comm_hold(call, handle)
                             : NULL;
@@ -291,4 +291,9 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     info->timeout_s = (double)comm->options.timeout_ns / 1e9;
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
+}
+
+IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info)
+{
+    return ignis__comm_query("ignis_comm_query", handle, info);
 }

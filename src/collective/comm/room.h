@@ -433,6 +433,9 @@ IGNIS__PRIVATE bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, 
 IGNIS__PRIVATE bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks,
                                          int count);
 
+/* init_rank.c */
+IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handle, ignis_comm_info *info);
+
 /* operation.c */
 IGNIS__PRIVATE ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok);
 

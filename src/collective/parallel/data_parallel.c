@@ -401,7 +401,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
             (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
         return handle;
     }
-    if (ignis_comm_query(comm, &info) != IGNIS_OK)
+    if (ignis__comm_query(call, comm, &info) != IGNIS_OK)
         return handle;
     parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
     if (!parallel)

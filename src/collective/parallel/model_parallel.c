@@ -25,7 +25,7 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     ignis_model_parallel parallel = IGNIS__ZERO;
     ignis_comm_info info;
     parallel.size = -1;
-    if (ignis_comm_query(handle, &info) != IGNIS_OK)
+    if (ignis__comm_query("ignis_comm_parallel", handle, &info) != IGNIS_OK)
         return parallel;
     parallel.rank = info.rank;
     parallel.size = info.size;
