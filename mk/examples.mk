@@ -43,11 +43,12 @@ VULKAN := $(if $(VULKAN_HEADER),$(if $(filter GPU,$(DEVICE)),vulkan_buffer))
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat cg custom_op memory_contract frame_loop \
+RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat spectral cg custom_op memory_contract frame_loop \
     share_array ring $(CUDART) $(VULKAN) allreduce generate lora
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
+spectral = $(OUT)/spectral $(OUT)/spectral.png
 cg = $(OUT)/cg $(OUT)/cg.png
 train_gpt = $(OUT)/train_gpt $(if $(SIMULATOR),--steps 100) --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors \
     --export $(OUT)/gpt
