@@ -38326,10 +38326,27 @@ typedef struct ignis__jacobi {
     int n; /* rows that have values */
 } ignis__jacobi;
 
-/*  Computes gradients by operations on tensors, so that they can be recorded. saved[] are over the saved arrays;
-    gradients[] receives those that are needed, no handle after a failure. */
-typedef void (*ignis__gradient_fn)(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                   ignis_tensor *gradients);
+/*  What the gradient of an operation is computed from, and the gradients. */
+typedef struct ignis__gradient_args {
+    ignis_tensor gradient;                    /* of the result */
+    ignis_tensor saved[IGNIS__LINALG_INPUTS]; /* over the saved arrays */
+    const bool *needed;
+    const void *params;
+    ignis_tensor result[IGNIS__LINALG_INPUTS]; /* for each needed input; no handle after a failure */
+} ignis__gradient_args;
+
+/*  Computes gradients by operations on tensors, so that they can be recorded. */
+typedef struct ignis__linalg_gradient {
+    const char *call;
+    void (*fn)(ignis__gradient_args *args);
+    /* Of each saved array: the number of the input that it is, or one of those below. */
+    signed char saved[IGNIS__LINALG_INPUTS];
+    /* Computes the first saved tensors again from the input, which is the last one, for operations with several
+       results; NULL: not needed. */
+    void (*again_fn)(ignis_tensor input, ignis_tensor *saved);
+} ignis__linalg_gradient;
+
+enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
 
 
 /* ===============================================================================================================
@@ -38628,7 +38645,8 @@ IGNIS__PRIVATE ignis_tensor ignis__linalg_end(const char *call, const char *what
 /*  >>linalg.gradient - gradients of the room, computed by operations on tensors
 
     The backward function of an operation makes tensors over the saved arrays, and calls a function that computes the
-    gradients by public operations. They may be recorded, as any others.
+    gradients by public operations. For ignis_grad with create_graph the tensors are those of the tape, and what is
+    computed is recorded.
     Uses: the rooms tensor and ops. */
 
 /*  Returns a tensor over an array, which the current scope owns. No handle after a failure. */
@@ -38654,28 +38672,63 @@ static bool ignis__gradient_give(const char *call, ignis_tensor gradient, ignis_
     return to->id != 0;
 }
 
-/*  A backward function: fn computes the gradients. */
-IGNIS__PRIVATE ignis_status ignis__linalg_backward(const char *call, const ignis_backward_args *args,
-                                                   ignis__gradient_fn fn)
+static ignis_status ignis__linalg_backward(const ignis_backward_args *args)
 {
-    ignis_tensor saved[IGNIS__LINALG_INPUTS] = IGNIS__ZERO, gradients[IGNIS__LINALG_INPUTS] = IGNIS__ZERO, gradient;
+    const ignis__linalg_gradient *rule = (const ignis__linalg_gradient *)args->user_data;
+    ignis__gradient_args run = IGNIS__ZERO;
     ignis_scope scope = ignis_scope_begin();
     bool ok = scope.id != 0;
     int i;
     if (!ok)
         return ignis__failed();
-    gradient = ignis__tensor_of_saved(call, args->grad_output);
-    ok = gradient.id != 0;
+    run.needed = args->needed;
+    run.params = args->params;
+    run.gradient = ignis__tensor_of_saved(rule->call, args->grad_output);
+    ok = run.gradient.id != 0;
     for (i = 0; ok && i < args->saved_count; i++) {
-        saved[i] = ignis__tensor_of_saved(call, args->saved[i]);
-        ok = saved[i].id != 0;
+        run.saved[i] = ignis__tensor_of_saved(rule->call, args->saved[i]);
+        ok = run.saved[i].id != 0;
     }
     if (ok)
-        fn(args, gradient, saved, gradients);
+        rule->fn(&run);
     for (i = 0; ok && i < args->input_count; i++)
-        ok = !args->needed[i] || ignis__gradient_give(call, gradients[i], &args->grad_inputs[i]);
+        ok = !args->needed[i] || ignis__gradient_give(rule->call, run.result[i], &args->grad_inputs[i]);
     (void)ignis_scope_end(scope);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+static ignis_status ignis__linalg_vjp(const ignis_vjp_args *args)
+{
+    const ignis__linalg_gradient *rule = (const ignis__linalg_gradient *)args->user_data;
+    const uint64_t failures = ignis__failures();
+    ignis__gradient_args run = IGNIS__ZERO;
+    int i, count = args->node->saved_count;
+    run.needed = args->needed;
+    run.params = args->params;
+    run.gradient = args->grad_output;
+    for (i = 0; i < count; i++)
+        if (rule->saved[i] >= 0)
+            run.saved[i] = ignis__vjp_input(args, rule->saved[i], i);
+        else if (rule->saved[i] == IGNIS__SAVED_OUTPUT)
+            run.saved[i] = ignis__vjp_output(args, i);
+        else if (rule->saved[i] == IGNIS__SAVED_CONSTANT)
+            run.saved[i] = ignis__vjp_constant(args, i);
+    if (rule->again_fn)
+        rule->again_fn(run.saved[count - 1], run.saved);
+    rule->fn(&run);
+    for (i = 0; i < args->input_count; i++)
+        args->grad_inputs[i] = run.result[i];
+    return ignis__ended(failures, true);
+}
+
+/*  Returns the rule of an operation whose gradients are computed so. */
+IGNIS__PRIVATE ignis_rule ignis__linalg_rule(const ignis__op *op, const char *name,
+                                             const ignis__linalg_gradient *gradient, const void *params, size_t size)
+{
+    ignis_rule rule = ignis__op_rule(op, name, ignis__linalg_backward, params, size);
+    rule.vjp_fn = ignis__linalg_vjp;
+    rule.user_data = (void *)(uintptr_t)gradient;
+    return rule;
 }
 
 /*  Returns a right side [..., n, k] for matrices of `ndim` dimensions: one of vectors becomes one of one column. */
@@ -38758,27 +38811,24 @@ IGNIS__PRIVATE void ignis__matrix_solve_upper(ignis__op *op, ignis__matrix u, ig
 
 /*  a x = b: the gradient of b is a^-T g, that of a is minus its product with x^T (Giles 2008, 2.3.1), inside the
     triangle. */
-static void ignis__triangular_gradient(const ignis_backward_args *args, ignis_tensor gradient,
-                                       const ignis_tensor *saved, ignis_tensor *gradients)
+static void ignis__triangular_gradient(ignis__gradient_args *args)
 {
     const ignis_triangular_desc *forward = (const ignis_triangular_desc *)args->params;
     ignis_triangular_desc desc = *forward;
     ignis_tensor of_b, x, product;
-    int ndim = ignis_tensor_shape(saved[0]).ndim;
+    int ndim = ignis_tensor_shape(args->saved[0]).ndim;
     desc.transpose = !desc.transpose;
-    gradients[1] = of_b = ignis_solve_triangular(saved[0], gradient, &desc);
+    args->result[1] = of_b = ignis_solve_triangular(args->saved[0], args->gradient, &desc);
     if (!args->needed[0])
         return;
     of_b = ignis__tensor_columns(of_b, ndim);
-    x = ignis__tensor_columns(saved[1], ndim);
+    x = ignis__tensor_columns(args->saved[1], ndim);
     product = ignis_scale(forward->transpose ? ignis_matmul_t(x, of_b) : ignis_matmul_t(of_b, x), -1);
-    gradients[0] = forward->upper ? ignis_triu(product, forward->unit) : ignis_tril(product, -(int)forward->unit);
+    args->result[0] = forward->upper ? ignis_triu(product, forward->unit) : ignis_tril(product, -(int)forward->unit);
 }
 
-static ignis_status ignis__triangular_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_solve_triangular", args, ignis__triangular_gradient);
-}
+static const ignis__linalg_gradient ignis__triangular_rule = {
+    "ignis_solve_triangular", ignis__triangular_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, const ignis_triangular_desc *desc)
 {
@@ -38786,6 +38836,7 @@ IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, co
     ignis_tensor inputs[] = {a, b};
     ignis__array *out = NULL;
     ignis__matrix triangle, x;
+    ignis_rule rule;
     ignis__op op;
     if (!ignis__op_begin(&op, "ignis_solve_triangular", 2, inputs))
         return ignis__no_tensor();
@@ -38809,7 +38860,8 @@ IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, co
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    return ignis__op_end_recorded(&op, out, "solve_triangular", ignis__triangular_backward, &how, sizeof how);
+    rule = ignis__linalg_rule(&op, "solve_triangular", &ignis__triangular_rule, &how, sizeof how);
+    return ignis__op_end(&op, out, &rule);
 }
 
 /*  >>linalg.cholesky - ignis_cholesky and ignis_cholesky_solve
@@ -38844,23 +38896,20 @@ static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__addres
 
 /*  With S the symmetric part of the lower triangle of L^T g, whose diagonal counts half: L^-T S L^-1 (Murray 2016,
     equation 10). */
-static void ignis__cholesky_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                     ignis_tensor *gradients)
+static void ignis__cholesky_gradient(ignis__gradient_args *args)
 {
     ignis_triangular_desc transposed = IGNIS__ZERO;
-    ignis_tensor l = saved[0], product = ignis_matmul(ignis__tensor_transposed(l), ignis_tril(gradient, 0)), half;
-    (void)args;
+    ignis_tensor l = args->saved[0], product = ignis_matmul(ignis__tensor_transposed(l), ignis_tril(args->gradient, 0)),
+                 half;
     transposed.transpose = true;
     half = ignis__tensor_formula("(a + b)/2", ignis_tril(product, 0), ignis_tril(product, -1));
     half = ignis__tensor_formula("(a + b)/2", half, ignis__tensor_transposed(half));
     half = ignis_solve_triangular(l, half, &transposed);
-    gradients[0] = ignis_solve_triangular(l, ignis__tensor_transposed(half), &transposed);
+    args->result[0] = ignis_solve_triangular(l, ignis__tensor_transposed(half), &transposed);
 }
 
-static ignis_status ignis__cholesky_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_cholesky", args, ignis__cholesky_gradient);
-}
+static const ignis__linalg_gradient ignis__cholesky_rule = {
+    "ignis_cholesky", ignis__cholesky_gradient, {IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
 {
@@ -38883,7 +38932,7 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
         ignis__matrix_copy(&op, out, out, INT64_MIN, 0); /* blocks have written above the diagonal */
     }
     ignis__op_save(&op, l);
-    rule = ignis__op_rule(&op, "cholesky", ignis__cholesky_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);
     result = ignis__op_result(&op, l, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);
@@ -38983,29 +39032,26 @@ IGNIS__PRIVATE void ignis__matrix_lu(ignis__op *op, const ignis__lu *lu)
 
 /*  Of the gradient g of both factors in one matrix: P^T L^-T (the lower triangle of L^T g without its diagonal, and the
     upper triangle of g U^T) U^-T. The first factor has g below the diagonal, the second one has the rest. */
-static void ignis__lu_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                               ignis_tensor *gradients)
+static void ignis__lu_gradient(ignis__gradient_args *args)
 {
     ignis_triangular_desc lower = IGNIS__ZERO, upper = IGNIS__ZERO;
-    ignis_tensor lu = saved[0], index, inside, l = ignis_tril(lu, -1), below = ignis_tril(gradient, -1);
+    ignis_tensor lu = args->saved[0], index, inside, l = ignis_tril(lu, -1), below = ignis_tril(args->gradient, -1);
     ignis_shape shape = ignis_tensor_shape(lu);
-    (void)args;
     lower.transpose = lower.unit = upper.upper = true;
     /* L^T g = (l + I)^T g */
     inside = ignis__tensor_formula("a + b", ignis_matmul(ignis__tensor_transposed(l), below), below);
     inside = ignis__tensor_formula("a + b", ignis_tril(inside, -1),
-                                   ignis_triu(ignis_matmul_t(ignis_triu(gradient, 0), ignis_triu(lu, 0)), 0));
+                                   ignis_triu(ignis_matmul_t(ignis_triu(args->gradient, 0), ignis_triu(lu, 0)), 0));
     inside = ignis_solve_triangular(lu, inside, &lower);
     inside = ignis__tensor_transposed(ignis_solve_triangular(lu, ignis__tensor_transposed(inside), &upper));
-    (void)ignis_sort(saved[1], -1, false, &index); /* the inverse permutation: row i of L U is row saved[1][i] of a */
+    (void)ignis_sort(args->saved[1], -1, false,
+                     &index); /* the inverse permutation: row i of L U is row args->saved[1][i] of a */
     index = ignis_expand(ignis__tensor_columns(index, shape.ndim), shape);
-    gradients[0] = ignis_gather(inside, shape.ndim - 2, index);
+    args->result[0] = ignis_gather(inside, shape.ndim - 2, index);
 }
 
-static ignis_status ignis__lu_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_lu", args, ignis__lu_gradient);
-}
+static const ignis__linalg_gradient ignis__lu_rule = {
+    "ignis_lu", ignis__lu_gradient, {IGNIS__SAVED_OUTPUT, IGNIS__SAVED_CONSTANT}, NULL};
 
 /*  Makes the permutation of the rows that the pivots are. */
 static ignis__array *ignis__lu_permutation(ignis__op *op, const ignis__lu *lu, const ignis_shape *shape)
@@ -39054,7 +39100,7 @@ IGNIS_API ignis_tensor ignis_lu(ignis_tensor a, ignis_tensor *permutation)
     }
     ignis__op_save(&op, factors);
     ignis__op_save(&op, rows);
-    rule = ignis__op_rule(&op, "lu", ignis__lu_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "lu", &ignis__lu_rule, NULL, 0);
     result = ignis__op_result(&op, factors, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (permutation)
         *permutation = ignis__op_result(&op, rows, 0, NULL, NULL, NULL);
@@ -39105,21 +39151,19 @@ static void ignis__matrix_solve(ignis__op *op, ignis__matrix x, ignis__array *fr
 }
 
 /*  The gradient of b is a^-T g, that of a is minus its product with x^T (Giles 2008, 2.3.1). */
-static void ignis__solve_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                  ignis_tensor *gradients)
+static void ignis__solve_gradient(ignis__gradient_args *args)
 {
     ignis_tensor info;
-    int ndim = ignis_tensor_shape(saved[0]).ndim;
-    gradients[1] = ignis_solve(ignis__tensor_transposed(saved[0]), gradient, &info);
+    int ndim = ignis_tensor_shape(args->saved[0]).ndim;
+    args->result[1] = ignis_solve(ignis__tensor_transposed(args->saved[0]), args->gradient, &info);
     if (args->needed[0])
-        gradients[0] = ignis_scale(
-            ignis_matmul_t(ignis__tensor_columns(gradients[1], ndim), ignis__tensor_columns(saved[1], ndim)), -1);
+        args->result[0] = ignis_scale(
+            ignis_matmul_t(ignis__tensor_columns(args->result[1], ndim), ignis__tensor_columns(args->saved[1], ndim)),
+            -1);
 }
 
-static ignis_status ignis__solve_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_solve", args, ignis__solve_gradient);
-}
+static const ignis__linalg_gradient ignis__solve_rule = {
+    "ignis_solve", ignis__solve_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor *info)
 {
@@ -39144,7 +39188,7 @@ IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor 
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    rule = ignis__op_rule(&op, "solve", ignis__solve_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "solve", &ignis__solve_rule, NULL, 0);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);
@@ -39152,18 +39196,14 @@ IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor 
 }
 
 /*  With y = a^-1: -y^T g y^T (Giles 2008, 2.2.3). */
-static void ignis__inverse_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                    ignis_tensor *gradients)
+static void ignis__inverse_gradient(ignis__gradient_args *args)
 {
-    (void)args;
-    gradients[0] =
-        ignis_scale(ignis_matmul(ignis__tensor_transposed(saved[0]), ignis_matmul_t(gradient, saved[0])), -1);
+    args->result[0] = ignis_scale(
+        ignis_matmul(ignis__tensor_transposed(args->saved[0]), ignis_matmul_t(args->gradient, args->saved[0])), -1);
 }
 
-static ignis_status ignis__inverse_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_inverse", args, ignis__inverse_gradient);
-}
+static const ignis__linalg_gradient ignis__inverse_rule = {
+    "ignis_inverse", ignis__inverse_gradient, {IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
 {
@@ -39186,7 +39226,7 @@ IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
         ignis__matrix_solve(&op, x, op.in[0], x, ignis__op_write(&op, numbers));
     }
     ignis__op_save(&op, out);
-    rule = ignis__op_rule(&op, "inverse", ignis__inverse_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "inverse", &ignis__inverse_rule, NULL, 0);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);
@@ -39213,29 +39253,21 @@ static ignis_tensor ignis__det_scaled_inverse(ignis_tensor a, ignis_tensor numbe
 }
 
 /*  The gradient of det(a) is det(a) a^-T, that of log |det(a)| is a^-T (Giles 2008, 2.2.4). */
-static void ignis__det_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                ignis_tensor *gradients)
+static void ignis__det_gradient(ignis__gradient_args *args)
 {
-    (void)args;
-    gradients[0] = ignis__det_scaled_inverse(saved[0], ignis__tensor_formula("a*b", gradient, saved[1]));
+    args->result[0] =
+        ignis__det_scaled_inverse(args->saved[0], ignis__tensor_formula("a*b", args->gradient, args->saved[1]));
 }
 
-static ignis_status ignis__det_backward(const ignis_backward_args *args)
+static const ignis__linalg_gradient ignis__det_rule = {
+    "ignis_det", ignis__det_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
+
+static void ignis__logdet_gradient(ignis__gradient_args *args)
 {
-    return ignis__linalg_backward("ignis_det", args, ignis__det_gradient);
+    args->result[0] = ignis__det_scaled_inverse(args->saved[0], args->gradient);
 }
 
-static void ignis__logdet_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                   ignis_tensor *gradients)
-{
-    (void)args;
-    gradients[0] = ignis__det_scaled_inverse(saved[0], gradient);
-}
-
-static ignis_status ignis__logdet_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_logdet", args, ignis__logdet_gradient);
-}
+static const ignis__linalg_gradient ignis__logdet_rule = {"ignis_logdet", ignis__logdet_gradient, {0}, NULL};
 
 /*  Computes the determinants of the input; with sign the logarithms of their absolute values. */
 static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
@@ -39269,12 +39301,14 @@ IGNIS_API ignis_tensor ignis_det(ignis_tensor a)
 {
     ignis__op op;
     ignis__array *out;
+    ignis_rule rule;
     if (!ignis__op_begin(&op, "ignis_det", 1, &a))
         return ignis__no_tensor();
     out = ignis__op_det(&op, NULL);
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    return ignis__op_end_recorded(&op, out, "det", ignis__det_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "det", &ignis__det_rule, NULL, 0);
+    return ignis__op_end(&op, out, &rule);
 }
 
 IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign)
@@ -39291,7 +39325,7 @@ IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign)
     ignis__op_save(&op, op.in[0]);
     if (sign)
         *sign = ignis__op_result(&op, signs, 0, NULL, NULL, NULL);
-    rule = ignis__op_rule(&op, "logdet", ignis__logdet_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "logdet", &ignis__logdet_rule, NULL, 0);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, sign);
     return result;
@@ -39381,32 +39415,28 @@ static ignis_tensor ignis__qr_symmetric(ignis_tensor x)
 
 /*  With g the gradient of q: (g - q S) r^-T, S the symmetric matrix with the lower triangle of g^T q (Walter and
     Lehmann 2012). */
-static void ignis__qr_gradient_q(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                 ignis_tensor *gradients)
+static void ignis__qr_gradient_q(ignis__gradient_args *args)
 {
-    ignis_tensor s = ignis__qr_symmetric(ignis_matmul(ignis__tensor_transposed(gradient), saved[0]));
-    (void)args;
-    gradients[0] = ignis__qr_divide(ignis__tensor_formula("a - b", gradient, ignis_matmul(saved[0], s)), saved[1]);
+    ignis_tensor s = ignis__qr_symmetric(ignis_matmul(ignis__tensor_transposed(args->gradient), args->saved[0]));
+    args->result[0] = ignis__qr_divide(ignis__tensor_formula("a - b", args->gradient, ignis_matmul(args->saved[0], s)),
+                                       args->saved[1]);
 }
 
 /*  With g the gradient of r: q S r^-T, S the symmetric matrix with the lower triangle of r g^T. */
-static void ignis__qr_gradient_r(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                 ignis_tensor *gradients)
+static void ignis__qr_gradient_r(ignis__gradient_args *args)
 {
-    ignis_tensor s = ignis__qr_symmetric(ignis_matmul_t(saved[1], ignis_triu(gradient, 0)));
-    (void)args;
-    gradients[0] = ignis__qr_divide(ignis_matmul(saved[0], s), saved[1]);
+    ignis_tensor s = ignis__qr_symmetric(ignis_matmul_t(args->saved[1], ignis_triu(args->gradient, 0)));
+    args->result[0] = ignis__qr_divide(ignis_matmul(args->saved[0], s), args->saved[1]);
 }
 
-static ignis_status ignis__qr_backward_q(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_qr", args, ignis__qr_gradient_q);
-}
+/*  Factors the input again, recorded. */
+static void ignis__qr_again(ignis_tensor input, ignis_tensor *saved) { saved[0] = ignis_qr(input, &saved[1]); }
 
-static ignis_status ignis__qr_backward_r(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_qr", args, ignis__qr_gradient_r);
-}
+static const ignis__linalg_gradient ignis__qr_rule_q = {
+    "ignis_qr", ignis__qr_gradient_q, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__qr_again};
+
+static const ignis__linalg_gradient ignis__qr_rule_r = {
+    "ignis_qr", ignis__qr_gradient_r, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__qr_again};
 
 IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
 {
@@ -39439,9 +39469,10 @@ IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
     }
     ignis__op_save(&op, q);
     ignis__op_save(&op, upper);
-    rule = ignis__op_rule(&op, "qr", ignis__qr_backward_q, NULL, 0);
+    ignis__op_save(&op, op.in[0]);
+    rule = ignis__linalg_rule(&op, "qr", &ignis__qr_rule_q, NULL, 0);
     result = ignis__op_result(&op, q, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule.backward_fn = ignis__qr_backward_r;
+    rule = ignis__linalg_rule(&op, "qr", &ignis__qr_rule_r, NULL, 0);
     if (r)
         *r = ignis__op_result(&op, upper, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)
@@ -39688,38 +39719,51 @@ IGNIS__PRIVATE ignis_tensor ignis__tensor_as_row(ignis_tensor numbers, ignis_ten
     return ignis_reshape(numbers, ignis__linalg_shape(&shape, columns ? n : 1, columns ? 1 : n));
 }
 
-/*  Of values with gradient g: V diag(g) V^T (Giles 2008, 3.1). */
-static void ignis__eigh_gradient_values(const ignis_backward_args *args, ignis_tensor gradient,
-                                        const ignis_tensor *saved, ignis_tensor *gradients)
+/*  Returns a formula of values a of rows and b of columns, with 1 added on the diagonal, where the formula is 0: what
+    gradients are divided by is never 0 there. */
+IGNIS__PRIVATE ignis_tensor ignis__tensor_gaps(const char *formula, ignis_tensor values, ignis_tensor like)
 {
-    ignis_tensor v = saved[1], scaled = ignis__tensor_formula("a*b", v, ignis__tensor_as_row(gradient, v, false));
-    (void)args;
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    ignis_tensor_info info;
+    ignis_shape shape;
+    if (!values.id || ignis_tensor_query(values, &info) != IGNIS_OK)
+        return ignis__no_tensor();
+    desc.dtype = info.dtype;
+    desc.device = info.device ? info.device : IGNIS_DEVICE_0;
+    shape = info.shape;
+    return ignis__tensor_formula("a + b",
+                                 ignis__tensor_formula(formula, ignis__tensor_as_row(values, like, true),
+                                                       ignis__tensor_as_row(values, like, false)),
+                                 ignis_tensor_eye(shape.dim[shape.ndim - 1], shape.dim[shape.ndim - 1], &desc));
+}
+
+/*  Of values with gradient g: V diag(g) V^T (Giles 2008, 3.1). */
+static void ignis__eigh_gradient_values(ignis__gradient_args *args)
+{
+    ignis_tensor v = args->saved[1],
+                 scaled = ignis__tensor_formula("a*b", v, ignis__tensor_as_row(args->gradient, v, false));
     scaled = ignis_matmul_t(scaled, v);
-    gradients[0] = ignis__tensor_formula("(a + b)/2", scaled, ignis__tensor_transposed(scaled));
+    args->result[0] = ignis__tensor_formula("(a + b)/2", scaled, ignis__tensor_transposed(scaled));
 }
 
 /*  Of vectors with gradient g: V (V^T g / (l_j - l_i)) V^T, without the diagonal. */
-static void ignis__eigh_gradient_vectors(const ignis_backward_args *args, ignis_tensor gradient,
-                                         const ignis_tensor *saved, ignis_tensor *gradients)
+static void ignis__eigh_gradient_vectors(ignis__gradient_args *args)
 {
-    ignis_tensor v = saved[1], gaps, inner;
-    (void)args;
-    gaps = ignis__tensor_formula("b - a", ignis__tensor_as_row(saved[0], v, true),
-                                 ignis__tensor_as_row(saved[0], v, false));
-    inner = ignis__tensor_formula("a/b", ignis_matmul(ignis__tensor_transposed(v), gradient), gaps);
+    ignis_tensor v = args->saved[1], gaps, inner;
+    gaps = ignis__tensor_gaps("b - a", args->saved[0], v);
+    inner = ignis__tensor_formula("a/b", ignis_matmul(ignis__tensor_transposed(v), args->gradient), gaps);
     inner = ignis__tensor_formula("a + b", ignis_tril(inner, -1), ignis_triu(inner, 1));
-    gradients[0] = ignis__eigh_back(v, inner);
+    args->result[0] = ignis__eigh_back(v, inner);
 }
 
-static ignis_status ignis__eigh_backward_values(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_eigh", args, ignis__eigh_gradient_values);
-}
+/*  Computes values and vectors again, recorded. */
+static void ignis__eigh_again(ignis_tensor input, ignis_tensor *saved) { saved[0] = ignis_eigh(input, &saved[1]); }
 
-static ignis_status ignis__eigh_backward_vectors(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_eigh", args, ignis__eigh_gradient_vectors);
-}
+static const ignis__linalg_gradient ignis__eigh_rule_values = {
+    "ignis_eigh", ignis__eigh_gradient_values, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__eigh_again};
+
+static const ignis__linalg_gradient ignis__eigh_rule_vectors = {
+    "ignis_eigh", ignis__eigh_gradient_vectors, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__eigh_again};
 
 IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
 {
@@ -39747,9 +39791,10 @@ IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
     }
     ignis__op_save(&op, values);
     ignis__op_save(&op, v);
-    rule = ignis__op_rule(&op, "eigh", ignis__eigh_backward_values, NULL, 0);
+    ignis__op_save(&op, op.in[0]);
+    rule = ignis__linalg_rule(&op, "eigh", &ignis__eigh_rule_values, NULL, 0);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule.backward_fn = ignis__eigh_backward_vectors;
+    rule = ignis__linalg_rule(&op, "eigh", &ignis__eigh_rule_vectors, NULL, 0);
     if (vectors)
         *vectors = ignis__op_result(&op, v, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)
@@ -39791,8 +39836,7 @@ static void ignis__matrix_svd(ignis__op *op, ignis__matrix u, ignis__array *s, i
 /*  Returns (x - x^T) / (s_j^2 - s_i^2), without the diagonal. */
 static ignis_tensor ignis__svd_skew(ignis_tensor x, ignis_tensor s)
 {
-    ignis_tensor gaps =
-        ignis__tensor_formula("b*b - a*a", ignis__tensor_as_row(s, x, true), ignis__tensor_as_row(s, x, false));
+    ignis_tensor gaps = ignis__tensor_gaps("b*b - a*a", s, x);
     x = ignis__tensor_formula("a - b", x, ignis__tensor_transposed(x));
     x = ignis__tensor_formula("a/b", x, gaps);
     return ignis__tensor_formula("a + b", ignis_tril(x, -1), ignis_triu(x, 1));
@@ -39806,58 +39850,62 @@ static bool ignis__svd_is_square(ignis_tensor vectors)
 }
 
 /*  Of u with gradient g: (u F diag(s) + (g - u u^T g) / s) vt, F the skew part of u^T g (Townsend 2016). */
-static void ignis__svd_gradient_u(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                  ignis_tensor *gradients)
+static void ignis__svd_gradient_u(ignis__gradient_args *args)
 {
-    ignis_tensor u = saved[0], vt = saved[2], s = ignis__tensor_as_row(saved[1], u, false),
-                 inner = ignis_matmul(ignis__tensor_transposed(u), gradient), outside, rotation;
-    (void)args;
-    rotation = ignis__tensor_formula("a*b", ignis_matmul(u, ignis__svd_skew(inner, saved[1])), s);
+    ignis_tensor u = args->saved[0], vt = args->saved[2], s = ignis__tensor_as_row(args->saved[1], u, false),
+                 inner = ignis_matmul(ignis__tensor_transposed(u), args->gradient), outside, rotation;
+    rotation = ignis__tensor_formula("a*b", ignis_matmul(u, ignis__svd_skew(inner, args->saved[1])), s);
     if (!ignis__svd_is_square(u)) {
-        outside = ignis__tensor_formula("a - b", gradient, ignis_matmul(u, inner));
+        outside = ignis__tensor_formula("a - b", args->gradient, ignis_matmul(u, inner));
         rotation = ignis__tensor_formula("a + b", rotation, ignis__tensor_formula("a/b", outside, s));
     }
-    gradients[0] = ignis_matmul(rotation, vt);
+    args->result[0] = ignis_matmul(rotation, vt);
 }
 
 /*  Of s with gradient g: u diag(g) vt. */
-static void ignis__svd_gradient_s(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                  ignis_tensor *gradients)
+static void ignis__svd_gradient_s(ignis__gradient_args *args)
 {
-    (void)args;
-    gradients[0] =
-        ignis_matmul(ignis__tensor_formula("a*b", saved[0], ignis__tensor_as_row(gradient, saved[0], false)), saved[2]);
+    args->result[0] = ignis_matmul(
+        ignis__tensor_formula("a*b", args->saved[0], ignis__tensor_as_row(args->gradient, args->saved[0], false)),
+        args->saved[2]);
 }
 
 /*  Of vt with gradient g: u (diag(s) F vt + (g - g v v^T) / s), F the skew part of vt g^T. */
-static void ignis__svd_gradient_vt(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                   ignis_tensor *gradients)
+static void ignis__svd_gradient_vt(ignis__gradient_args *args)
 {
-    ignis_tensor u = saved[0], vt = saved[2], s = ignis__tensor_as_row(saved[1], vt, true),
-                 inner = ignis_matmul_t(vt, gradient), outside, rotation;
-    (void)args;
-    rotation = ignis__tensor_formula("a*b", ignis_matmul(ignis__svd_skew(inner, saved[1]), vt), s);
+    ignis_tensor u = args->saved[0], vt = args->saved[2], s = ignis__tensor_as_row(args->saved[1], vt, true),
+                 inner = ignis_matmul_t(vt, args->gradient), outside, rotation;
+    rotation = ignis__tensor_formula("a*b", ignis_matmul(ignis__svd_skew(inner, args->saved[1]), vt), s);
     if (!ignis__svd_is_square(vt)) {
-        outside = ignis__tensor_formula("a - b", gradient, ignis_matmul(ignis__tensor_transposed(inner), vt));
+        outside = ignis__tensor_formula("a - b", args->gradient, ignis_matmul(ignis__tensor_transposed(inner), vt));
         rotation = ignis__tensor_formula("a + b", rotation, ignis__tensor_formula("a/b", outside, s));
     }
-    gradients[0] = ignis_matmul(u, rotation);
+    args->result[0] = ignis_matmul(u, rotation);
 }
 
-static ignis_status ignis__svd_backward_u(const ignis_backward_args *args)
+/*  Computes values and vectors again, recorded. */
+static void ignis__svd_again(ignis_tensor input, ignis_tensor *saved)
 {
-    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_u);
+    saved[1] = ignis_svd(input, &saved[0], &saved[2]);
 }
 
-static ignis_status ignis__svd_backward_s(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_s);
-}
+static const ignis__linalg_gradient ignis__svd_rule_u = {
+    "ignis_svd",
+    ignis__svd_gradient_u,
+    {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
+    ignis__svd_again};
 
-static ignis_status ignis__svd_backward_vt(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_vt);
-}
+static const ignis__linalg_gradient ignis__svd_rule_s = {
+    "ignis_svd",
+    ignis__svd_gradient_s,
+    {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
+    ignis__svd_again};
+
+static const ignis__linalg_gradient ignis__svd_rule_vt = {
+    "ignis_svd",
+    ignis__svd_gradient_vt,
+    {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
+    ignis__svd_again};
 
 IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *vt)
 {
@@ -39892,12 +39940,13 @@ IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *
     ignis__op_save(&op, left);
     ignis__op_save(&op, values);
     ignis__op_save(&op, right);
-    rule = ignis__op_rule(&op, "svd", ignis__svd_backward_s, NULL, 0);
+    ignis__op_save(&op, op.in[0]);
+    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_s, NULL, 0);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule.backward_fn = ignis__svd_backward_u;
+    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_u, NULL, 0);
     if (u)
         *u = ignis__op_result(&op, left, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule.backward_fn = ignis__svd_backward_vt;
+    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_vt, NULL, 0);
     if (vt)
         *vt = ignis__op_result(&op, right, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)

@@ -63,7 +63,7 @@ static inline void check_orthonormal(int line, const double *q, int m, int k, do
 {
     int i, j, p;
     double most = 0;
-    char text[128];
+    char text[256];
     for (i = 0; i < k; i++)
         for (j = 0; j <= i; j++) {
             double sum = i == j ? -1 : 0;
@@ -92,7 +92,7 @@ static inline ignis_tensor weighed(ignis_tensor y, uint64_t seed)
 static inline void check_gradients(int line, ignis_tensor_fn fn, const ignis_tensor *inputs, int count)
 {
     ignis_gradcheck_desc desc;
-    char text[128];
+    char text[256];
     double error;
     memset(&desc, 0, sizeof desc);
     desc.tolerance = 1e-6;
@@ -101,6 +101,60 @@ static inline void check_gradients(int line, ignis_tensor_fn fn, const ignis_ten
         return;
     snprintf(text, sizeof text, "gradients differ from slopes by %g", error);
     test__fail(__FILE__, line, text);
+}
+
+/*  The gradients of a function, seen through noise. */
+static inline ignis_tensor slopes_of(ignis_tensor_fn fn, const ignis_tensor *inputs, int count, bool create_graph)
+{
+    ignis_tensor y = fn(inputs, count, NULL), slopes[2], sum = {0};
+    ignis_grad_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.create_graph = create_graph;
+    CHECK_OK(ignis_grad(&y, 1, inputs, count, slopes, &desc));
+    for (i = 0; i < count; i++)
+        sum = i ? ignis_add(sum, weighed(slopes[i], 90 + (uint64_t)i)) : weighed(slopes[i], 90);
+    return sum;
+}
+
+/*  As slopes_of, with one element of an input moved. */
+static inline double slopes_beside(ignis_tensor_fn fn, const ignis_tensor *inputs, int count, int input, int64_t k,
+                                   double step)
+{
+    ignis_tensor moved[2];
+    ignis_scope scope = ignis_scope_begin();
+    double result;
+    int i;
+    for (i = 0; i < count; i++) {
+        double *values = tensor_values(inputs[i]);
+        if (i == input)
+            values[k] += step;
+        moved[i] = tensor_of(values, shape_of(inputs[i]), IGNIS_F64, true);
+        free(values);
+    }
+    result = ignis_item(slopes_of(fn, moved, count, false));
+    CHECK_OK(ignis_scope_end(scope));
+    return result;
+}
+
+/*  Second derivatives are the slopes of first ones, up to the rounding of differences. */
+#define CHECK_SECOND(fn, inputs, count) check_second(__LINE__, fn, inputs, count)
+static inline void check_second(int line, ignis_tensor_fn fn, const ignis_tensor *inputs, int count)
+{
+    const double step = 1e-5;
+    ignis_tensor sum = slopes_of(fn, inputs, count, true), second[2];
+    ignis_grad_desc desc;
+    int64_t k;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.allow_unused = true;
+    CHECK_OK(ignis_grad(&sum, 1, inputs, count, second, &desc));
+    for (i = 0; i < count; i++)
+        for (k = 0; k < numel_of(inputs[i]); k += 3)
+            check_close(line, "second derivative", second[i].id ? value_at(second[i], k) : 0,
+                        (slopes_beside(fn, inputs, count, i, k, step) - slopes_beside(fn, inputs, count, i, k, -step)) /
+                            (2 * step),
+                        1e-5);
 }
 
 #endif /* LINALG_H */

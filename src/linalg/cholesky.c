@@ -32,23 +32,20 @@ static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__addres
 
 /*  With S the symmetric part of the lower triangle of L^T g, whose diagonal counts half: L^-T S L^-1 (Murray 2016,
     equation 10). */
-static void ignis__cholesky_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                     ignis_tensor *gradients)
+static void ignis__cholesky_gradient(ignis__gradient_args *args)
 {
     ignis_triangular_desc transposed = IGNIS__ZERO;
-    ignis_tensor l = saved[0], product = ignis_matmul(ignis__tensor_transposed(l), ignis_tril(gradient, 0)), half;
-    (void)args;
+    ignis_tensor l = args->saved[0], product = ignis_matmul(ignis__tensor_transposed(l), ignis_tril(args->gradient, 0)),
+                 half;
     transposed.transpose = true;
     half = ignis__tensor_formula("(a + b)/2", ignis_tril(product, 0), ignis_tril(product, -1));
     half = ignis__tensor_formula("(a + b)/2", half, ignis__tensor_transposed(half));
     half = ignis_solve_triangular(l, half, &transposed);
-    gradients[0] = ignis_solve_triangular(l, ignis__tensor_transposed(half), &transposed);
+    args->result[0] = ignis_solve_triangular(l, ignis__tensor_transposed(half), &transposed);
 }
 
-static ignis_status ignis__cholesky_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_cholesky", args, ignis__cholesky_gradient);
-}
+static const ignis__linalg_gradient ignis__cholesky_rule = {
+    "ignis_cholesky", ignis__cholesky_gradient, {IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
 {
@@ -71,7 +68,7 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
         ignis__matrix_copy(&op, out, out, INT64_MIN, 0); /* blocks have written above the diagonal */
     }
     ignis__op_save(&op, l);
-    rule = ignis__op_rule(&op, "cholesky", ignis__cholesky_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);
     result = ignis__op_result(&op, l, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);

@@ -20,29 +20,21 @@ static ignis_tensor ignis__det_scaled_inverse(ignis_tensor a, ignis_tensor numbe
 }
 
 /*  The gradient of det(a) is det(a) a^-T, that of log |det(a)| is a^-T (Giles 2008, 2.2.4). */
-static void ignis__det_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                ignis_tensor *gradients)
+static void ignis__det_gradient(ignis__gradient_args *args)
 {
-    (void)args;
-    gradients[0] = ignis__det_scaled_inverse(saved[0], ignis__tensor_formula("a*b", gradient, saved[1]));
+    args->result[0] =
+        ignis__det_scaled_inverse(args->saved[0], ignis__tensor_formula("a*b", args->gradient, args->saved[1]));
 }
 
-static ignis_status ignis__det_backward(const ignis_backward_args *args)
+static const ignis__linalg_gradient ignis__det_rule = {
+    "ignis_det", ignis__det_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
+
+static void ignis__logdet_gradient(ignis__gradient_args *args)
 {
-    return ignis__linalg_backward("ignis_det", args, ignis__det_gradient);
+    args->result[0] = ignis__det_scaled_inverse(args->saved[0], args->gradient);
 }
 
-static void ignis__logdet_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                   ignis_tensor *gradients)
-{
-    (void)args;
-    gradients[0] = ignis__det_scaled_inverse(saved[0], gradient);
-}
-
-static ignis_status ignis__logdet_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_logdet", args, ignis__logdet_gradient);
-}
+static const ignis__linalg_gradient ignis__logdet_rule = {"ignis_logdet", ignis__logdet_gradient, {0}, NULL};
 
 /*  Computes the determinants of the input; with sign the logarithms of their absolute values. */
 static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
@@ -76,12 +68,14 @@ IGNIS_API ignis_tensor ignis_det(ignis_tensor a)
 {
     ignis__op op;
     ignis__array *out;
+    ignis_rule rule;
     if (!ignis__op_begin(&op, "ignis_det", 1, &a))
         return ignis__no_tensor();
     out = ignis__op_det(&op, NULL);
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    return ignis__op_end_recorded(&op, out, "det", ignis__det_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "det", &ignis__det_rule, NULL, 0);
+    return ignis__op_end(&op, out, &rule);
 }
 
 IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign)
@@ -98,7 +92,7 @@ IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign)
     ignis__op_save(&op, op.in[0]);
     if (sign)
         *sign = ignis__op_result(&op, signs, 0, NULL, NULL, NULL);
-    rule = ignis__op_rule(&op, "logdet", ignis__logdet_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "logdet", &ignis__logdet_rule, NULL, 0);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, sign);
     return result;

@@ -22,38 +22,51 @@ IGNIS__PRIVATE ignis_tensor ignis__tensor_as_row(ignis_tensor numbers, ignis_ten
     return ignis_reshape(numbers, ignis__linalg_shape(&shape, columns ? n : 1, columns ? 1 : n));
 }
 
-/*  Of values with gradient g: V diag(g) V^T (Giles 2008, 3.1). */
-static void ignis__eigh_gradient_values(const ignis_backward_args *args, ignis_tensor gradient,
-                                        const ignis_tensor *saved, ignis_tensor *gradients)
+/*  Returns a formula of values a of rows and b of columns, with 1 added on the diagonal, where the formula is 0: what
+    gradients are divided by is never 0 there. */
+IGNIS__PRIVATE ignis_tensor ignis__tensor_gaps(const char *formula, ignis_tensor values, ignis_tensor like)
 {
-    ignis_tensor v = saved[1], scaled = ignis__tensor_formula("a*b", v, ignis__tensor_as_row(gradient, v, false));
-    (void)args;
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    ignis_tensor_info info;
+    ignis_shape shape;
+    if (!values.id || ignis_tensor_query(values, &info) != IGNIS_OK)
+        return ignis__no_tensor();
+    desc.dtype = info.dtype;
+    desc.device = info.device ? info.device : IGNIS_DEVICE_0;
+    shape = info.shape;
+    return ignis__tensor_formula("a + b",
+                                 ignis__tensor_formula(formula, ignis__tensor_as_row(values, like, true),
+                                                       ignis__tensor_as_row(values, like, false)),
+                                 ignis_tensor_eye(shape.dim[shape.ndim - 1], shape.dim[shape.ndim - 1], &desc));
+}
+
+/*  Of values with gradient g: V diag(g) V^T (Giles 2008, 3.1). */
+static void ignis__eigh_gradient_values(ignis__gradient_args *args)
+{
+    ignis_tensor v = args->saved[1],
+                 scaled = ignis__tensor_formula("a*b", v, ignis__tensor_as_row(args->gradient, v, false));
     scaled = ignis_matmul_t(scaled, v);
-    gradients[0] = ignis__tensor_formula("(a + b)/2", scaled, ignis__tensor_transposed(scaled));
+    args->result[0] = ignis__tensor_formula("(a + b)/2", scaled, ignis__tensor_transposed(scaled));
 }
 
 /*  Of vectors with gradient g: V (V^T g / (l_j - l_i)) V^T, without the diagonal. */
-static void ignis__eigh_gradient_vectors(const ignis_backward_args *args, ignis_tensor gradient,
-                                         const ignis_tensor *saved, ignis_tensor *gradients)
+static void ignis__eigh_gradient_vectors(ignis__gradient_args *args)
 {
-    ignis_tensor v = saved[1], gaps, inner;
-    (void)args;
-    gaps = ignis__tensor_formula("b - a", ignis__tensor_as_row(saved[0], v, true),
-                                 ignis__tensor_as_row(saved[0], v, false));
-    inner = ignis__tensor_formula("a/b", ignis_matmul(ignis__tensor_transposed(v), gradient), gaps);
+    ignis_tensor v = args->saved[1], gaps, inner;
+    gaps = ignis__tensor_gaps("b - a", args->saved[0], v);
+    inner = ignis__tensor_formula("a/b", ignis_matmul(ignis__tensor_transposed(v), args->gradient), gaps);
     inner = ignis__tensor_formula("a + b", ignis_tril(inner, -1), ignis_triu(inner, 1));
-    gradients[0] = ignis__eigh_back(v, inner);
+    args->result[0] = ignis__eigh_back(v, inner);
 }
 
-static ignis_status ignis__eigh_backward_values(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_eigh", args, ignis__eigh_gradient_values);
-}
+/*  Computes values and vectors again, recorded. */
+static void ignis__eigh_again(ignis_tensor input, ignis_tensor *saved) { saved[0] = ignis_eigh(input, &saved[1]); }
 
-static ignis_status ignis__eigh_backward_vectors(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_eigh", args, ignis__eigh_gradient_vectors);
-}
+static const ignis__linalg_gradient ignis__eigh_rule_values = {
+    "ignis_eigh", ignis__eigh_gradient_values, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__eigh_again};
+
+static const ignis__linalg_gradient ignis__eigh_rule_vectors = {
+    "ignis_eigh", ignis__eigh_gradient_vectors, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__eigh_again};
 
 IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
 {
@@ -81,9 +94,10 @@ IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
     }
     ignis__op_save(&op, values);
     ignis__op_save(&op, v);
-    rule = ignis__op_rule(&op, "eigh", ignis__eigh_backward_values, NULL, 0);
+    ignis__op_save(&op, op.in[0]);
+    rule = ignis__linalg_rule(&op, "eigh", &ignis__eigh_rule_values, NULL, 0);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule.backward_fn = ignis__eigh_backward_vectors;
+    rule = ignis__linalg_rule(&op, "eigh", &ignis__eigh_rule_vectors, NULL, 0);
     if (vectors)
         *vectors = ignis__op_result(&op, v, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)

@@ -80,29 +80,26 @@ IGNIS__PRIVATE void ignis__matrix_lu(ignis__op *op, const ignis__lu *lu)
 
 /*  Of the gradient g of both factors in one matrix: P^T L^-T (the lower triangle of L^T g without its diagonal, and the
     upper triangle of g U^T) U^-T. The first factor has g below the diagonal, the second one has the rest. */
-static void ignis__lu_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                               ignis_tensor *gradients)
+static void ignis__lu_gradient(ignis__gradient_args *args)
 {
     ignis_triangular_desc lower = IGNIS__ZERO, upper = IGNIS__ZERO;
-    ignis_tensor lu = saved[0], index, inside, l = ignis_tril(lu, -1), below = ignis_tril(gradient, -1);
+    ignis_tensor lu = args->saved[0], index, inside, l = ignis_tril(lu, -1), below = ignis_tril(args->gradient, -1);
     ignis_shape shape = ignis_tensor_shape(lu);
-    (void)args;
     lower.transpose = lower.unit = upper.upper = true;
     /* L^T g = (l + I)^T g */
     inside = ignis__tensor_formula("a + b", ignis_matmul(ignis__tensor_transposed(l), below), below);
     inside = ignis__tensor_formula("a + b", ignis_tril(inside, -1),
-                                   ignis_triu(ignis_matmul_t(ignis_triu(gradient, 0), ignis_triu(lu, 0)), 0));
+                                   ignis_triu(ignis_matmul_t(ignis_triu(args->gradient, 0), ignis_triu(lu, 0)), 0));
     inside = ignis_solve_triangular(lu, inside, &lower);
     inside = ignis__tensor_transposed(ignis_solve_triangular(lu, ignis__tensor_transposed(inside), &upper));
-    (void)ignis_sort(saved[1], -1, false, &index); /* the inverse permutation: row i of L U is row saved[1][i] of a */
+    (void)ignis_sort(args->saved[1], -1, false,
+                     &index); /* the inverse permutation: row i of L U is row args->saved[1][i] of a */
     index = ignis_expand(ignis__tensor_columns(index, shape.ndim), shape);
-    gradients[0] = ignis_gather(inside, shape.ndim - 2, index);
+    args->result[0] = ignis_gather(inside, shape.ndim - 2, index);
 }
 
-static ignis_status ignis__lu_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_lu", args, ignis__lu_gradient);
-}
+static const ignis__linalg_gradient ignis__lu_rule = {
+    "ignis_lu", ignis__lu_gradient, {IGNIS__SAVED_OUTPUT, IGNIS__SAVED_CONSTANT}, NULL};
 
 /*  Makes the permutation of the rows that the pivots are. */
 static ignis__array *ignis__lu_permutation(ignis__op *op, const ignis__lu *lu, const ignis_shape *shape)
@@ -151,7 +148,7 @@ IGNIS_API ignis_tensor ignis_lu(ignis_tensor a, ignis_tensor *permutation)
     }
     ignis__op_save(&op, factors);
     ignis__op_save(&op, rows);
-    rule = ignis__op_rule(&op, "lu", ignis__lu_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "lu", &ignis__lu_rule, NULL, 0);
     result = ignis__op_result(&op, factors, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (permutation)
         *permutation = ignis__op_result(&op, rows, 0, NULL, NULL, NULL);

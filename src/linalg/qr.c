@@ -84,32 +84,28 @@ static ignis_tensor ignis__qr_symmetric(ignis_tensor x)
 
 /*  With g the gradient of q: (g - q S) r^-T, S the symmetric matrix with the lower triangle of g^T q (Walter and
     Lehmann 2012). */
-static void ignis__qr_gradient_q(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                 ignis_tensor *gradients)
+static void ignis__qr_gradient_q(ignis__gradient_args *args)
 {
-    ignis_tensor s = ignis__qr_symmetric(ignis_matmul(ignis__tensor_transposed(gradient), saved[0]));
-    (void)args;
-    gradients[0] = ignis__qr_divide(ignis__tensor_formula("a - b", gradient, ignis_matmul(saved[0], s)), saved[1]);
+    ignis_tensor s = ignis__qr_symmetric(ignis_matmul(ignis__tensor_transposed(args->gradient), args->saved[0]));
+    args->result[0] = ignis__qr_divide(ignis__tensor_formula("a - b", args->gradient, ignis_matmul(args->saved[0], s)),
+                                       args->saved[1]);
 }
 
 /*  With g the gradient of r: q S r^-T, S the symmetric matrix with the lower triangle of r g^T. */
-static void ignis__qr_gradient_r(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                 ignis_tensor *gradients)
+static void ignis__qr_gradient_r(ignis__gradient_args *args)
 {
-    ignis_tensor s = ignis__qr_symmetric(ignis_matmul_t(saved[1], ignis_triu(gradient, 0)));
-    (void)args;
-    gradients[0] = ignis__qr_divide(ignis_matmul(saved[0], s), saved[1]);
+    ignis_tensor s = ignis__qr_symmetric(ignis_matmul_t(args->saved[1], ignis_triu(args->gradient, 0)));
+    args->result[0] = ignis__qr_divide(ignis_matmul(args->saved[0], s), args->saved[1]);
 }
 
-static ignis_status ignis__qr_backward_q(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_qr", args, ignis__qr_gradient_q);
-}
+/*  Factors the input again, recorded. */
+static void ignis__qr_again(ignis_tensor input, ignis_tensor *saved) { saved[0] = ignis_qr(input, &saved[1]); }
 
-static ignis_status ignis__qr_backward_r(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_qr", args, ignis__qr_gradient_r);
-}
+static const ignis__linalg_gradient ignis__qr_rule_q = {
+    "ignis_qr", ignis__qr_gradient_q, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__qr_again};
+
+static const ignis__linalg_gradient ignis__qr_rule_r = {
+    "ignis_qr", ignis__qr_gradient_r, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__qr_again};
 
 IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
 {
@@ -142,9 +138,10 @@ IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
     }
     ignis__op_save(&op, q);
     ignis__op_save(&op, upper);
-    rule = ignis__op_rule(&op, "qr", ignis__qr_backward_q, NULL, 0);
+    ignis__op_save(&op, op.in[0]);
+    rule = ignis__linalg_rule(&op, "qr", &ignis__qr_rule_q, NULL, 0);
     result = ignis__op_result(&op, q, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule.backward_fn = ignis__qr_backward_r;
+    rule = ignis__linalg_rule(&op, "qr", &ignis__qr_rule_r, NULL, 0);
     if (r)
         *r = ignis__op_result(&op, upper, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)

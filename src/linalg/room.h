@@ -47,10 +47,27 @@ typedef struct ignis__jacobi {
     int n; /* rows that have values */
 } ignis__jacobi;
 
-/*  Computes gradients by operations on tensors, so that they can be recorded. saved[] are over the saved arrays;
-    gradients[] receives those that are needed, no handle after a failure. */
-typedef void (*ignis__gradient_fn)(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                   ignis_tensor *gradients);
+/*  What the gradient of an operation is computed from, and the gradients. */
+typedef struct ignis__gradient_args {
+    ignis_tensor gradient;                    /* of the result */
+    ignis_tensor saved[IGNIS__LINALG_INPUTS]; /* over the saved arrays */
+    const bool *needed;
+    const void *params;
+    ignis_tensor result[IGNIS__LINALG_INPUTS]; /* for each needed input; no handle after a failure */
+} ignis__gradient_args;
+
+/*  Computes gradients by operations on tensors, so that they can be recorded. */
+typedef struct ignis__linalg_gradient {
+    const char *call;
+    void (*fn)(ignis__gradient_args *args);
+    /* Of each saved array: the number of the input that it is, or one of those below. */
+    signed char saved[IGNIS__LINALG_INPUTS];
+    /* Computes the first saved tensors again from the input, which is the last one, for operations with several
+       results; NULL: not needed. */
+    void (*again_fn)(ignis_tensor input, ignis_tensor *saved);
+} ignis__linalg_gradient;
+
+enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
@@ -80,8 +97,8 @@ IGNIS__PRIVATE ignis_tensor ignis__linalg_end(const char *call, const char *what
                                               ignis_tensor found, ignis_tensor *info);
 
 /* gradient.c */
-IGNIS__PRIVATE ignis_status ignis__linalg_backward(const char *call, const ignis_backward_args *args,
-                                                   ignis__gradient_fn fn);
+IGNIS__PRIVATE ignis_rule ignis__linalg_rule(const ignis__op *op, const char *name,
+                                             const ignis__linalg_gradient *gradient, const void *params, size_t size);
 IGNIS__PRIVATE ignis_tensor ignis__tensor_columns(ignis_tensor tensor, int ndim);
 IGNIS__PRIVATE ignis_tensor ignis__tensor_transposed(ignis_tensor tensor);
 IGNIS__PRIVATE ignis_tensor ignis__tensor_formula(const char *formula, ignis_tensor a, ignis_tensor b);
@@ -111,4 +128,5 @@ IGNIS__PRIVATE void ignis__jacobi_rows(ignis__op *op, ignis__jacobi *run, ignis_
                                        int columns);
 
 /* eigh.c */
+IGNIS__PRIVATE ignis_tensor ignis__tensor_gaps(const char *formula, ignis_tensor values, ignis_tensor like);
 IGNIS__PRIVATE ignis_tensor ignis__tensor_as_row(ignis_tensor numbers, ignis_tensor like, bool columns);

@@ -40,21 +40,19 @@ static void ignis__matrix_solve(ignis__op *op, ignis__matrix x, ignis__array *fr
 }
 
 /*  The gradient of b is a^-T g, that of a is minus its product with x^T (Giles 2008, 2.3.1). */
-static void ignis__solve_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                  ignis_tensor *gradients)
+static void ignis__solve_gradient(ignis__gradient_args *args)
 {
     ignis_tensor info;
-    int ndim = ignis_tensor_shape(saved[0]).ndim;
-    gradients[1] = ignis_solve(ignis__tensor_transposed(saved[0]), gradient, &info);
+    int ndim = ignis_tensor_shape(args->saved[0]).ndim;
+    args->result[1] = ignis_solve(ignis__tensor_transposed(args->saved[0]), args->gradient, &info);
     if (args->needed[0])
-        gradients[0] = ignis_scale(
-            ignis_matmul_t(ignis__tensor_columns(gradients[1], ndim), ignis__tensor_columns(saved[1], ndim)), -1);
+        args->result[0] = ignis_scale(
+            ignis_matmul_t(ignis__tensor_columns(args->result[1], ndim), ignis__tensor_columns(args->saved[1], ndim)),
+            -1);
 }
 
-static ignis_status ignis__solve_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_solve", args, ignis__solve_gradient);
-}
+static const ignis__linalg_gradient ignis__solve_rule = {
+    "ignis_solve", ignis__solve_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor *info)
 {
@@ -79,7 +77,7 @@ IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor 
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    rule = ignis__op_rule(&op, "solve", ignis__solve_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "solve", &ignis__solve_rule, NULL, 0);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);
@@ -87,18 +85,14 @@ IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor 
 }
 
 /*  With y = a^-1: -y^T g y^T (Giles 2008, 2.2.3). */
-static void ignis__inverse_gradient(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                    ignis_tensor *gradients)
+static void ignis__inverse_gradient(ignis__gradient_args *args)
 {
-    (void)args;
-    gradients[0] =
-        ignis_scale(ignis_matmul(ignis__tensor_transposed(saved[0]), ignis_matmul_t(gradient, saved[0])), -1);
+    args->result[0] = ignis_scale(
+        ignis_matmul(ignis__tensor_transposed(args->saved[0]), ignis_matmul_t(args->gradient, args->saved[0])), -1);
 }
 
-static ignis_status ignis__inverse_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_inverse", args, ignis__inverse_gradient);
-}
+static const ignis__linalg_gradient ignis__inverse_rule = {
+    "ignis_inverse", ignis__inverse_gradient, {IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
 {
@@ -121,7 +115,7 @@ IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
         ignis__matrix_solve(&op, x, op.in[0], x, ignis__op_write(&op, numbers));
     }
     ignis__op_save(&op, out);
-    rule = ignis__op_rule(&op, "inverse", ignis__inverse_backward, NULL, 0);
+    rule = ignis__linalg_rule(&op, "inverse", &ignis__inverse_rule, NULL, 0);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);

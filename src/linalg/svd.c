@@ -32,8 +32,7 @@ static void ignis__matrix_svd(ignis__op *op, ignis__matrix u, ignis__array *s, i
 /*  Returns (x - x^T) / (s_j^2 - s_i^2), without the diagonal. */
 static ignis_tensor ignis__svd_skew(ignis_tensor x, ignis_tensor s)
 {
-    ignis_tensor gaps =
-        ignis__tensor_formula("b*b - a*a", ignis__tensor_as_row(s, x, true), ignis__tensor_as_row(s, x, false));
+    ignis_tensor gaps = ignis__tensor_gaps("b*b - a*a", s, x);
     x = ignis__tensor_formula("a - b", x, ignis__tensor_transposed(x));
     x = ignis__tensor_formula("a/b", x, gaps);
     return ignis__tensor_formula("a + b", ignis_tril(x, -1), ignis_triu(x, 1));
@@ -47,58 +46,62 @@ static bool ignis__svd_is_square(ignis_tensor vectors)
 }
 
 /*  Of u with gradient g: (u F diag(s) + (g - u u^T g) / s) vt, F the skew part of u^T g (Townsend 2016). */
-static void ignis__svd_gradient_u(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                  ignis_tensor *gradients)
+static void ignis__svd_gradient_u(ignis__gradient_args *args)
 {
-    ignis_tensor u = saved[0], vt = saved[2], s = ignis__tensor_as_row(saved[1], u, false),
-                 inner = ignis_matmul(ignis__tensor_transposed(u), gradient), outside, rotation;
-    (void)args;
-    rotation = ignis__tensor_formula("a*b", ignis_matmul(u, ignis__svd_skew(inner, saved[1])), s);
+    ignis_tensor u = args->saved[0], vt = args->saved[2], s = ignis__tensor_as_row(args->saved[1], u, false),
+                 inner = ignis_matmul(ignis__tensor_transposed(u), args->gradient), outside, rotation;
+    rotation = ignis__tensor_formula("a*b", ignis_matmul(u, ignis__svd_skew(inner, args->saved[1])), s);
     if (!ignis__svd_is_square(u)) {
-        outside = ignis__tensor_formula("a - b", gradient, ignis_matmul(u, inner));
+        outside = ignis__tensor_formula("a - b", args->gradient, ignis_matmul(u, inner));
         rotation = ignis__tensor_formula("a + b", rotation, ignis__tensor_formula("a/b", outside, s));
     }
-    gradients[0] = ignis_matmul(rotation, vt);
+    args->result[0] = ignis_matmul(rotation, vt);
 }
 
 /*  Of s with gradient g: u diag(g) vt. */
-static void ignis__svd_gradient_s(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                  ignis_tensor *gradients)
+static void ignis__svd_gradient_s(ignis__gradient_args *args)
 {
-    (void)args;
-    gradients[0] =
-        ignis_matmul(ignis__tensor_formula("a*b", saved[0], ignis__tensor_as_row(gradient, saved[0], false)), saved[2]);
+    args->result[0] = ignis_matmul(
+        ignis__tensor_formula("a*b", args->saved[0], ignis__tensor_as_row(args->gradient, args->saved[0], false)),
+        args->saved[2]);
 }
 
 /*  Of vt with gradient g: u (diag(s) F vt + (g - g v v^T) / s), F the skew part of vt g^T. */
-static void ignis__svd_gradient_vt(const ignis_backward_args *args, ignis_tensor gradient, const ignis_tensor *saved,
-                                   ignis_tensor *gradients)
+static void ignis__svd_gradient_vt(ignis__gradient_args *args)
 {
-    ignis_tensor u = saved[0], vt = saved[2], s = ignis__tensor_as_row(saved[1], vt, true),
-                 inner = ignis_matmul_t(vt, gradient), outside, rotation;
-    (void)args;
-    rotation = ignis__tensor_formula("a*b", ignis_matmul(ignis__svd_skew(inner, saved[1]), vt), s);
+    ignis_tensor u = args->saved[0], vt = args->saved[2], s = ignis__tensor_as_row(args->saved[1], vt, true),
+                 inner = ignis_matmul_t(vt, args->gradient), outside, rotation;
+    rotation = ignis__tensor_formula("a*b", ignis_matmul(ignis__svd_skew(inner, args->saved[1]), vt), s);
     if (!ignis__svd_is_square(vt)) {
-        outside = ignis__tensor_formula("a - b", gradient, ignis_matmul(ignis__tensor_transposed(inner), vt));
+        outside = ignis__tensor_formula("a - b", args->gradient, ignis_matmul(ignis__tensor_transposed(inner), vt));
         rotation = ignis__tensor_formula("a + b", rotation, ignis__tensor_formula("a/b", outside, s));
     }
-    gradients[0] = ignis_matmul(u, rotation);
+    args->result[0] = ignis_matmul(u, rotation);
 }
 
-static ignis_status ignis__svd_backward_u(const ignis_backward_args *args)
+/*  Computes values and vectors again, recorded. */
+static void ignis__svd_again(ignis_tensor input, ignis_tensor *saved)
 {
-    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_u);
+    saved[1] = ignis_svd(input, &saved[0], &saved[2]);
 }
 
-static ignis_status ignis__svd_backward_s(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_s);
-}
+static const ignis__linalg_gradient ignis__svd_rule_u = {
+    "ignis_svd",
+    ignis__svd_gradient_u,
+    {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
+    ignis__svd_again};
 
-static ignis_status ignis__svd_backward_vt(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_svd", args, ignis__svd_gradient_vt);
-}
+static const ignis__linalg_gradient ignis__svd_rule_s = {
+    "ignis_svd",
+    ignis__svd_gradient_s,
+    {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
+    ignis__svd_again};
+
+static const ignis__linalg_gradient ignis__svd_rule_vt = {
+    "ignis_svd",
+    ignis__svd_gradient_vt,
+    {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
+    ignis__svd_again};
 
 IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *vt)
 {
@@ -133,12 +136,13 @@ IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *
     ignis__op_save(&op, left);
     ignis__op_save(&op, values);
     ignis__op_save(&op, right);
-    rule = ignis__op_rule(&op, "svd", ignis__svd_backward_s, NULL, 0);
+    ignis__op_save(&op, op.in[0]);
+    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_s, NULL, 0);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule.backward_fn = ignis__svd_backward_u;
+    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_u, NULL, 0);
     if (u)
         *u = ignis__op_result(&op, left, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule.backward_fn = ignis__svd_backward_vt;
+    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_vt, NULL, 0);
     if (vt)
         *vt = ignis__op_result(&op, right, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)

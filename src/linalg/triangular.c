@@ -57,27 +57,24 @@ IGNIS__PRIVATE void ignis__matrix_solve_upper(ignis__op *op, ignis__matrix u, ig
 
 /*  a x = b: the gradient of b is a^-T g, that of a is minus its product with x^T (Giles 2008, 2.3.1), inside the
     triangle. */
-static void ignis__triangular_gradient(const ignis_backward_args *args, ignis_tensor gradient,
-                                       const ignis_tensor *saved, ignis_tensor *gradients)
+static void ignis__triangular_gradient(ignis__gradient_args *args)
 {
     const ignis_triangular_desc *forward = (const ignis_triangular_desc *)args->params;
     ignis_triangular_desc desc = *forward;
     ignis_tensor of_b, x, product;
-    int ndim = ignis_tensor_shape(saved[0]).ndim;
+    int ndim = ignis_tensor_shape(args->saved[0]).ndim;
     desc.transpose = !desc.transpose;
-    gradients[1] = of_b = ignis_solve_triangular(saved[0], gradient, &desc);
+    args->result[1] = of_b = ignis_solve_triangular(args->saved[0], args->gradient, &desc);
     if (!args->needed[0])
         return;
     of_b = ignis__tensor_columns(of_b, ndim);
-    x = ignis__tensor_columns(saved[1], ndim);
+    x = ignis__tensor_columns(args->saved[1], ndim);
     product = ignis_scale(forward->transpose ? ignis_matmul_t(x, of_b) : ignis_matmul_t(of_b, x), -1);
-    gradients[0] = forward->upper ? ignis_triu(product, forward->unit) : ignis_tril(product, -(int)forward->unit);
+    args->result[0] = forward->upper ? ignis_triu(product, forward->unit) : ignis_tril(product, -(int)forward->unit);
 }
 
-static ignis_status ignis__triangular_backward(const ignis_backward_args *args)
-{
-    return ignis__linalg_backward("ignis_solve_triangular", args, ignis__triangular_gradient);
-}
+static const ignis__linalg_gradient ignis__triangular_rule = {
+    "ignis_solve_triangular", ignis__triangular_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, const ignis_triangular_desc *desc)
 {
@@ -85,6 +82,7 @@ IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, co
     ignis_tensor inputs[] = {a, b};
     ignis__array *out = NULL;
     ignis__matrix triangle, x;
+    ignis_rule rule;
     ignis__op op;
     if (!ignis__op_begin(&op, "ignis_solve_triangular", 2, inputs))
         return ignis__no_tensor();
@@ -108,5 +106,6 @@ IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, co
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    return ignis__op_end_recorded(&op, out, "solve_triangular", ignis__triangular_backward, &how, sizeof how);
+    rule = ignis__linalg_rule(&op, "solve_triangular", &ignis__triangular_rule, &how, sizeof how);
+    return ignis__op_end(&op, out, &rule);
 }

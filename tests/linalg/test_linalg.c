@@ -501,6 +501,13 @@ TEST(gradients_are_slopes)
     CHECK_GRADIENTS(of_logdet, x + 1, 1);
     CHECK_GRADIENTS(of_lu, x, 1);
     CHECK_GRADIENTS(of_lu, x + 1, 1);
+    CHECK_SECOND(of_cholesky, x, 1);
+    CHECK_SECOND(of_triangular, x, 2);
+    CHECK_SECOND(of_solve, vectors, 2);
+    CHECK_SECOND(of_inverse, x, 1);
+    CHECK_SECOND(of_det, x + 1, 1);
+    CHECK_SECOND(of_logdet, x, 1);
+    CHECK_SECOND(of_lu, x, 1);
     free(a), free(p);
     CHECK_REFUSED(0, ignis_lu(ignis_slice(x[0], 2, 0, 3), vectors).id, IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     CHECK_OK(ignis_scope_end(scope));

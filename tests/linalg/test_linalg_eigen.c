@@ -202,8 +202,10 @@ TEST(gradients_are_slopes)
     x = tensor_noise(IGNIS_SHAPE(2, 4, 4), IGNIS_F64, 61, true);
     CHECK_GRADIENTS(of_eigh, &x, 1);
     CHECK_GRADIENTS(of_svd, &x, 1);
+    CHECK_SECOND(of_eigh, &x, 1);
     x = tensor_noise(IGNIS_SHAPE(2, 5, 3), IGNIS_F64, 62, true);
     CHECK_GRADIENTS(of_svd, &x, 1);
+    CHECK_SECOND(of_svd, &x, 1);
     x = tensor_noise(IGNIS_SHAPE(3, 5), IGNIS_F64, 63, true);
     CHECK_GRADIENTS(of_svd, &x, 1);
     CHECK_REFUSED(0, ignis_eigh(x, NULL).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_MATRIX_SHAPE);

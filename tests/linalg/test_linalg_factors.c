@@ -152,6 +152,8 @@ TEST(gradients_are_slopes)
     x[1] = tensor_noise(IGNIS_SHAPE(2, 5), IGNIS_F64, 32, true);
     CHECK_GRADIENTS(of_qr, x, 1);
     CHECK_GRADIENTS(of_lstsq, x, 2);
+    CHECK_SECOND(of_qr, x, 1);
+    CHECK_SECOND(of_lstsq, x, 2);
     x[0] = tensor_noise(IGNIS_SHAPE(2, 3, 5), IGNIS_F64, 33, true);
     x[1] = tensor_noise(IGNIS_SHAPE(2, 3, 2), IGNIS_F64, 34, true);
     CHECK_GRADIENTS(of_lstsq, x, 2);
