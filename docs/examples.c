@@ -341,6 +341,7 @@ static void linalg(void)
     ignis_cholesky_solve(l, b);               // a x = b, for each of the 7
     ignis_lstsq(x, b, &info);                 // the least |x y - b|
     ignis_eigh(a, NULL);                      // 8 eigenvalues for each, the smallest first
+    ignis_cond(x, IGNIS_NORM_SPECTRAL);       // the largest singular value divided by the smallest
     ignis_solve(x, b, &info);                 // does not wait: info has 7 numbers, 0 for each that was solved
     printf("%g\n", ignis_item(ignis_mean(ignis_logdet(a, NULL))));
 }

@@ -302,6 +302,7 @@ extern "C" {
 #include "linalg/jacobi.c"
 #include "linalg/eigh.c"
 #include "linalg/svd.c"
+#include "linalg/norm.c"
 #include "train/optimizer.c"
 #include "train/parameter.c"
 #include "train/table.c"

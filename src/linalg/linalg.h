@@ -122,3 +122,34 @@ IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors);
     Ownership: as ignis_tensor_from_host, for all.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *vt);
+
+/*  Norms of matrices. */
+typedef enum ignis_norm_kind {
+    IGNIS_NORM_FROBENIUS = 0, /* the root of the sum of squares */
+    IGNIS_NORM_ONE,           /* the largest sum of absolute values in a column */
+    IGNIS_NORM_INFINITY,      /* the largest sum of absolute values in a row */
+    IGNIS_NORM_SPECTRAL,      /* the largest singular value */
+    IGNIS_NORM_NUCLEAR        /* the sum of singular values */
+} ignis_norm_kind;
+
+/*  ignis_matrix_norm - a norm of each matrix; ignis_cond - the condition number in a norm: |a| |a^-1|
+    The spectral condition is that of the singular values, also of matrices that are not square. The condition
+    of singular matrices is infinite or NaN. A norm of a matrix without elements is an error, but for Frobenius'.
+    Shapes: a [..., m, n]; the result [...], [1] for one matrix.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (no such kind; never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_matrix_norm(ignis_tensor a, ignis_norm_kind kind);
+IGNIS_API ignis_tensor ignis_cond(ignis_tensor a, ignis_norm_kind kind);
+
+/*  ignis_matrix_exp - the exponential of matrices: I + a + a a/2 + a a a/6 + ...
+    By scaling, a rational approximant of degree 13, and squaring (Higham 2005). All matrices are squared as often
+    as the one with the largest norm needs, which the call waits for.
+    Shapes: a [..., n, n]; the result like a.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (never written to), UNSUPPORTED (this thread captures a graph), MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream, and waits for it. */
+IGNIS_API ignis_tensor ignis_matrix_exp(ignis_tensor a);
