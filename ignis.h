@@ -40735,7 +40735,7 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
         }
         grid[0] = (unsigned)(steps ? optimizer->steps_of : optimizer->blocks_of)[dtype];
         function = ignis__builtin_get(work->call, work->device, builtin, dtype);
-        if (ignis__profiling() && (builtin == IGNIS__BUILTIN(ADAMW) || builtin == IGNIS__BUILTIN(SGD)))
+        if (ignis__profiling() && builtin == optimizer->step && builtin != IGNIS__BUILTIN(MUON))
             ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
         ok = function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
         table += sizeof *optimizer->rows * (uint64_t)count;

@@ -682,21 +682,22 @@ TEST(split_values_and_one_gradient_array)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/*  More than one launch joins. */
 TEST(concat_of_many)
 {
     ignis_scope scope;
-    ignis_tensor few[20], all;
+    ignis_tensor few[50], all;
     int i;
     SETUP(NULL);
     scope = ignis_scope_begin();
-    for (i = 0; i < 20; i++)
+    for (i = 0; i < 50; i++)
         few[i] = tensor_counting(IGNIS_SHAPE(2, 1 + i % 3), IGNIS_F32, 1 + i, true);
-    all = ignis_concat(few, 20, 1);
-    CHECK_SHAPE_IS(all, IGNIS_SHAPE(2, 39));
-    CHECK_NUMBER(value_at(all, 38), 2 * 20);
-    CHECK_NUMBER(value_at(all, 77), 4 * 20);
+    all = ignis_concat(few, 50, 1);
+    CHECK_SHAPE_IS(all, IGNIS_SHAPE(2, 99));
+    CHECK_NUMBER(value_at(all, 98), 2 * 50);
+    CHECK_NUMBER(value_at(all, 197), 4 * 50);
     CHECK_OK(ignis_backward(ignis_sum(ignis_mul(all, all)), IGNIS_NO_ARRAY));
-    for (i = 0; i < 20; i++)
+    for (i = 0; i < 50; i++)
         CHECK_NUMBER(grad_at(few[i], 0), 2 * (1.0 + i));
     CHECK_OK(ignis_scope_end(scope));
 }

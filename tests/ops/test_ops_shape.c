@@ -252,8 +252,8 @@ TEST(expand_keeps_a_dimension)
 
 TEST(stack)
 {
-    static const int counts[] = {1, 2, 8, 9, 20};
-    ignis_tensor parts[20];
+    static const int counts[] = {1, 2, 9, 24, 50}; /* more than 24 are joined in turn */
+    ignis_tensor parts[50];
     int c, dim, i, d;
     SETUP(NULL);
     for (d = 0; d < COUNT_OF(all_dtypes); d++)

@@ -177,6 +177,44 @@ TEST(kernels_are_counted_with_their_bytes_and_flops)
     CHECK_OK(ignis_array_free(array));
 }
 
+/*  A step reads and writes the parameter and its state, and reads the gradient, of ten numbers each. */
+static void check_step_bytes(ignis_optimizer optimizer, const char *kernel, int arrays)
+{
+    ignis_profile_row rows[64];
+    const ignis_profile_row *row;
+    ignis_tensor x = tensor_counting(IGNIS_SHAPE(10), IGNIS_F32, 1, true), loss = ignis_sum(x);
+    CHECK_OK(ignis_optimizer_add(optimizer, x, false));
+    CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_optimizer_step(optimizer)); /* this makes the state */
+    CHECK_OK(ignis_profile_begin());
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    CHECK_OK(ignis_profile_end(NULL, NULL));
+    row = row_named(rows, ignis_profile_rows(rows, 64), kernel);
+    CHECK(row != NULL);
+    if (row)
+        CHECK_INT(row->bytes, 40 * arrays);
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    CHECK_OK(ignis_tensor_release(loss));
+    CHECK_OK(ignis_tensor_release(x));
+}
+
+TEST(optimizer_steps_have_their_bytes)
+{
+    ignis_adamw_desc adam;
+    ignis_sgd_desc momentum;
+    memset(&adam, 0, sizeof adam);
+    memset(&momentum, 0, sizeof momentum);
+    adam.coupled = true;
+    momentum.momentum = 0.9;
+    SETUP(NULL);
+    check_step_bytes(ignis_adamw(NULL), "ignis_adamw", 7);
+    check_step_bytes(ignis_adamw(&adam), "ignis_adam", 7);
+    check_step_bytes(ignis_sgd(NULL), "ignis_sgd", 3);
+    check_step_bytes(ignis_sgd(&momentum), "ignis_sgd", 5);
+    check_step_bytes(ignis_rmsprop(NULL), "ignis_rmsprop", 5);
+    check_step_bytes(ignis_lion(NULL), "ignis_lion", 5);
+}
+
 TEST(attention_and_formulas_have_their_names_and_flops)
 {
     ignis_profile_row rows[64];
@@ -210,14 +248,15 @@ TEST(a_trace_is_json_with_calls_kernels_and_memory)
 {
     char path[256];
     ignis_array array;
-    ignis_tensor x;
+    ignis_tensor x, y;
     char *text;
     SETUP(NULL);
     snprintf(path, sizeof path, "%s", scratch_path("trace.json"));
     array = test_array(100, 7);
     CHECK_OK(ignis_profile_begin());
     CHECK_OK(ignis_array_fill(array, 3));
-    x = tensor_counting(IGNIS_SHAPE(5), IGNIS_F32, 1, false);
+    x = tensor_counting(IGNIS_SHAPE(5, 5), IGNIS_F64, 1, false);
+    y = ignis_matmul(x, x);
     CHECK_OK(ignis_profile_end(path, scratch_path("table.txt")));
     text = read_text(path);
     CHECK(text && is_json(text));
@@ -225,6 +264,7 @@ TEST(a_trace_is_json_with_calls_kernels_and_memory)
     CHECK_HAS(text, "\"cat\": \"kernel\", \"name\": \"ignis_fill\"");
     CHECK_HAS(text, "\"cat\": \"copy\", \"name\": \"copy to the device\"");
     CHECK_HAS(text, "\"ph\": \"C\"");
+    CHECK_HAS(text, "\"flops\": 250");
     CHECK_HAS(text, "tensor.h"); /* the line that made x */
     CHECK_INT(count_of(text, "\"ph\": \"s\""), count_of(text, "\"ph\": \"f\""));
     free(text);
@@ -234,6 +274,7 @@ TEST(a_trace_is_json_with_calls_kernels_and_memory)
     CHECK_HAS(text, "TB/s");
     free(text);
     CHECK_OK(ignis_tensor_release(x));
+    CHECK_OK(ignis_tensor_release(y));
     CHECK_OK(ignis_array_free(array));
 }
 
