@@ -692,14 +692,12 @@
         Bundles, records and profiles work as before. ignis_warmup and ignis_warmup_record find kernels by name: a
         program that calls one of them carries all texts, and so does a C++ program those of models.
 
-        Most of the time to compile the file with the implementation is spent by the optimizer. -O1 takes 60 % of the
-        time of -O2. gcc then does not inline small functions, unless it is asked to. The time of the host for a call,
-        without that of the driver (in a dry run):
+        Most of the time to compile the file with the implementation is spent by the optimizer. -O1 takes 57 % of the
+        time of -O2. The time of the host for a call, without that of the driver (in a dry run, gcc 12):
 
-            option                                             compile    add of 1024 floats    create and free
-            -O2                                                10.8 s     67 ns                 68 ns
-            -O1 -finline-functions -finline-small-functions    6.6 s      75 ns                 75 ns
-            -O1                                                6.6 s      168 ns                123 ns
+            option    compile    add of 1024 floats    create and free    launch    step of an MLP
+            -O2       13.7 s     62 ns                 66 ns              53 ns     7.7 us
+            -O1       7.8 s      67 ns                 78 ns              65 ns     8.2 us
 
         clang -O1 makes calls as fast as clang -O2 does.
 
@@ -4866,7 +4864,8 @@ static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_
 
 /*  IGNIS__COLD: for functions that run on failure, once, or before slow I/O: optimised for size, placed apart.
     IGNIS__ONE_COPY: for helpers with many callers, which would be a sixth of all code if they were inlined. Both
-    shorten compilation. */
+    shorten compilation. IGNIS__INLINE: for small functions that every call of Ignis runs; gcc -O1 inlines no others. */
+#define IGNIS__INLINE inline
 #if defined(__GNUC__)
 #define IGNIS__COLD __attribute__((cold, noinline))
 #define IGNIS__ONE_COPY __attribute__((noinline))
@@ -5541,20 +5540,26 @@ struct ignis__dry_type {
 
 /*  Atomics: acquire on load, release on store, both on read-modify-write. */
 #if defined(__GNUC__)
-IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
-IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
+{
+    return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+IGNIS__INLINE IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value)
+{
+    __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
     return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL);
 }
-IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
 {
     return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 IGNIS__PRIVATE int ignis__log2(uint64_t value) { return 63 - __builtin_clzll(value); }
 IGNIS__PRIVATE int ignis__lowest_bit(uint64_t value) { return __builtin_ctzll(value); }
 #else
-IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
 {
     uint64_t value = (uint64_t)__iso_volatile_load64((const volatile __int64 *)at);
 #ifdef _M_ARM64
@@ -5564,15 +5569,15 @@ IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
 #endif
     return value;
 }
-IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value)
 {
     _InterlockedExchange64((volatile __int64 *)at, (__int64)value);
 }
-IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)at, (__int64)value) + value;
 }
-IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
 {
     uint64_t was = (uint64_t)_InterlockedCompareExchange64((volatile __int64 *)at, (__int64)value, (__int64)*expected);
     bool swapped = was == *expected;
@@ -5601,7 +5606,7 @@ IGNIS__PRIVATE int ignis__lowest_bit(uint64_t value)
     Windows.
     May use: compiler.c, atomic.c. Locks: ignis__local_slots.lock guards the two slots of thread-local storage. */
 
-IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
+IGNIS__INLINE IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
 IGNIS__PRIVATE void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
 IGNIS__PRIVATE bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
 IGNIS__PRIVATE void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
@@ -5891,7 +5896,7 @@ IGNIS__PRIVATE unsigned long ignis__process_id(void) { return GetCurrentProcessI
     Has the same functions as windows.c, one for one. May use: compiler.c, atomic.c.
     Locks: ignis__thread_exits.lock guards the key of the thread-exit handler alone. */
 
-IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex)
 {
     static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
     memcpy(
@@ -5958,7 +5963,7 @@ IGNIS__PRIVATE void ignis__at_unload(void (*unload)(void)) { (void)unload; }
 
 IGNIS__PRIVATE void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
 
-static int64_t ignis__clock_ns(clockid_t clock)
+IGNIS__INLINE static int64_t ignis__clock_ns(clockid_t clock)
 {
     struct timespec now;
     clock_gettime(clock, &now);
@@ -6084,7 +6089,7 @@ IGNIS__PRIVATE void ignis__parallel(int count, void (*work)(void *context, int i
 /*  Allocates host memory, filled with zeros: every struct of Ignis begins as zeros. */
 IGNIS__PRIVATE ignis_allocator ignis__allocator;
 
-IGNIS__PRIVATE void *ignis__alloc(size_t size)
+IGNIS__INLINE IGNIS__PRIVATE void *ignis__alloc(size_t size)
 {
     void *memory =
         ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);
@@ -7007,7 +7012,7 @@ IGNIS__COLD static void ignis__enter_fail(const char *call)
 }
 
 /*  Checks that Ignis may be called. The first check of every public function. */
-IGNIS__PRIVATE bool ignis__enter(const char *call)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__enter(const char *call)
 {
     if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) &&
         !ignis__this_thread.called_back)
@@ -7572,7 +7577,7 @@ IGNIS__PRIVATE uint64_t ignis__handle_kind(uint64_t handle) { return handle >> I
 
 static uint64_t ignis__pools; /* list of the pools with pages: the address of the first one */
 
-static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
+IGNIS__INLINE static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 {
     uint64_t shifted = index + IGNIS__POOL_FIRST_PAGE;
     int page = ignis__log2(shifted) - 6;
@@ -7624,7 +7629,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__pools_free(void)
 }
 
 /*  Takes a free slot, invisible to other threads until ignis__pool_publish. NULL, and reported, if out of memory. */
-IGNIS__PRIVATE void *ignis__pool_take(const char *call, ignis__pool *pool)
+IGNIS__INLINE IGNIS__PRIVATE void *ignis__pool_take(const char *call, ignis__pool *pool)
 {
     ignis__slot *slot;
     ignis__mutex_lock(&pool->lock);
@@ -7640,7 +7645,7 @@ IGNIS__PRIVATE void *ignis__pool_take(const char *call, ignis__pool *pool)
 }
 
 /*  As ignis__pool_take, with zeros from the end of the slot up to the tombstone. */
-IGNIS__PRIVATE void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
+IGNIS__INLINE IGNIS__PRIVATE void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
     if (item)
@@ -7657,7 +7662,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__pool_fill(const ignis__pool *pool
 }
 
 /*  Gives an item a handle, which makes it visible, and `holds` holds. */
-IGNIS__PRIVATE uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
@@ -7668,7 +7673,7 @@ IGNIS__PRIVATE uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, 
     return handle;
 }
 
-IGNIS__PRIVATE uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
 {
     return ignis__pool_publish_held(pool, item, 1);
 }
@@ -7730,7 +7735,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__pool_hold_more(void *item)
 }
 
 /*  Drops a hold. True if it was the last hold of a dead item: the caller destroys the item. */
-IGNIS__PRIVATE bool ignis__pool_drop(void *item)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__pool_drop(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t state = ignis__atomic_add(&slot->state, (uint64_t)-1);
@@ -7738,7 +7743,7 @@ IGNIS__PRIVATE bool ignis__pool_drop(void *item)
 }
 
 /*  Checks whether a held item is still live. The caller has the item's lock, because items die under it. */
-IGNIS__PRIVATE bool ignis__pool_live(const void *item)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__pool_live(const void *item)
 {
     return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1;
 }
@@ -8118,7 +8123,7 @@ IGNIS__PRIVATE bool ignis__cuda_is_fatal(int error)
 }
 
 /*  Checks whether a kernel or copy has faulted on any device: CUDA then refuses all calls on all devices. */
-IGNIS__PRIVATE bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
 
 IGNIS__PRIVATE const char *ignis__cuda_name(int error)
 {
@@ -8213,7 +8218,7 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
 }
 
 /*  Makes the device's context current. Returns the driver's error, and the failed driver call in *what. */
-static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
+IGNIS__INLINE static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
 {
     void *current = NULL;
     int error;
@@ -8230,7 +8235,7 @@ static int ignis__context_try(ignis__device *device, ignis__binding *binding, co
 
 /*  Makes the device's context current for a call. A thread without a context keeps it, as with cudart; another thread
     gets its own context back. */
-static bool ignis__context_enter(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__INLINE static bool ignis__context_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     const char *what;
     int error = ignis__context_try(device, binding, &what);
@@ -8263,7 +8268,7 @@ IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__devic
 }
 
 /*  Opens the device if necessary and makes its context current. Every success is paired with ignis__device_leave. */
-IGNIS__PRIVATE bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     int error = (int)ignis__atomic_load(&ignis__devices_fault);
     if (error) {
@@ -8286,7 +8291,8 @@ IGNIS__PRIVATE bool ignis__device_enter(const char *call, ignis__device *device,
 
 /*  Enters an opened device to free something. This must not fail for one failed driver call, so it is tried again.
     False, and not reported, after a fault. */
-IGNIS__PRIVATE bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__device_enter_to_give(const char *call, ignis__device *device,
+                                                              ignis__binding *binding)
 {
     const char *what;
     if (ignis__devices_lost())
@@ -8326,7 +8332,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
 }
 
 /*  Returns the calling thread's state, updated after an ignis_setup or an ignis_stream_forget. */
-IGNIS__PRIVATE ignis__thread *ignis__thread_state(void)
+IGNIS__INLINE IGNIS__PRIVATE ignis__thread *ignis__thread_state(void)
 {
     ignis__thread *thread = &ignis__this_thread;
     uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
@@ -8336,7 +8342,7 @@ IGNIS__PRIVATE ignis__thread *ignis__thread_state(void)
 }
 
 /*  Returns the device of a desc, and the desc's value for a device. */
-IGNIS__PRIVATE int ignis__desc_device(int device)
+IGNIS__INLINE IGNIS__PRIVATE int ignis__desc_device(int device)
 {
     return device == 0 ? ignis__thread_state()->device : device == IGNIS_DEVICE_0 ? 0 : device;
 }
@@ -8498,7 +8504,7 @@ IGNIS__PRIVATE void ignis__replays_drop(ignis__replays *replays)
 
 IGNIS__PRIVATE struct ignis__captures_type ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
-IGNIS__PRIVATE ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
+IGNIS__INLINE IGNIS__PRIVATE ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
 
 /*  Returns the capture of the thread's work on this device, or NULL. */
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__capture *ignis__capture_on(const ignis__device *device)
@@ -8750,8 +8756,8 @@ IGNIS__PRIVATE ignis__pooled_event *ignis__event_record(const char *call, ignis_
 }
 
 /*  Makes `later` wait for the work queued on `earlier`. The streams may belong to different devices. */
-IGNIS__PRIVATE bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
-                                        ignis__device *later_device, void *later)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
+                                                      ignis__device *later_device, void *later)
 {
     ignis__pooled_event *spare;
     ignis__binding binding;
@@ -9453,7 +9459,7 @@ IGNIS__PRIVATE struct ignis__profile_type ignis__profile;
 
 IGNIS__PRIVATE ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
 
-IGNIS__PRIVATE bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
 
 /*  Returns the name of a function; without memory it has none. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__function_name(void *function, const char *name)
@@ -9474,7 +9480,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__function_name(void *function, const char 
 
 /*  Sets the bytes that the next kernel of this thread reads and writes; below 0: all bytes of its operands. rate: an
     ignis_dtype. */
-IGNIS__PRIVATE void ignis__cost(double bytes, double flops, int rate)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__cost(double bytes, double flops, int rate)
 {
     ignis__thread *thread = &ignis__this_thread;
     if (!ignis__profiling())
@@ -9658,7 +9664,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__trace_call(const char *call, const ignis_
    Locks: cache->lock guards all fields of a cache. Callers hold it.
    =============================================================================================================== */
 
-IGNIS__PRIVATE void ignis__origin_current(ignis__origin *origin, const char *call)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__origin_current(ignis__origin *origin, const char *call)
 {
     const ignis__thread *thread = &ignis__this_thread;
     origin->call = call;
@@ -9672,7 +9678,7 @@ IGNIS__PRIVATE bool ignis__memory_bypass, ignis__memory_traced;
 IGNIS__PRIVATE uint64_t ignis__pinned_bytes;
 
 /*  Returns the bin of a size. Each size up to 63 units has its own; above, each power of two has eight. */
-static int ignis__bin_of(int64_t size)
+IGNIS__INLINE static int ignis__bin_of(int64_t size)
 {
     uint64_t units = (uint64_t)size / IGNIS__BLOCK_UNIT;
     int log;
@@ -9682,7 +9688,7 @@ static int ignis__bin_of(int64_t size)
     return 64 + (log - 6) * 8 + (int)(units >> (log - 3) & 7);
 }
 
-IGNIS__PRIVATE void ignis__bin_insert(ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__bin_insert(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
     ignis__block **head = &block->part->bins[bin], *after = *head, *before = NULL;
@@ -9701,7 +9707,7 @@ IGNIS__PRIVATE void ignis__bin_insert(ignis__block *block)
     block->part->filled[bin / 64] |= (uint64_t)1 << bin % 64;
 }
 
-IGNIS__PRIVATE void ignis__bin_remove(ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__bin_remove(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
     ignis__stream_cache *part = block->part;
@@ -9716,7 +9722,7 @@ IGNIS__PRIVATE void ignis__bin_remove(ignis__block *block)
     block->smaller = block->larger = NULL;
 }
 
-IGNIS__PRIVATE ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
+IGNIS__INLINE IGNIS__PRIVATE ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
 {
     int bin = ignis__bin_of(size), word = (bin + 1) / 64;
     ignis__block *block = part->bins[bin];
@@ -9732,8 +9738,8 @@ IGNIS__PRIVATE ignis__block *ignis__bin_best(const ignis__stream_cache *part, in
 }
 
 /*  Returns the stream's cache for a size class, and creates it if necessary. NULL if out of host memory. */
-IGNIS__PRIVATE ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured,
-                                                           bool is_small)
+IGNIS__INLINE IGNIS__PRIVATE ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream,
+                                                                         bool captured, bool is_small)
 {
     ignis__stream_cache *part = cache->parts;
     while (part && !(part->stream == stream && part->is_small == is_small))
@@ -9773,7 +9779,7 @@ IGNIS__PRIVATE void ignis__block_recycle(ignis__cache *cache, ignis__block *bloc
 }
 
 /*  Merges `block` with the block above it, which is destroyed. Both are free and in no bin. */
-IGNIS__PRIVATE void ignis__block_join(ignis__cache *cache, ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__block_join(ignis__cache *cache, ignis__block *block)
 {
     ignis__block *above = block->above;
     block->size += above->size;
@@ -9784,7 +9790,7 @@ IGNIS__PRIVATE void ignis__block_join(ignis__cache *cache, ignis__block *block)
 }
 
 /*  Puts a freed block into its bin, merged with free neighbours of the same stream. */
-IGNIS__PRIVATE void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
     if (block->above && !block->above->used && block->above->part == block->part) {
@@ -9863,7 +9869,7 @@ IGNIS__PRIVATE void ignis__memory_rows_free(ignis__memory_row **list)
     }
 }
 
-IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
 {
     ignis_memory_info *info = &cache->info;
     info->live_bytes += live;
@@ -9881,7 +9887,8 @@ IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64
 }
 
 /*  Counts a block in when its use begins, and out when it ends. */
-IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block,
+                                                     const ignis__origin *origin)
 {
     block->origin = *origin;
     block->counted = ignis__memory_traced ? ignis__memory_row_find(&cache->counted, origin) : NULL;
@@ -9890,7 +9897,7 @@ IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block,
     ignis__memory_count(cache, block->size, 0);
 }
 
-IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__block *block)
 {
     if (block->counted)
         ignis__memory_row_add(cache, block->counted, -block->size);
@@ -10181,7 +10188,7 @@ IGNIS__PRIVATE ignis__block *ignis__memory_take(const char *call, ignis__device 
 }
 
 /*  Recycles memory in the order of its stream. The device is entered. */
-IGNIS__PRIVATE void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
@@ -11156,7 +11163,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__shape_copy(ignis_shape *to, const ign
     Locks: ignis__storages (the list), then storage->lock, then a device. */
 
 /*  Counts a write that is about to be queued. Captured work writes at each launch, and counts there. */
-IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
@@ -11167,7 +11174,7 @@ IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage)
 }
 
 /*  As ignis__storage_written, for a kernel of the caller: Ignis does not know whether it writes. */
-IGNIS__PRIVATE void ignis__storage_expose(ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_expose(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
@@ -11178,14 +11185,14 @@ IGNIS__PRIVATE void ignis__storage_expose(ignis__storage *storage)
 }
 
 /*  Returns how often the memory was written to, as far as Ignis knows. */
-IGNIS__PRIVATE uint64_t ignis__storage_version(const ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__storage_version(const ignis__storage *storage)
 {
     const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
     return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
 /*  Checks that the memory may be read. Memory read by a capture may be written before the launch, if it exists. */
-IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
@@ -11196,7 +11203,8 @@ IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
 IGNIS__PRIVATE struct ignis__storages_type ignis__storages = {IGNIS__MUTEX_INIT, NULL};
 
 /*  Adds a storage to that list, if the stream of its next use belongs to the caller. */
-IGNIS__PRIVATE void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device,
+                                                        const void *stream)
 {
     if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
         return;
@@ -11212,7 +11220,7 @@ IGNIS__PRIVATE void ignis__storage_enlist(ignis__storage *storage, const ignis__
 }
 
 /*  Makes a storage without users. NULL on failure. */
-IGNIS__PRIVATE ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
+IGNIS__INLINE IGNIS__PRIVATE ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
 {
     ignis__storage *storage = (ignis__storage *)ignis__alloc_for(call, sizeof *storage);
     if (!storage)
@@ -11224,7 +11232,7 @@ IGNIS__PRIVATE ignis__storage *ignis__storage_make(const char *call, ignis__devi
     return storage;
 }
 
-IGNIS__PRIVATE void ignis__storage_destroy(ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_destroy(ignis__storage *storage)
 {
     if (ignis__atomic_load(&storage->listed)) {
         ignis__mutex_lock(&ignis__storages.lock);
@@ -11323,7 +11331,7 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
 
 /*  Drops a user of a storage. The last one recycles the memory, unless it is the caller's: then ordering is the
     caller's, too. */
-IGNIS__PRIVATE void ignis__storage_drop(const char *call, ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
@@ -11394,8 +11402,8 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
 
 /*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
     storage. */
-IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
-                                       uint64_t *address)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device,
+                                                     void *stream, uint64_t *address)
 {
     const ignis__capture *capture = ignis__capturing();
     if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream ||
@@ -11418,7 +11426,7 @@ IGNIS__PRIVATE ignis__pool ignis__arrays = IGNIS__POOL_NAMED(ignis__array, IGNIS
                                                              IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
 IGNIS__PRIVATE uint64_t ignis__array_ids; /* the last id of this process */
 
-IGNIS__PRIVATE int64_t ignis__array_bytes(const ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE int64_t ignis__array_bytes(const ignis__array *array)
 {
     return array->numel * ignis__dtypes[array->dtype].size;
 }
@@ -11429,7 +11437,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__label ignis__array_label(const ignis__arra
 }
 
 /*  Holds and returns the array of a handle. NULL, and reported, if there is none. */
-IGNIS__PRIVATE ignis__array *ignis__array_hold(const char *call, ignis_array handle)
+IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
     return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
 }
@@ -11441,7 +11449,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE uint64_t ignis__array_version(const ignis__ar
 }
 
 /*  Destroys a dead array. */
-IGNIS__PRIVATE void ignis__array_destroy(const char *call, ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__array_destroy(const char *call, ignis__array *array)
 {
     if (array->pinned)
         ignis__pinned_recycle(call, array->storage->device, array->pinned, ignis__array_bytes(array));
@@ -11466,7 +11474,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_end(const char *call, i
 }
 
 /*  Locks a held array to change its fields. False, and reported, if another thread has freed it meanwhile. */
-IGNIS__PRIVATE bool ignis__array_lock(const char *call, ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__array_lock(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     if (ignis__pool_live(array))
@@ -11536,7 +11544,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__array *ignis__array_ad
 }
 
 /*  Makes the handle of a live, held and locked array stale. */
-IGNIS__PRIVATE void ignis__array_kill(ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__array_kill(ignis__array *array)
 {
     if (array->tracked_at_ns)
         ignis__track_freed(array);
@@ -11546,7 +11554,7 @@ IGNIS__PRIVATE void ignis__array_kill(ignis__array *array)
 }
 
 /*  Releases a reference of a locked array. The last one frees an array that its references own. */
-IGNIS__PRIVATE int ignis__array_unref(ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE int ignis__array_unref(ignis__array *array)
 {
     int count = --array->ref_count;
     if (count == 0 && array->owned_by_refs && ignis__pool_live(array))
@@ -11565,8 +11573,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__array_unclaim(const char *call, i
 
 /*  Makes an array over a storage, whose users it joins. Invisible to other threads until ignis__array_publish. NULL
     if out of memory. */
-IGNIS__PRIVATE ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape,
-                                               ignis_dtype dtype, int64_t numel)
+IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_make(const char *call, ignis__storage *storage,
+                                                             const ignis_shape *shape, ignis_dtype dtype, int64_t numel)
 {
     ignis__array *array = (ignis__array *)ignis__pool_take_zeroed(call, &ignis__arrays);
     if (!array)
@@ -11583,7 +11591,7 @@ IGNIS__PRIVATE ignis__array *ignis__array_make(const char *call, ignis__storage 
 }
 
 /*  Publishes an array; the references that it has already become claims. */
-IGNIS__PRIVATE ignis_array ignis__array_publish(ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE ignis_array ignis__array_publish(ignis__array *array)
 {
     ignis_array handle;
     handle.id = ignis__pool_publish_held(&ignis__arrays, array, 1 + array->ref_count);
@@ -11672,7 +11680,7 @@ IGNIS__PRIVATE ignis_array ignis__array_create_over(const char *call, const igni
     return ignis__array_publish(array);
 }
 
-IGNIS__PRIVATE ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+IGNIS__INLINE IGNIS__PRIVATE ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
 {
     return ignis__array_create_over(call, desc, false);
 }
@@ -11756,7 +11764,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_enter(const char *call
 
 /*  As ignis__array_enter, for calls of the contract: first drops exports of processes that are gone; with wait, also
     of processes that are ending. */
-IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
+IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
 {
     ignis__array *array = ignis__array_enter(call, handle);
     if (!array || array->exports == 0)
@@ -11974,7 +11982,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__array_leaked(const char *call, const igni
     and close the profile's item.
     May use: storage.c, array.c. Locks: none held between begin and end. */
 
-IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
 {
     work->call = call;
     work->device = device;
@@ -11990,7 +11998,7 @@ IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, i
     return true;
 }
 
-IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
 {
     if (work->begin_ns)
         ignis__trace_call(work->call, work->device, work->begin_ns);
@@ -11998,7 +12006,8 @@ IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
 }
 
 /*  Returns the address of an array's first element, and allocates its memory if necessary. */
-IGNIS__PRIVATE bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_address(const ignis__work *work, ignis__array *array,
+                                                      ignis__address *address)
 {
     uint64_t base;
     if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
@@ -12017,7 +12026,8 @@ IGNIS__PRIVATE void ignis__array_written(ignis__array *array)
 }
 
 /*  Returns the address for work that writes the array. */
-IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *array,
+                                                    ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
         return false;
@@ -12026,7 +12036,7 @@ IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *arr
 }
 
 /*  Checks that an array was written. False, and reported, if it was not. */
-IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *array)
 {
     bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
     if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
@@ -12040,7 +12050,8 @@ IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *
 }
 
 /*  Returns the address for work that reads the array, which must have been written. */
-IGNIS__PRIVATE bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_read(const ignis__work *work, ignis__array *array,
+                                                   ignis__address *address)
 {
     return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
@@ -15843,7 +15854,7 @@ IGNIS__PRIVATE ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel 
 }
 
 /*  Returns the program that launches of a held kernel run. */
-IGNIS__PRIVATE ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
+IGNIS__INLINE IGNIS__PRIVATE ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
 {
     ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
     ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&owner->newest);
@@ -16019,7 +16030,8 @@ IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_entry(const char *call, ig
 }
 
 /*  Returns the code that launches of a held kernel run on an entered device, and its program. NULL on failure. */
-IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
+IGNIS__INLINE IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device,
+                                                                       ignis__kernel *kernel)
 {
     ignis__kernel *program = ignis__kernel_current(kernel);
     ignis__kernel_code *code = ignis__kernel_code_get(call, device, program);
@@ -16320,8 +16332,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
 }
 
 /*  Checks that a block can have that many threads, and that much dynamic shared memory. */
-IGNIS__PRIVATE bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
-                                       int64_t threads, int64_t shared_bytes)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__block_check(const char *call, const ignis__device *device,
+                                                     const ignis__kernel_code *code, int64_t threads,
+                                                     int64_t shared_bytes)
 {
     int64_t shared_limit = device->info.shared_per_block - code->static_shared;
     if (threads > code->max_threads)
@@ -17039,9 +17052,9 @@ IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device 
 }
 
 /*  Launches a built-in kernel, early if it waits by itself. */
-IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
-                                          const unsigned grid[3], const unsigned block[3], unsigned shared,
-                                          void **params)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
+                                                        const unsigned grid[3], const unsigned block[3],
+                                                        unsigned shared, void **params)
 {
     int how = builtin->how;
     return ignis__launch_as(work, function, grid, block, shared, params,
@@ -17612,7 +17625,7 @@ IGNIS__PRIVATE bool ignis__work_fill(const ignis__work *work, ignis__array *arra
            ignis__elementwise(work, IGNIS__BUILTIN(FILL), array->dtype, array->numel, params);
 }
 
-IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
+IGNIS__INLINE IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
@@ -17641,8 +17654,8 @@ static bool ignis__same_dtype(const char *call, const ignis__array *dst, const i
                              name, ignis__dtypes[src->dtype].name);
 }
 
-IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src,
-                                       const char *name)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src,
+                                                     const char *name)
 {
     if (dst->storage->device == src->storage->device)
         return true;
@@ -17778,8 +17791,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst,
-                                                ignis_array a, ignis_array b)
+IGNIS__INLINE IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst,
+                                                              ignis_array a, ignis_array b)
 {
     static const char *const names[] = {"dst", "a", "b"};
     ignis_array handles[] = {dst, a, b};
@@ -21834,7 +21847,7 @@ IGNIS__PRIVATE void ignis__tensors_at_exit(void)
     ignis__thread_register(&ignis__this_thread);
 }
 
-static void ignis__node_unlink(ignis__node *node)
+IGNIS__INLINE static void ignis__node_unlink(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
     bool last;
@@ -21875,7 +21888,7 @@ IGNIS__PRIVATE void ignis__node_destroy(const char *call, ignis__node *node, ign
 
 /*  Destroys dead tensors, and all that only they kept alive, in a loop: chains of operations are long, and
     the stack is not. */
-IGNIS__PRIVATE void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
 {
     while (dead) {
         ignis__tensor *tensor = dead;
@@ -21902,7 +21915,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__tensor_drop(const char *call, ignis__
 
 /*  Ends the node that made a tensor: its backward is used up. Only the thread of the tape does this, and it
     holds the output. */
-IGNIS__PRIVATE void ignis__node_consume(const char *call, ignis__node *node)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__node_consume(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
     ignis__mutex_lock(&node->output->slot.lock);
@@ -22029,7 +22042,7 @@ IGNIS__PRIVATE ignis__tensor *ignis__tensor_make(const char *call, ignis__array 
 }
 
 /*  Gives a tensor that was just made its handle, in the current scope. */
-IGNIS__PRIVATE ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
+IGNIS__INLINE IGNIS__PRIVATE ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis_tensor handle;
@@ -22226,7 +22239,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, voi
     return status;
 }
 
-IGNIS__PRIVATE int64_t ignis__tensor_numel(const ignis__tensor *tensor)
+IGNIS__INLINE IGNIS__PRIVATE int64_t ignis__tensor_numel(const ignis__tensor *tensor)
 {
     int64_t numel = 1;
     int i;
@@ -22338,7 +22351,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
 }
 
 /*  Makes a held tensor's handle stale, and gives up its data. False if that was done already. */
-IGNIS__PRIVATE bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
 {
     ignis__array *data;
     bool live;
@@ -22460,7 +22473,8 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
-IGNIS__PRIVATE void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule,
+                                                     int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__outer_call_begin(&frame->outer, call, rule);
@@ -22524,7 +22538,10 @@ IGNIS__COLD IGNIS__PRIVATE int ignis__tensors_list_claims(ignis__string_writer *
     Locks: tape->lock for the links, a tensor's lock for its node. */
 
 /*  Holds once more what the caller holds already. */
-IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
+IGNIS__INLINE IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held)
+{
+    ignis__atomic_add(&held->slot.state, 1);
+}
 
 /*  Returns the calling thread's tape, made at its first use. */
 static ignis__tape *ignis__tape_now(const char *call)
@@ -22548,12 +22565,12 @@ static ignis__tape *ignis__tape_now(const char *call)
     return tape;
 }
 
-IGNIS__PRIVATE bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
 /*  Claims what a node keeps of a held array for its backward function. An array that lives by references gets
     one more. The caller's own array is kept through a view: it may be freed at any time. NULL, and reported,
     if out of memory. */
-IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 {
     bool kept;
     ignis__mutex_lock(&array->slot.lock);
@@ -22621,7 +22638,7 @@ IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis_
 }
 
 /*  Saves a claimed array in a node. False for NULL. */
-IGNIS__PRIVATE bool ignis__node_save(ignis__node *node, ignis__array *claimed)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__node_save(ignis__node *node, ignis__array *claimed)
 {
     if (!claimed)
         return false;
@@ -22640,7 +22657,7 @@ IGNIS__PRIVATE void ignis__tensor_result(ignis__tensor *output, ignis__node *nod
 }
 
 /*  Appends a node to its tape. */
-IGNIS__PRIVATE void ignis__tape_append(ignis__node *node)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__tape_append(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
     ignis__mutex_lock(&tape->lock);
@@ -22729,7 +22746,7 @@ IGNIS__PRIVATE bool ignis__checkpoint_inputs_add(const char *call, ignis__checkp
 }
 
 /*  Notes that an operation is about to read an array. */
-IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
 {
     ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
     int i;
@@ -22886,7 +22903,7 @@ IGNIS__PRIVATE bool ignis__array_is_private(ignis__array *array)
 /*  *sum += gradient. *sum is claimed (NULL: none yet), the gradient's claim is taken over. The first gradient
     is only kept: a backward function may have given the array elsewhere too. So a sum has memory of its own
     unless *sum is private. */
-IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
 {
     ignis_array handles[3], made = IGNIS__ZERO;
     ignis_status status;
@@ -23101,8 +23118,8 @@ IGNIS__PRIVATE uint64_t ignis__grad_groups; /* groups that exist; a pass need no
 IGNIS__PRIVATE uint64_t ignis__backward_pass_serials;
 
 /*  Returns a leaf's entry in the table of the pass. It holds NULL if the leaf was not reached yet. */
-IGNIS__PRIVATE ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass,
-                                                                  const ignis__tensor *leaf)
+IGNIS__INLINE IGNIS__PRIVATE ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass,
+                                                                                const ignis__tensor *leaf)
 {
     uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (pass->capacity - 1);
     while (pass->table[i] && pass->table[i]->leaf != leaf)
@@ -23209,7 +23226,7 @@ static bool ignis__group_ready(const char *call, ignis__group_state *state)
 
 /*  Returns the latest node before `node` (NULL: the latest of all) that is newer than `end`, with its output
     held. NULL if there is none. It skips nodes whose output another thread is just destroying. */
-IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
+IGNIS__INLINE IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
 {
     ignis__node *before;
     ignis__mutex_lock(&tape->lock);
@@ -23316,8 +23333,8 @@ static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__ar
 }
 
 /*  Adds a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient,
-                                             bool whole)
+IGNIS__INLINE static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf,
+                                                           ignis__array *gradient, bool whole)
 {
     ignis__leaf_state *reached;
     if (pass->request && !(pass->count && *ignis__backward_pass_find_leaf(pass, leaf))) { /* not asked for */
@@ -23338,8 +23355,9 @@ static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__
 }
 
 /*  Checks that an input of a node can still receive a gradient. */
-IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
-                                                 const ignis__tape_state *tape_state)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pass,
+                                                               const ignis__tensor *tensor,
+                                                               const ignis__tape_state *tape_state)
 {
     if (tape_state->node && tape_state->tape != pass->tape)
         ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call,
@@ -23361,8 +23379,8 @@ IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pas
 }
 
 /*  Adds a gradient, whose claim is taken over, to a held tensor that the pass is yet to reach. */
-IGNIS__PRIVATE bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor,
-                                                ignis__array *gradient, bool whole)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor,
+                                                              ignis__array *gradient, bool whole)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     if (!ignis__backward_pass_accepts(pass, tensor, &tape_state)) {
@@ -23407,7 +23425,7 @@ IGNIS__PRIVATE const ignis__node *ignis__backward_pass_find_maker(ignis__tensor 
     return tape_state.tape == ignis__tensor_thread_now()->pass->tape ? tape_state.node : NULL;
 }
 
-static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
+IGNIS__INLINE static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
 {
     if (pass->offered)
         ignis__array_unclaim(pass->call, pass->offered);
@@ -25849,7 +25867,7 @@ IGNIS__ONE_COPY static void ignis__op_drop_inputs(ignis__op *op)
 }
 
 /*  Enters the device of all inputs. On failure nothing is held. */
-static bool ignis__op_enter(ignis__op *op)
+IGNIS__INLINE static bool ignis__op_enter(ignis__op *op)
 {
     const char *call = op->work.call;
     ignis__device *device = op->in[0]->storage->device;
@@ -25963,7 +25981,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, c
 
 /*  Gives an array to others, with `references` references. False if the operation did not make it, or handed
     it over before. */
-static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
+IGNIS__INLINE static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
 {
     int i;
     for (i = op->made_count - 1; i >= 0; i--) {
@@ -26066,7 +26084,7 @@ IGNIS__PRIVATE ignis__address ignis__op_zeroed(ignis__op *op)
 }
 
 /*  Frees the operation's arrays that were not handed over, except the first `count`. */
-IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count)
 {
     while (op->made_count > count)
         ignis__array_destroy(op->work.call, op->made[--op->made_count]);
@@ -26074,7 +26092,7 @@ IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count)
 
 /*  Ends an operation, and frees its arrays that were not handed over. Returns the failure's status, or
     IGNIS_OK. */
-IGNIS__PRIVATE ignis_status ignis__op_leave(ignis__op *op)
+IGNIS__INLINE IGNIS__PRIVATE ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
     if (op->zeroed && op->ok)
@@ -26146,7 +26164,7 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
 
 /*  Ends an operation with its result, recorded by the rule (NULL: never) if a gradient is needed. No handle
     after a failure. */
-IGNIS__PRIVATE ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+IGNIS__INLINE IGNIS__PRIVATE ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
     ignis_tensor result =
         ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);

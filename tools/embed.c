@@ -16,7 +16,8 @@
     literals to pieces of at most MAX_PIECE characters: compilers need not accept more than 4095 in C99. Each piece costs a pointer,
     and 24 bytes to relocate it. A piece is an array: linkers drop arrays that nothing names, and no literals.
 
-    A source names the sources that it includes. So a program that uses one source carries its text and theirs, and no others.
+    A source names the sources that it includes. So a program that uses one source carries its text and theirs, and
+    no others.
 */
 #include <ctype.h>
 #include <dirent.h>

@@ -13,7 +13,7 @@ IGNIS__PRIVATE ignis__pool ignis__arrays = IGNIS__POOL_NAMED(ignis__array, IGNIS
                                                              IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
 IGNIS__PRIVATE uint64_t ignis__array_ids; /* the last id of this process */
 
-IGNIS__PRIVATE int64_t ignis__array_bytes(const ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE int64_t ignis__array_bytes(const ignis__array *array)
 {
     return array->numel * ignis__dtypes[array->dtype].size;
 }
@@ -24,7 +24,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__label ignis__array_label(const ignis__arra
 }
 
 /*  Holds and returns the array of a handle. NULL, and reported, if there is none. */
-IGNIS__PRIVATE ignis__array *ignis__array_hold(const char *call, ignis_array handle)
+IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
     return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
 }
@@ -36,7 +36,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE uint64_t ignis__array_version(const ignis__ar
 }
 
 /*  Destroys a dead array. */
-IGNIS__PRIVATE void ignis__array_destroy(const char *call, ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__array_destroy(const char *call, ignis__array *array)
 {
     if (array->pinned)
         ignis__pinned_recycle(call, array->storage->device, array->pinned, ignis__array_bytes(array));
@@ -61,7 +61,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_end(const char *call, i
 }
 
 /*  Locks a held array to change its fields. False, and reported, if another thread has freed it meanwhile. */
-IGNIS__PRIVATE bool ignis__array_lock(const char *call, ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__array_lock(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     if (ignis__pool_live(array))
@@ -131,7 +131,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__array *ignis__array_ad
 }
 
 /*  Makes the handle of a live, held and locked array stale. */
-IGNIS__PRIVATE void ignis__array_kill(ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__array_kill(ignis__array *array)
 {
     if (array->tracked_at_ns)
         ignis__track_freed(array);
@@ -141,7 +141,7 @@ IGNIS__PRIVATE void ignis__array_kill(ignis__array *array)
 }
 
 /*  Releases a reference of a locked array. The last one frees an array that its references own. */
-IGNIS__PRIVATE int ignis__array_unref(ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE int ignis__array_unref(ignis__array *array)
 {
     int count = --array->ref_count;
     if (count == 0 && array->owned_by_refs && ignis__pool_live(array))
@@ -160,8 +160,8 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__array_unclaim(const char *call, i
 
 /*  Makes an array over a storage, whose users it joins. Invisible to other threads until ignis__array_publish. NULL
     if out of memory. */
-IGNIS__PRIVATE ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape,
-                                               ignis_dtype dtype, int64_t numel)
+IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_make(const char *call, ignis__storage *storage,
+                                                             const ignis_shape *shape, ignis_dtype dtype, int64_t numel)
 {
     ignis__array *array = (ignis__array *)ignis__pool_take_zeroed(call, &ignis__arrays);
     if (!array)
@@ -178,7 +178,7 @@ IGNIS__PRIVATE ignis__array *ignis__array_make(const char *call, ignis__storage 
 }
 
 /*  Publishes an array; the references that it has already become claims. */
-IGNIS__PRIVATE ignis_array ignis__array_publish(ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE ignis_array ignis__array_publish(ignis__array *array)
 {
     ignis_array handle;
     handle.id = ignis__pool_publish_held(&ignis__arrays, array, 1 + array->ref_count);
@@ -267,7 +267,7 @@ IGNIS__PRIVATE ignis_array ignis__array_create_over(const char *call, const igni
     return ignis__array_publish(array);
 }
 
-IGNIS__PRIVATE ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+IGNIS__INLINE IGNIS__PRIVATE ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
 {
     return ignis__array_create_over(call, desc, false);
 }
@@ -351,7 +351,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_enter(const char *call
 
 /*  As ignis__array_enter, for calls of the contract: first drops exports of processes that are gone; with wait, also
     of processes that are ending. */
-IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
+IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
 {
     ignis__array *array = ignis__array_enter(call, handle);
     if (!array || array->exports == 0)

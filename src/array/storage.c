@@ -9,7 +9,7 @@
 #include "room.h"
 
 /*  Counts a write that is about to be queued. Captured work writes at each launch, and counts there. */
-IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
@@ -20,7 +20,7 @@ IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage)
 }
 
 /*  As ignis__storage_written, for a kernel of the caller: Ignis does not know whether it writes. */
-IGNIS__PRIVATE void ignis__storage_expose(ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_expose(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
@@ -31,14 +31,14 @@ IGNIS__PRIVATE void ignis__storage_expose(ignis__storage *storage)
 }
 
 /*  Returns how often the memory was written to, as far as Ignis knows. */
-IGNIS__PRIVATE uint64_t ignis__storage_version(const ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__storage_version(const ignis__storage *storage)
 {
     const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
     return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
 /*  Checks that the memory may be read. Memory read by a capture may be written before the launch, if it exists. */
-IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
@@ -49,7 +49,8 @@ IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
 IGNIS__PRIVATE struct ignis__storages_type ignis__storages = {IGNIS__MUTEX_INIT, NULL};
 
 /*  Adds a storage to that list, if the stream of its next use belongs to the caller. */
-IGNIS__PRIVATE void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device,
+                                                        const void *stream)
 {
     if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
         return;
@@ -65,7 +66,7 @@ IGNIS__PRIVATE void ignis__storage_enlist(ignis__storage *storage, const ignis__
 }
 
 /*  Makes a storage without users. NULL on failure. */
-IGNIS__PRIVATE ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
+IGNIS__INLINE IGNIS__PRIVATE ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
 {
     ignis__storage *storage = (ignis__storage *)ignis__alloc_for(call, sizeof *storage);
     if (!storage)
@@ -77,7 +78,7 @@ IGNIS__PRIVATE ignis__storage *ignis__storage_make(const char *call, ignis__devi
     return storage;
 }
 
-IGNIS__PRIVATE void ignis__storage_destroy(ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_destroy(ignis__storage *storage)
 {
     if (ignis__atomic_load(&storage->listed)) {
         ignis__mutex_lock(&ignis__storages.lock);
@@ -176,7 +177,7 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
 
 /*  Drops a user of a storage. The last one recycles the memory, unless it is the caller's: then ordering is the
     caller's, too. */
-IGNIS__PRIVATE void ignis__storage_drop(const char *call, ignis__storage *storage)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
@@ -247,8 +248,8 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
 
 /*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
     storage. */
-IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
-                                       uint64_t *address)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device,
+                                                     void *stream, uint64_t *address)
 {
     const ignis__capture *capture = ignis__capturing();
     if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream ||

@@ -6,7 +6,7 @@
 
 #include "room.h"
 
-IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
 {
     work->call = call;
     work->device = device;
@@ -22,7 +22,7 @@ IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, i
     return true;
 }
 
-IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
 {
     if (work->begin_ns)
         ignis__trace_call(work->call, work->device, work->begin_ns);
@@ -30,7 +30,8 @@ IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
 }
 
 /*  Returns the address of an array's first element, and allocates its memory if necessary. */
-IGNIS__PRIVATE bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_address(const ignis__work *work, ignis__array *array,
+                                                      ignis__address *address)
 {
     uint64_t base;
     if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
@@ -49,7 +50,8 @@ IGNIS__PRIVATE void ignis__array_written(ignis__array *array)
 }
 
 /*  Returns the address for work that writes the array. */
-IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *array,
+                                                    ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
         return false;
@@ -58,7 +60,7 @@ IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *arr
 }
 
 /*  Checks that an array was written. False, and reported, if it was not. */
-IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *array)
 {
     bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
     if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
@@ -72,7 +74,8 @@ IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *
 }
 
 /*  Returns the address for work that reads the array, which must have been written. */
-IGNIS__PRIVATE bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_read(const ignis__work *work, ignis__array *array,
+                                                   ignis__address *address)
 {
     return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }

@@ -8,20 +8,26 @@
 
 /*  Atomics: acquire on load, release on store, both on read-modify-write. */
 #if defined(__GNUC__)
-IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
-IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
+{
+    return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+IGNIS__INLINE IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value)
+{
+    __atomic_store_n(at, value, __ATOMIC_RELEASE);
+}
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
     return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL);
 }
-IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
 {
     return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 IGNIS__PRIVATE int ignis__log2(uint64_t value) { return 63 - __builtin_clzll(value); }
 IGNIS__PRIVATE int ignis__lowest_bit(uint64_t value) { return __builtin_ctzll(value); }
 #else
-IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
 {
     uint64_t value = (uint64_t)__iso_volatile_load64((const volatile __int64 *)at);
 #ifdef _M_ARM64
@@ -31,15 +37,15 @@ IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
 #endif
     return value;
 }
-IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value)
 {
     _InterlockedExchange64((volatile __int64 *)at, (__int64)value);
 }
-IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)at, (__int64)value) + value;
 }
-IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
 {
     uint64_t was = (uint64_t)_InterlockedCompareExchange64((volatile __int64 *)at, (__int64)value, (__int64)*expected);
     bool swapped = was == *expected;

@@ -102,7 +102,8 @@
 
 /*  IGNIS__COLD: for functions that run on failure, once, or before slow I/O: optimised for size, placed apart.
     IGNIS__ONE_COPY: for helpers with many callers, which would be a sixth of all code if they were inlined. Both
-    shorten compilation. */
+    shorten compilation. IGNIS__INLINE: for small functions that every call of Ignis runs; gcc -O1 inlines no others. */
+#define IGNIS__INLINE inline
 #if defined(__GNUC__)
 #define IGNIS__COLD __attribute__((cold, noinline))
 #define IGNIS__ONE_COPY __attribute__((noinline))

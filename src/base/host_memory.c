@@ -9,7 +9,7 @@
 /*  Allocates host memory, filled with zeros: every struct of Ignis begins as zeros. */
 IGNIS__PRIVATE ignis_allocator ignis__allocator;
 
-IGNIS__PRIVATE void *ignis__alloc(size_t size)
+IGNIS__INLINE IGNIS__PRIVATE void *ignis__alloc(size_t size)
 {
     void *memory =
         ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);

@@ -47,7 +47,7 @@ IGNIS__PRIVATE uint64_t ignis__handle_kind(uint64_t handle) { return handle >> I
 
 static uint64_t ignis__pools; /* list of the pools with pages: the address of the first one */
 
-static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
+IGNIS__INLINE static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 {
     uint64_t shifted = index + IGNIS__POOL_FIRST_PAGE;
     int page = ignis__log2(shifted) - 6;
@@ -99,7 +99,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__pools_free(void)
 }
 
 /*  Takes a free slot, invisible to other threads until ignis__pool_publish. NULL, and reported, if out of memory. */
-IGNIS__PRIVATE void *ignis__pool_take(const char *call, ignis__pool *pool)
+IGNIS__INLINE IGNIS__PRIVATE void *ignis__pool_take(const char *call, ignis__pool *pool)
 {
     ignis__slot *slot;
     ignis__mutex_lock(&pool->lock);
@@ -115,7 +115,7 @@ IGNIS__PRIVATE void *ignis__pool_take(const char *call, ignis__pool *pool)
 }
 
 /*  As ignis__pool_take, with zeros from the end of the slot up to the tombstone. */
-IGNIS__PRIVATE void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
+IGNIS__INLINE IGNIS__PRIVATE void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
     if (item)
@@ -132,7 +132,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__pool_fill(const ignis__pool *pool
 }
 
 /*  Gives an item a handle, which makes it visible, and `holds` holds. */
-IGNIS__PRIVATE uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
@@ -143,7 +143,7 @@ IGNIS__PRIVATE uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, 
     return handle;
 }
 
-IGNIS__PRIVATE uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
+IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
 {
     return ignis__pool_publish_held(pool, item, 1);
 }
@@ -205,7 +205,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__pool_hold_more(void *item)
 }
 
 /*  Drops a hold. True if it was the last hold of a dead item: the caller destroys the item. */
-IGNIS__PRIVATE bool ignis__pool_drop(void *item)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__pool_drop(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t state = ignis__atomic_add(&slot->state, (uint64_t)-1);
@@ -213,7 +213,7 @@ IGNIS__PRIVATE bool ignis__pool_drop(void *item)
 }
 
 /*  Checks whether a held item is still live. The caller has the item's lock, because items die under it. */
-IGNIS__PRIVATE bool ignis__pool_live(const void *item)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__pool_live(const void *item)
 {
     return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1;
 }

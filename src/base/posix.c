@@ -5,7 +5,7 @@
 
 #include "room.h"
 
-IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex)
 {
     static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
     memcpy(
@@ -72,7 +72,7 @@ IGNIS__PRIVATE void ignis__at_unload(void (*unload)(void)) { (void)unload; }
 
 IGNIS__PRIVATE void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
 
-static int64_t ignis__clock_ns(clockid_t clock)
+IGNIS__INLINE static int64_t ignis__clock_ns(clockid_t clock)
 {
     struct timespec now;
     clock_gettime(clock, &now);

@@ -287,7 +287,7 @@ IGNIS__COLD static void ignis__enter_fail(const char *call)
 }
 
 /*  Checks that Ignis may be called. The first check of every public function. */
-IGNIS__PRIVATE bool ignis__enter(const char *call)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__enter(const char *call)
 {
     if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) &&
         !ignis__this_thread.called_back)

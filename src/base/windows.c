@@ -6,7 +6,7 @@
 
 #include "room.h"
 
-IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
+IGNIS__INLINE IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
 IGNIS__PRIVATE void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
 IGNIS__PRIVATE bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
 IGNIS__PRIVATE void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }

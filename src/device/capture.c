@@ -18,7 +18,7 @@ IGNIS__PRIVATE void ignis__replays_drop(ignis__replays *replays)
 
 IGNIS__PRIVATE struct ignis__captures_type ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
-IGNIS__PRIVATE ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
+IGNIS__INLINE IGNIS__PRIVATE ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
 
 /*  Returns the capture of the thread's work on this device, or NULL. */
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__capture *ignis__capture_on(const ignis__device *device)

@@ -37,7 +37,7 @@ IGNIS__PRIVATE bool ignis__cuda_is_fatal(int error)
 }
 
 /*  Checks whether a kernel or copy has faulted on any device: CUDA then refuses all calls on all devices. */
-IGNIS__PRIVATE bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
 
 IGNIS__PRIVATE const char *ignis__cuda_name(int error)
 {
@@ -132,7 +132,7 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
 }
 
 /*  Makes the device's context current. Returns the driver's error, and the failed driver call in *what. */
-static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
+IGNIS__INLINE static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
 {
     void *current = NULL;
     int error;
@@ -149,7 +149,7 @@ static int ignis__context_try(ignis__device *device, ignis__binding *binding, co
 
 /*  Makes the device's context current for a call. A thread without a context keeps it, as with cudart; another thread
     gets its own context back. */
-static bool ignis__context_enter(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__INLINE static bool ignis__context_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     const char *what;
     int error = ignis__context_try(device, binding, &what);
@@ -182,7 +182,7 @@ IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__devic
 }
 
 /*  Opens the device if necessary and makes its context current. Every success is paired with ignis__device_leave. */
-IGNIS__PRIVATE bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     int error = (int)ignis__atomic_load(&ignis__devices_fault);
     if (error) {
@@ -205,7 +205,8 @@ IGNIS__PRIVATE bool ignis__device_enter(const char *call, ignis__device *device,
 
 /*  Enters an opened device to free something. This must not fail for one failed driver call, so it is tried again.
     False, and not reported, after a fault. */
-IGNIS__PRIVATE bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__device_enter_to_give(const char *call, ignis__device *device,
+                                                              ignis__binding *binding)
 {
     const char *what;
     if (ignis__devices_lost())
@@ -245,7 +246,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
 }
 
 /*  Returns the calling thread's state, updated after an ignis_setup or an ignis_stream_forget. */
-IGNIS__PRIVATE ignis__thread *ignis__thread_state(void)
+IGNIS__INLINE IGNIS__PRIVATE ignis__thread *ignis__thread_state(void)
 {
     ignis__thread *thread = &ignis__this_thread;
     uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
@@ -255,7 +256,7 @@ IGNIS__PRIVATE ignis__thread *ignis__thread_state(void)
 }
 
 /*  Returns the device of a desc, and the desc's value for a device. */
-IGNIS__PRIVATE int ignis__desc_device(int device)
+IGNIS__INLINE IGNIS__PRIVATE int ignis__desc_device(int device)
 {
     return device == 0 ? ignis__thread_state()->device : device == IGNIS_DEVICE_0 ? 0 : device;
 }

@@ -10,7 +10,7 @@
 
 #include "room.h"
 
-IGNIS__PRIVATE void ignis__origin_current(ignis__origin *origin, const char *call)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__origin_current(ignis__origin *origin, const char *call)
 {
     const ignis__thread *thread = &ignis__this_thread;
     origin->call = call;
@@ -24,7 +24,7 @@ IGNIS__PRIVATE bool ignis__memory_bypass, ignis__memory_traced;
 IGNIS__PRIVATE uint64_t ignis__pinned_bytes;
 
 /*  Returns the bin of a size. Each size up to 63 units has its own; above, each power of two has eight. */
-static int ignis__bin_of(int64_t size)
+IGNIS__INLINE static int ignis__bin_of(int64_t size)
 {
     uint64_t units = (uint64_t)size / IGNIS__BLOCK_UNIT;
     int log;
@@ -34,7 +34,7 @@ static int ignis__bin_of(int64_t size)
     return 64 + (log - 6) * 8 + (int)(units >> (log - 3) & 7);
 }
 
-IGNIS__PRIVATE void ignis__bin_insert(ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__bin_insert(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
     ignis__block **head = &block->part->bins[bin], *after = *head, *before = NULL;
@@ -53,7 +53,7 @@ IGNIS__PRIVATE void ignis__bin_insert(ignis__block *block)
     block->part->filled[bin / 64] |= (uint64_t)1 << bin % 64;
 }
 
-IGNIS__PRIVATE void ignis__bin_remove(ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__bin_remove(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
     ignis__stream_cache *part = block->part;
@@ -68,7 +68,7 @@ IGNIS__PRIVATE void ignis__bin_remove(ignis__block *block)
     block->smaller = block->larger = NULL;
 }
 
-IGNIS__PRIVATE ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
+IGNIS__INLINE IGNIS__PRIVATE ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
 {
     int bin = ignis__bin_of(size), word = (bin + 1) / 64;
     ignis__block *block = part->bins[bin];
@@ -84,8 +84,8 @@ IGNIS__PRIVATE ignis__block *ignis__bin_best(const ignis__stream_cache *part, in
 }
 
 /*  Returns the stream's cache for a size class, and creates it if necessary. NULL if out of host memory. */
-IGNIS__PRIVATE ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured,
-                                                           bool is_small)
+IGNIS__INLINE IGNIS__PRIVATE ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream,
+                                                                         bool captured, bool is_small)
 {
     ignis__stream_cache *part = cache->parts;
     while (part && !(part->stream == stream && part->is_small == is_small))
@@ -125,7 +125,7 @@ IGNIS__PRIVATE void ignis__block_recycle(ignis__cache *cache, ignis__block *bloc
 }
 
 /*  Merges `block` with the block above it, which is destroyed. Both are free and in no bin. */
-IGNIS__PRIVATE void ignis__block_join(ignis__cache *cache, ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__block_join(ignis__cache *cache, ignis__block *block)
 {
     ignis__block *above = block->above;
     block->size += above->size;
@@ -136,7 +136,7 @@ IGNIS__PRIVATE void ignis__block_join(ignis__cache *cache, ignis__block *block)
 }
 
 /*  Puts a freed block into its bin, merged with free neighbours of the same stream. */
-IGNIS__PRIVATE void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
     if (block->above && !block->above->used && block->above->part == block->part) {
@@ -215,7 +215,7 @@ IGNIS__PRIVATE void ignis__memory_rows_free(ignis__memory_row **list)
     }
 }
 
-IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
 {
     ignis_memory_info *info = &cache->info;
     info->live_bytes += live;
@@ -233,7 +233,8 @@ IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64
 }
 
 /*  Counts a block in when its use begins, and out when it ends. */
-IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block,
+                                                     const ignis__origin *origin)
 {
     block->origin = *origin;
     block->counted = ignis__memory_traced ? ignis__memory_row_find(&cache->counted, origin) : NULL;
@@ -242,7 +243,7 @@ IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block,
     ignis__memory_count(cache, block->size, 0);
 }
 
-IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__block *block)
 {
     if (block->counted)
         ignis__memory_row_add(cache, block->counted, -block->size);

@@ -282,7 +282,7 @@ IGNIS__PRIVATE ignis__block *ignis__memory_take(const char *call, ignis__device 
 }
 
 /*  Recycles memory in the order of its stream. The device is entered. */
-IGNIS__PRIVATE void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);

@@ -104,8 +104,8 @@ IGNIS__PRIVATE ignis__pooled_event *ignis__event_record(const char *call, ignis_
 }
 
 /*  Makes `later` wait for the work queued on `earlier`. The streams may belong to different devices. */
-IGNIS__PRIVATE bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
-                                        ignis__device *later_device, void *later)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
+                                                      ignis__device *later_device, void *later)
 {
     ignis__pooled_event *spare;
     ignis__binding binding;

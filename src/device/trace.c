@@ -15,7 +15,7 @@ IGNIS__PRIVATE struct ignis__profile_type ignis__profile;
 
 IGNIS__PRIVATE ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
 
-IGNIS__PRIVATE bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
 
 /*  Returns the name of a function; without memory it has none. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__function_name(void *function, const char *name)
@@ -36,7 +36,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__function_name(void *function, const char 
 
 /*  Sets the bytes that the next kernel of this thread reads and writes; below 0: all bytes of its operands. rate: an
     ignis_dtype. */
-IGNIS__PRIVATE void ignis__cost(double bytes, double flops, int rate)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__cost(double bytes, double flops, int rate)
 {
     ignis__thread *thread = &ignis__this_thread;
     if (!ignis__profiling())

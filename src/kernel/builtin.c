@@ -192,9 +192,9 @@ IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device 
 }
 
 /*  Launches a built-in kernel, early if it waits by itself. */
-IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
-                                          const unsigned grid[3], const unsigned block[3], unsigned shared,
-                                          void **params)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
+                                                        const unsigned grid[3], const unsigned block[3],
+                                                        unsigned shared, void **params)
 {
     int how = builtin->how;
     return ignis__launch_as(work, function, grid, block, shared, params,

@@ -34,7 +34,7 @@ IGNIS__PRIVATE bool ignis__work_fill(const ignis__work *work, ignis__array *arra
            ignis__elementwise(work, IGNIS__BUILTIN(FILL), array->dtype, array->numel, params);
 }
 
-IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
+IGNIS__INLINE IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
@@ -63,8 +63,8 @@ static bool ignis__same_dtype(const char *call, const ignis__array *dst, const i
                              name, ignis__dtypes[src->dtype].name);
 }
 
-IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src,
-                                       const char *name)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src,
+                                                     const char *name)
 {
     if (dst->storage->device == src->storage->device)
         return true;
@@ -200,8 +200,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst,
-                                                ignis_array a, ignis_array b)
+IGNIS__INLINE IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst,
+                                                              ignis_array a, ignis_array b)
 {
     static const char *const names[] = {"dst", "a", "b"};
     ignis_array handles[] = {dst, a, b};

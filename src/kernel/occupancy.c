@@ -36,8 +36,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
 }
 
 /*  Checks that a block can have that many threads, and that much dynamic shared memory. */
-IGNIS__PRIVATE bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
-                                       int64_t threads, int64_t shared_bytes)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__block_check(const char *call, const ignis__device *device,
+                                                     const ignis__kernel_code *code, int64_t threads,
+                                                     int64_t shared_bytes)
 {
     int64_t shared_limit = device->info.shared_per_block - code->static_shared;
     if (threads > code->max_threads)

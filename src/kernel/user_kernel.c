@@ -15,7 +15,7 @@ IGNIS__PRIVATE ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel 
 }
 
 /*  Returns the program that launches of a held kernel run. */
-IGNIS__PRIVATE ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
+IGNIS__INLINE IGNIS__PRIVATE ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
 {
     ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
     ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&owner->newest);
@@ -191,7 +191,8 @@ IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_entry(const char *call, ig
 }
 
 /*  Returns the code that launches of a held kernel run on an entered device, and its program. NULL on failure. */
-IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
+IGNIS__INLINE IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device,
+                                                                       ignis__kernel *kernel)
 {
     ignis__kernel *program = ignis__kernel_current(kernel);
     ignis__kernel_code *code = ignis__kernel_code_get(call, device, program);

@@ -37,7 +37,7 @@ IGNIS__ONE_COPY static void ignis__op_drop_inputs(ignis__op *op)
 }
 
 /*  Enters the device of all inputs. On failure nothing is held. */
-static bool ignis__op_enter(ignis__op *op)
+IGNIS__INLINE static bool ignis__op_enter(ignis__op *op)
 {
     const char *call = op->work.call;
     ignis__device *device = op->in[0]->storage->device;
@@ -151,7 +151,7 @@ IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, c
 
 /*  Gives an array to others, with `references` references. False if the operation did not make it, or handed
     it over before. */
-static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
+IGNIS__INLINE static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
 {
     int i;
     for (i = op->made_count - 1; i >= 0; i--) {
@@ -254,7 +254,7 @@ IGNIS__PRIVATE ignis__address ignis__op_zeroed(ignis__op *op)
 }
 
 /*  Frees the operation's arrays that were not handed over, except the first `count`. */
-IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count)
 {
     while (op->made_count > count)
         ignis__array_destroy(op->work.call, op->made[--op->made_count]);
@@ -262,7 +262,7 @@ IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count)
 
 /*  Ends an operation, and frees its arrays that were not handed over. Returns the failure's status, or
     IGNIS_OK. */
-IGNIS__PRIVATE ignis_status ignis__op_leave(ignis__op *op)
+IGNIS__INLINE IGNIS__PRIVATE ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
     if (op->zeroed && op->ok)
@@ -334,7 +334,7 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
 
 /*  Ends an operation with its result, recorded by the rule (NULL: never) if a gradient is needed. No handle
     after a failure. */
-IGNIS__PRIVATE ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+IGNIS__INLINE IGNIS__PRIVATE ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
     ignis_tensor result =
         ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);

@@ -28,8 +28,8 @@ static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__ar
 }
 
 /*  Adds a gradient, whose claim is taken over, to a leaf. */
-static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient,
-                                             bool whole)
+IGNIS__INLINE static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf,
+                                                           ignis__array *gradient, bool whole)
 {
     ignis__leaf_state *reached;
     if (pass->request && !(pass->count && *ignis__backward_pass_find_leaf(pass, leaf))) { /* not asked for */
@@ -50,8 +50,9 @@ static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__
 }
 
 /*  Checks that an input of a node can still receive a gradient. */
-IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
-                                                 const ignis__tape_state *tape_state)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pass,
+                                                               const ignis__tensor *tensor,
+                                                               const ignis__tape_state *tape_state)
 {
     if (tape_state->node && tape_state->tape != pass->tape)
         ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, pass->call,
@@ -73,8 +74,8 @@ IGNIS__PRIVATE bool ignis__backward_pass_accepts(const ignis__backward_pass *pas
 }
 
 /*  Adds a gradient, whose claim is taken over, to a held tensor that the pass is yet to reach. */
-IGNIS__PRIVATE bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor,
-                                                ignis__array *gradient, bool whole)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor,
+                                                              ignis__array *gradient, bool whole)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     if (!ignis__backward_pass_accepts(pass, tensor, &tape_state)) {
@@ -119,7 +120,7 @@ IGNIS__PRIVATE const ignis__node *ignis__backward_pass_find_maker(ignis__tensor 
     return tape_state.tape == ignis__tensor_thread_now()->pass->tape ? tape_state.node : NULL;
 }
 
-static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
+IGNIS__INLINE static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
 {
     if (pass->offered)
         ignis__array_unclaim(pass->call, pass->offered);

@@ -11,8 +11,8 @@ IGNIS__PRIVATE uint64_t ignis__grad_groups; /* groups that exist; a pass need no
 IGNIS__PRIVATE uint64_t ignis__backward_pass_serials;
 
 /*  Returns a leaf's entry in the table of the pass. It holds NULL if the leaf was not reached yet. */
-IGNIS__PRIVATE ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass,
-                                                                  const ignis__tensor *leaf)
+IGNIS__INLINE IGNIS__PRIVATE ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass,
+                                                                                const ignis__tensor *leaf)
 {
     uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (pass->capacity - 1);
     while (pass->table[i] && pass->table[i]->leaf != leaf)
@@ -119,7 +119,7 @@ static bool ignis__group_ready(const char *call, ignis__group_state *state)
 
 /*  Returns the latest node before `node` (NULL: the latest of all) that is newer than `end`, with its output
     held. NULL if there is none. It skips nodes whose output another thread is just destroying. */
-IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
+IGNIS__INLINE IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
 {
     ignis__node *before;
     ignis__mutex_lock(&tape->lock);

@@ -31,7 +31,7 @@ IGNIS__PRIVATE bool ignis__array_is_private(ignis__array *array)
 /*  *sum += gradient. *sum is claimed (NULL: none yet), the gradient's claim is taken over. The first gradient
     is only kept: a backward function may have given the array elsewhere too. So a sum has memory of its own
     unless *sum is private. */
-IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
 {
     ignis_array handles[3], made = IGNIS__ZERO;
     ignis_status status;

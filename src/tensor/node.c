@@ -57,7 +57,7 @@ IGNIS__PRIVATE void ignis__tensors_at_exit(void)
     ignis__thread_register(&ignis__this_thread);
 }
 
-static void ignis__node_unlink(ignis__node *node)
+IGNIS__INLINE static void ignis__node_unlink(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
     bool last;
@@ -98,7 +98,7 @@ IGNIS__PRIVATE void ignis__node_destroy(const char *call, ignis__node *node, ign
 
 /*  Destroys dead tensors, and all that only they kept alive, in a loop: chains of operations are long, and
     the stack is not. */
-IGNIS__PRIVATE void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
 {
     while (dead) {
         ignis__tensor *tensor = dead;
@@ -125,7 +125,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__tensor_drop(const char *call, ignis__
 
 /*  Ends the node that made a tensor: its backward is used up. Only the thread of the tape does this, and it
     holds the output. */
-IGNIS__PRIVATE void ignis__node_consume(const char *call, ignis__node *node)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__node_consume(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
     ignis__mutex_lock(&node->output->slot.lock);

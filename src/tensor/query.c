@@ -89,7 +89,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, voi
     return status;
 }
 
-IGNIS__PRIVATE int64_t ignis__tensor_numel(const ignis__tensor *tensor)
+IGNIS__INLINE IGNIS__PRIVATE int64_t ignis__tensor_numel(const ignis__tensor *tensor)
 {
     int64_t numel = 1;
     int i;
@@ -201,7 +201,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
 }
 
 /*  Makes a held tensor's handle stale, and gives up its data. False if that was done already. */
-IGNIS__PRIVATE bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
 {
     ignis__array *data;
     bool live;

@@ -76,7 +76,8 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
-IGNIS__PRIVATE void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule,
+                                                     int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__outer_call_begin(&frame->outer, call, rule);

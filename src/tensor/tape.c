@@ -8,7 +8,10 @@
 #include "room.h"
 
 /*  Holds once more what the caller holds already. */
-IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
+IGNIS__INLINE IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held)
+{
+    ignis__atomic_add(&held->slot.state, 1);
+}
 
 /*  Returns the calling thread's tape, made at its first use. */
 static ignis__tape *ignis__tape_now(const char *call)
@@ -32,12 +35,12 @@ static ignis__tape *ignis__tape_now(const char *call)
     return tape;
 }
 
-IGNIS__PRIVATE bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
 /*  Claims what a node keeps of a held array for its backward function. An array that lives by references gets
     one more. The caller's own array is kept through a view: it may be freed at any time. NULL, and reported,
     if out of memory. */
-IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 {
     bool kept;
     ignis__mutex_lock(&array->slot.lock);
@@ -105,7 +108,7 @@ IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis_
 }
 
 /*  Saves a claimed array in a node. False for NULL. */
-IGNIS__PRIVATE bool ignis__node_save(ignis__node *node, ignis__array *claimed)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__node_save(ignis__node *node, ignis__array *claimed)
 {
     if (!claimed)
         return false;
@@ -124,7 +127,7 @@ IGNIS__PRIVATE void ignis__tensor_result(ignis__tensor *output, ignis__node *nod
 }
 
 /*  Appends a node to its tape. */
-IGNIS__PRIVATE void ignis__tape_append(ignis__node *node)
+IGNIS__INLINE IGNIS__PRIVATE void ignis__tape_append(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
     ignis__mutex_lock(&tape->lock);
@@ -213,7 +216,7 @@ IGNIS__PRIVATE bool ignis__checkpoint_inputs_add(const char *call, ignis__checkp
 }
 
 /*  Notes that an operation is about to read an array. */
-IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
 {
     ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
     int i;

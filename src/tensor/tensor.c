@@ -115,7 +115,7 @@ IGNIS__PRIVATE ignis__tensor *ignis__tensor_make(const char *call, ignis__array 
 }
 
 /*  Gives a tensor that was just made its handle, in the current scope. */
-IGNIS__PRIVATE ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
+IGNIS__INLINE IGNIS__PRIVATE ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis_tensor handle;
