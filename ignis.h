@@ -4759,7 +4759,8 @@ static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_
 #error "IGNIS_TRACE_CALLS: define IGNIS_IMPLEMENTATION before the first #include of ignis.h"
 #endif
 
-/*  base - threads, clock, files, memory of the host, errors, handles, and the tables of the libraries of CUDA. Knows no device. */
+/*  base - threads, clock, files, memory of the host, errors, handles, and the tables of the libraries of CUDA. Knows no
+    device. */
 
 /* ===============================================================================================================
    >>platform - threads, atomics, clock, libraries, files, host memory
@@ -4879,8 +4880,12 @@ static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_
 
 /*  For the texts of src/shared, which kernels read, too: there it is a pointer, here an address on the device. */
 #define IGNIS__POINTER(type) ignis__address
+#define IGNIS__TEMPLATE(E) /* of the type that addresses of a struct point to */
+#define IGNIS__OF(type, E) struct type
+#define IGNIS__ALIGNED(bytes) /* where kernels need it, the host copies */
 /*  Fails to compile if the size of a struct that kernels have, too, is not the one that they check as well. */
-#define IGNIS__ASSERT_SIZE(type, bytes) typedef char type##_size_is_shared[sizeof(type) == (bytes) ? 1 : -1]
+#define IGNIS__ASSERT_SIZE(type, bytes) IGNIS__STATIC_ASSERT(size_of_##type, sizeof(type) == (bytes))
+#define IGNIS__STATIC_ASSERT(name, condition) typedef char ignis__assert_##name[(condition) ? 1 : -1]
 
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -5486,8 +5491,8 @@ typedef struct ignis__label {
 /*  Objects alive at ignis_shutdown are reported one per line up to this many, and counted beyond. */
 #define IGNIS__LEAKS_SHOWN 20
 
-/*  Functions of the headers above, which ignis_shutdown calls in this order and before all else. Each room registers its
-    function at its first object. */
+/*  Functions of the headers above, which ignis_shutdown calls in this order and before all else. Each room registers
+    its function at its first object. */
 enum {
     IGNIS__CLOSE_SEQUENCES, /* before graphs are closed, as sequences hold some */
     IGNIS__CLOSE_LORAS,
@@ -13780,11 +13785,12 @@ typedef struct ignis__kernel {
     ignis__tombstone tombstone;
 } ignis__kernel;
 
-/*  A description of an array's tiles for TMA (sm_90 and up). The driver packs the bits on the host for each launch,
-    and the kernel gets them by value: a graph keeps those of the capture. kernels/hopper.cuh has the same struct. */
-typedef struct ignis__tensor_map {
+/*  A TMA map: a description of an array's tiles for TMA (sm_90 and up). The driver packs the bits on the host for each
+    launch, and the kernel gets them by value, as const __grid_constant__: a graph keeps those of the capture. */
+typedef struct IGNIS__ALIGNED(64) ignis__tensor_map {
     uint64_t words[16];
 } ignis__tensor_map;
+IGNIS__ASSERT_SIZE(ignis__tensor_map, 128);
 
 /*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
     to the first and the last pixel, with a step of rows and columns. Columns come first. */
@@ -25045,6 +25051,8 @@ typedef struct ignis__strided {
 } ignis__strided;
 IGNIS__ASSERT_SIZE(ignis__strided, 280);
 
+IGNIS__STATIC_ASSERT(strided_dims, IGNIS_MAX_DIMS == 8); /* of ignis__strided */
+
 /*  The operators of kernels/scan.cu, its tiles, and its further arrays. */
 
 enum {
@@ -25239,7 +25247,15 @@ typedef struct ignis__channel_norm {
     ignis__channel_sizes sizes;
 } ignis__channel_norm;
 
-#define IGNIS__ROPE_HALF 256
+enum { IGNIS__ROPE_HALF = 256 }; /* pairs of a head that are rotated, at most */
+
+/*  kernels/attention_hopper_backward.cu: the rotation of q and k; their gradients are rotated back. */
+typedef struct ignis__rotation {
+    long long offset;                /* position of the first row */
+    IGNIS__POINTER(const float) own; /* frequencies on the device; or null: those after it */
+    float frequencies[IGNIS__ROPE_HALF];
+} ignis__rotation;
+IGNIS__ASSERT_SIZE(ignis__rotation, 1040);
 
 /*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
 typedef struct ignis__rope {
@@ -25298,20 +25314,74 @@ typedef struct ignis__cross_entropy_results {
     ignis__array *loss, *scale, *log_sums;
 } ignis__cross_entropy_results;
 
-/*  As in kernels/attention.cuh: rows of the heads of a tensor; strides of row, head and batch in elements. */
-typedef struct ignis__attention_rows {
-    ignis__address data;
-    int64_t row, head, batch;
-} ignis__attention_rows;
+/*  Params of the kernels of attention. Kernels define T, the type of elements, Bias, that of
+    a bias, and Wide, that of statistics. */
 
+/*  Rows of the heads of a tensor: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a
+    tensor may be a block of columns of a wider one, such as the q of a fused qkv. */
+IGNIS__TEMPLATE(E) struct ignis__attention_rows {
+    IGNIS__POINTER(E) data;
+    long long row, head, batch; /* elements */
+};
+
+/*  Forward reads q, k, v and writes out and lse. Backward reads all of these and grad_out, and writes delta, then
+    grad_q, grad_k, grad_v. Unused members may be null. Query head h attends to key head h / (heads / kv_heads). */
+typedef struct ignis__attention_params {
+    IGNIS__OF(ignis__attention_rows, const T) q, k, v;
+    IGNIS__OF(ignis__attention_rows, T) out; /* [batch, sq, heads * head_dim] */
+    IGNIS__OF(ignis__attention_rows, const T) grad_out;
+    IGNIS__OF(ignis__attention_rows, T) grad_q, grad_k, grad_v;
+    /* [batch, heads, sq]: log of the sum of exp(scale * score) over the keys that the query sees; +infinity if it sees
+       none. With a bias: a bound of the scores, then, after all of these, log 2 of the sum of exp(score - bound):
+       together they would lose digits, or the sum. */
+    IGNIS__POINTER(Wide) lse;
+    IGNIS__POINTER(Wide) delta; /* [batch, heads, sq]: sum of out * grad_out */
+    int batches, heads, kv_heads, head_dim;
+    int sq, sk;   /* queries and keys, below 2^30 */
+    int causal;   /* query i sees the keys before i + sk - sq + 1, so the last query sees all; else every query does */
+    double scale; /* of the scores, positive */
+    double softcap;
+    /* [batch, heads, sq, sk], steps of 0 where it is broadcast: row, head, batch */
+    IGNIS__OF(ignis__attention_rows, const Bias) bias;
+    IGNIS__OF(ignis__attention_rows, Bias) grad_bias;
+    IGNIS__POINTER(const int) lengths; /* of the sequences, [batch]; or null: each has all keys */
+    int window; /* keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
+} ignis__attention_params;
+IGNIS__ASSERT_SIZE(ignis__attention_params, 400);
+
+/*  kernels/attention_hopper.cu: how the items of the forward pass are distributed. */
+typedef struct ignis__forward_plan {
+    IGNIS__POINTER(unsigned) counter; /* of items that were handed out; 0, and left 0 */
+    /* with splits: [splits][batches * heads * sq][D] sums, then for each a bound and a sum of weights */
+    IGNIS__POINTER(float) parts;
+    int section;       /* heads whose items are processed together */
+    int splits, tiles; /* of the keys of an item, and tiles of keys of a split */
+} ignis__forward_plan;
+IGNIS__ASSERT_SIZE(ignis__forward_plan, 32);
+
+/*  kernels/attention_hopper_backward.cu: scratch that the kernels pass on. Rows of a head are filled up to full tiles.
+    */
+typedef struct ignis__attention_scratch {
+    IGNIS__POINTER(float) lse, delta; /* [batch, heads, rows]: lse in units of log 2, infinity after the last query */
+    /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them;
+       FEW: [parts of the keys][batch, heads, sq][D] */
+    IGNIS__POINTER(float) grad_q;
+    IGNIS__POINTER(uint32_t) turns; /* [batch, heads, tiles][TURNS]: number of blocks that have added to the tile */
+    IGNIS__POINTER(uint32_t) next;  /* the place in the order for the next block */
+    /* of columns, of SUMMED rows each: [batch, parts of the rows][heads of keys, of values][HEAD_DIM]; or null */
+    IGNIS__POINTER(float) sums;
+    int rows;
+    /* key heads per section, so that what they read again stays in the L2 cache; FEW: tiles of keys of a part, which a
+       block loops over */
+    int section;
+} ignis__attention_scratch;
+IGNIS__ASSERT_SIZE(ignis__attention_scratch, 56);
+
+typedef struct ignis__attention_rows ignis__attention_rows;
+
+/*  An attention, and what its launch depends on. */
 typedef struct ignis__attention {
-    ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-    ignis__address lse, delta;
-    int batches, heads, kv_heads, head_dim, sq, sk, causal;
-    double scale, softcap;
-    ignis__attention_rows bias, grad_bias;
-    ignis__address lengths;
-    int window;                  /* max(sq, sk): none */
+    ignis__attention_params params;
     int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
     int windowed;                /* the caller has set a window, which longer rows exceed */
 } ignis__attention;
@@ -25333,13 +25403,6 @@ typedef struct ignis__attention_variant {
 typedef struct ignis__attention_hopper_shape {
     int head_dim, teams, groups, keys, stages;
 } ignis__attention_hopper_shape;
-
-/*  The rotation of q and k, for the kernel that rotates their gradients back. */
-typedef struct ignis__rotation {
-    int64_t offset;
-    ignis__address own; /* frequencies on the device; 0: those after it */
-    float frequencies[IGNIS__ROPE_HALF];
-} ignis__rotation;
 
 /*  Fourier transforms of signals in memory. A signal is one of:
 
@@ -29418,7 +29481,8 @@ static bool ignis__formula_has_index(const ignis__formula *formula)
     return false;
 }
 
-/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not saved:
+/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not
+    saved:
     a number takes their place, or an integer. */
 static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const ignis__formula_rule *rule)
 {
@@ -36977,24 +37041,28 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
 IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k,
                                           int products)
 {
-    double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
+    double pairs = (double)p->params.batches * p->params.heads, size = ignis__dtypes[dtype].size, seen = 0;
     int i, place, first, last;
     if (!ignis__profiling())
         return;
-    for (i = 0; i < p->sq; i++) {
-        place = i + p->sk - p->sq;
-        first = place >= p->window ? place - p->window + 1 : 0;
-        last = p->causal ? place : p->sk - 1 - place < p->window ? p->sk - 1 : place + p->window - 1;
+    for (i = 0; i < p->params.sq; i++) {
+        place = i + p->params.sk - p->params.sq;
+        first = place >= p->params.window ? place - p->params.window + 1 : 0;
+        last = p->params.causal                              ? place
+               : p->params.sk - 1 - place < p->params.window ? p->params.sk - 1
+                                                             : place + p->params.window - 1;
         seen += last >= first ? last - first + 1 : 0;
     }
-    ignis__cost(size * p->head_dim * (like_q * pairs * p->sq + like_k * (double)p->batches * p->kv_heads * p->sk),
-                2.0 * products * pairs * seen * p->head_dim, (int)dtype);
+    ignis__cost(
+        size * p->params.head_dim *
+            (like_q * pairs * p->params.sq + like_k * (double)p->params.batches * p->params.kv_heads * p->params.sk),
+        2.0 * products * pairs * seen * p->params.head_dim, (int)dtype);
 }
 
 /*  Returns whether there is a window, or lengths of sequences. */
 IGNIS__PRIVATE bool ignis__attention_has_range(const ignis__attention *p)
 {
-    return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk);
+    return p->has_lengths || p->params.window < (p->params.sq > p->params.sk ? p->params.sq : p->params.sk);
 }
 
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
@@ -37003,7 +37071,7 @@ IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ig
     size_t length = strlen(define);
     if (ranged)
         length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=1");
-    if (p->softcap > 0)
+    if (p->params.softcap > 0)
         length += (size_t)snprintf(define + length, size - length, " -DIGNIS_SOFTCAP=1");
     if (p->bias_dtype)
         snprintf(define + length, size - length, " -DIGNIS_BIAS=%d", p->bias_dtype);
@@ -37032,8 +37100,8 @@ static int ignis__op_major(const ignis__op *op)
     are packs of 16 bytes. */
 IGNIS__PRIVATE bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    const ignis__attention_rows *tensors = &p->q;
-    bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
+    const ignis__attention_rows *tensors = &p->params.q;
+    bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->params.head_dim % 8 == 0;
     int i;
     for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         takes = takes && tensors[i].data % 16 == 0;
@@ -37052,17 +37120,17 @@ IGNIS__PRIVATE const ignis__attention_hopper_shape *ignis__attention_hopper_choo
                                                                                    bool ranged)
 {
     const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
-    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads,
+    int64_t items = ignis__ceil_div(p->params.sq, 3 * 64) * p->params.batches * p->params.heads,
             multiprocessors = op->work.device->info.multiprocessors;
-    if (p->head_dim <= 64)
-        return ranged || op->steady || p->sq <= (p->causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
-    if (p->head_dim <= 128 && op->steady)
+    if (p->params.head_dim <= 64)
+        return ranged || op->steady || p->params.sq <= (p->params.causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
+    if (p->params.head_dim <= 128 && op->steady)
         return &shapes[4];
-    if (p->head_dim <= 128)
-        return p->sk <= 256                                             ? &shapes[2]
-               : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3]
-                                                                        : &shapes[4];
-    return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
+    if (p->params.head_dim <= 128)
+        return p->params.sk <= 256                                             ? &shapes[2]
+               : !ranged && p->params.sq > 256 && items >= 8 * multiprocessors ? &shapes[3]
+                                                                               : &shapes[4];
+    return p->params.head_dim <= 192 ? &shapes[5] : &shapes[6];
 }
 
 /*  Writes the options of its program, except those of a variant. */
@@ -37070,14 +37138,15 @@ IGNIS__PRIVATE void ignis__attention_hopper_define(char *define, size_t size, co
                                                    const ignis__attention_hopper_shape *shape)
 {
     snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d",
-             p->head_dim, p->causal, shape->groups, shape->keys);
+             p->params.head_dim, p->params.causal, shape->groups, shape->keys);
 }
 
 /*  Returns whether the wgmma kernels can run. If the caller asked for them and they cannot, logs why. */
 IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
                                                  const ignis__attention *attention)
 {
-    const ignis__attention_rows *tensors = &attention->q;
+    const ignis__attention_params *p = &attention->params;
+    const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
     int i;
     if (ignis__attention_backend == IGNIS_ATTENTION_MMA)
@@ -37090,9 +37159,9 @@ IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtyp
         why = "NVRTC is older than 12.0, or the bundle has no such kernels";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
-    else if (attention->head_dim % 8 != 0 || attention->head_dim < 64 || attention->head_dim > 256)
+    else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
         why = "head_dim is not a multiple of 8 from 64 to 256";
-    else if (attention->batches == 0 || attention->sq == 0 || attention->sk == 0)
+    else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
         why = "there is no query or no key";
     else if (attention->bias_dtype)
         why = "there is a bias";
@@ -37105,21 +37174,22 @@ IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtyp
     return !why;
 }
 
-/*  Makes the TMA map of a tensor, for tiles of `rows` of its `length` rows. In shared memory a tile is a row
+/*  Makes the TMA map of a tensor of queries or of keys, for tiles of `rows` rows. In shared memory a tile is a row
     of slabs of 64 columns. Heads of full slabs are copied several slabs at a time. Others are copied slab by
     slab, and the last one is filled with zeros. */
 IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
-                                             const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
-                                             int length, int rows, int slabs)
+                                             const ignis__attention *p, const ignis__attention_rows *tensor,
+                                             bool of_keys, int rows, int slabs)
 {
-    int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
+    int heads = of_keys ? p->params.kv_heads : p->params.heads, length = of_keys ? p->params.sk : p->params.sq;
+    int64_t dims[] = {64, length, p->params.head_dim / 64, heads, p->params.batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
     int box[] = {64, rows, slabs, 1, 1}, rank = 5;
-    if (p->head_dim % 64 != 0) { /* no dimension of slabs */
+    if (p->params.head_dim % 64 != 0) { /* no dimension of slabs */
         rank = 4;
-        dims[0] = p->head_dim;
+        dims[0] = p->params.head_dim;
         dims[2] = heads;
-        dims[3] = p->batches;
+        dims[3] = p->params.batches;
         strides[1] = strides[2];
         strides[2] = strides[3];
         box[2] = 1;
@@ -37138,7 +37208,7 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
     int stats = 1 + ignis__attention_lse_count(attention); /* numbers for a query that backward has in shared memory */
     if (ignis__attention_takes_mma(op, dtype, attention)) {
-        for (i = 0; ignis__attention_mma[i].head_dim < attention->head_dim;)
+        for (i = 0; ignis__attention_mma[i].head_dim < attention->params.head_dim;)
             i++;
         head_dim = ignis__attention_mma[i].head_dim;
         variant.forward_kernel = IGNIS__BUILTIN(SDPA_MMA);
@@ -37155,7 +37225,7 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
         variant.bias = variant.q;
         variant.bias.shared -= 4 * head_dim * variant.q.walk; /* one tile of keys at a time, not two */
     } else {                                                  /* as computed at the top of kernels/attention.cu */
-        while (head_dim < attention->head_dim)
+        while (head_dim < attention->params.head_dim)
             head_dim *= 2;
         bytes = head_dim * size;
         variant.forward_kernel = IGNIS__BUILTIN(SDPA);
@@ -37188,10 +37258,11 @@ IGNIS__PRIVATE const char *const ignis__attention_backward_forms[] = {"", " -DIG
 IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype,
                                                          const ignis__attention *attention, bool backward)
 {
+    const ignis__attention_params *p = &attention->params;
     static const struct {
         int major, first;
     } kinds[] = {{7, 0}, {8, 80}}; /* the first also for unaligned rows */
-    bool ranged = ignis__attention_has_range(attention) || attention->softcap > 0;
+    bool ranged = ignis__attention_has_range(attention) || p->softcap > 0;
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
     int i, most;
@@ -37204,17 +37275,17 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, attention) && backward) {
         for (i = 0; i < IGNIS__COUNT(ignis__attention_backward_forms); i++) {
-            if ((i == 1 && attention->heads != attention->kv_heads) || (i == 2 && attention->head_dim != 128))
+            if ((i == 1 && p->heads != p->kv_heads) || (i == 2 && p->head_dim != 128))
                 continue;
-            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim,
-                     attention->causal, ignis__attention_backward_forms[i]);
+            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
+                     ignis__attention_backward_forms[i]);
             ignis__attention_options(define, sizeof define, attention, ranged);
             ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, attention)) {
         for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
              i++) { /* all shapes of the smallest head_dim that holds it */
-            if (ignis__attention_hopper[i].head_dim < attention->head_dim ||
+            if (ignis__attention_hopper[i].head_dim < p->head_dim ||
                 (most && ignis__attention_hopper[i].head_dim > most))
                 continue;
             most = ignis__attention_hopper[i].head_dim;
@@ -37234,7 +37305,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__attention_request(ignis__op *op, ignis_dt
     if (!op->ok || !ignis__requests.path[0])
         return;
     ignis__attention_request_variant(op, dtype, &p, backward);
-    p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+    p.params.window = ignis__attention_has_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
     if (p.windowed && !p.has_lengths)
         ignis__attention_request_variant(op, dtype, &p, backward);
 }
@@ -37243,8 +37314,8 @@ IGNIS__PRIVATE void ignis__attention_launch(ignis__op *op, const ignis__attentio
                                             ignis__builtin kernel, const ignis__attention_shape *shape,
                                             ignis_dtype dtype, int rows, int heads, ignis__attention *p)
 {
-    int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->batches;
-    void *params[] = {p};
+    int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->params.batches;
+    void *params[] = {&p->params};
     ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1,
                      (size_t)shape->shared, params);
 }
@@ -37271,7 +37342,8 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__attention_rows ignis__attention_rows_of(co
 IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
 {
     ignis__attention_rows rows = IGNIS__ZERO;
-    int64_t *steps[] = {&rows.row, &rows.head, &rows.batch}, step = shape->dim[shape->ndim - 1];
+    long long *steps[] = {&rows.row, &rows.head, &rows.batch};
+    int64_t step = shape->dim[shape->ndim - 1];
     int i;
     rows.data = address;
     for (i = 0; i < shape->ndim - 1; i++) {
@@ -37287,11 +37359,11 @@ IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shap
 IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
-        p->bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
+        p->params.bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
         input++;
     }
     if (p->has_lengths)
-        p->lengths = ignis__op_read(op, op->in[input++]);
+        p->params.lengths = ignis__op_read(op, op->in[input++]);
     return input;
 }
 
@@ -37300,10 +37372,10 @@ IGNIS__PRIVATE void ignis__attention_operands(ignis__op *op, ignis__array *out, 
 {
     if (!op->ok)
         return;
-    p->q = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_read(op, op->in[0]));
-    p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
-    p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
-    p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
+    p->params.q = ignis__attention_rows_of(&op->in[0]->shape, p->params.head_dim, ignis__op_read(op, op->in[0]));
+    p->params.k = ignis__attention_rows_of(&op->in[1]->shape, p->params.head_dim, ignis__op_read(op, op->in[1]));
+    p->params.v = ignis__attention_rows_of(&op->in[2]->shape, p->params.head_dim, ignis__op_read(op, op->in[2]));
+    p->params.out = ignis__attention_rows_of(&op->in[0]->shape, p->params.head_dim, ignis__op_write(op, out));
     ignis__attention_read_bias_and_lengths(op, 3, p);
 }
 
@@ -37327,13 +37399,13 @@ static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, cons
     if (sq >= limit || sk >= limit || batches >= limit)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many",
                               ignis__shape_write(q).text, ignis__shape_write(k).text);
-    p->batches = (int)batches;
-    p->heads = heads;
-    p->kv_heads = kv_heads;
-    p->head_dim = (int)head_dim;
-    p->sq = (int)sq;
-    p->sk = (int)sk;
-    p->scale = ignis__square_root(1.0 / (double)head_dim);
+    p->params.batches = (int)batches;
+    p->params.heads = heads;
+    p->params.kv_heads = kv_heads;
+    p->params.head_dim = (int)head_dim;
+    p->params.sq = (int)sq;
+    p->params.sk = (int)sk;
+    p->params.scale = ignis__square_root(1.0 / (double)head_dim);
     return true;
 }
 
@@ -37399,7 +37471,8 @@ IGNIS__PRIVATE bool ignis__attention_packed_sizes(ignis__op *op, int heads, int 
 IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p,
                                                              ignis_dtype dtype, int count)
 {
-    return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
+    return ignis__op_new_row(op, (int64_t)count * p->params.batches * p->params.heads * p->params.sq,
+                             ignis__wide_dtype(dtype));
 }
 
 /*  >>ops.attention.backward - the backward of scaled dot-product attention
@@ -37410,30 +37483,29 @@ IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, cons
 
 IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
+    ignis__attention_params *p = &attention->params;
     ignis__attention_variant variant;
-    int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)attention->batches * attention->heads * attention->sq, 8), 0,
+    int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0,
                                   16 * op->work.device->info.multiprocessors);
-    void *params[] = {attention};
-    attention->delta = ignis__op_write(op, ignis__attention_new_statistics(op, attention, dtype, 1));
+    void *params[] = {&attention->params};
+    p->delta = ignis__op_write(op, ignis__attention_new_statistics(op, attention, dtype, 1));
     if (!op->ok)
         return;
     variant = ignis__attention_choose(op, dtype, attention);
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
-    if (attention->grad_k.data) {
+    if (p->grad_k.data) {
         ignis__attention_cost(attention, dtype, 2, 4, 4);
-        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, attention->sk, attention->kv_heads,
-                                attention);
+        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, attention);
     }
-    if (attention->grad_q.data) {
+    if (p->grad_q.data) {
         ignis__attention_cost(attention, dtype, 3, 2, 3);
-        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, attention->sq, attention->heads,
-                                attention);
+        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, attention);
     }
-    if (attention->grad_bias.data) {
-        blocks = ignis__ceil_div(attention->sk, variant.bias.walk) *
-                 (attention->bias.row ? ignis__ceil_div(attention->sq, variant.bias.rows) : 1) *
-                 (attention->bias.head ? attention->heads : 1) * (attention->bias.batch ? attention->batches : 1);
+    if (p->grad_bias.data) {
+        blocks = ignis__ceil_div(p->sk, variant.bias.walk) *
+                 (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) * (p->bias.head ? p->heads : 1) *
+                 (p->bias.batch ? p->batches : 1);
         ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads,
                          1, (size_t)variant.bias.shared, params);
     }
@@ -37446,62 +37518,57 @@ IGNIS__PRIVATE ignis__array *ignis__attention_grad_bias(ignis__op *op, int input
     if (!p->bias_dtype || !needed)
         return NULL;
     grad = ignis__op_new_like(op, op->in[input]);
-    p->grad_bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_write(op, grad));
+    p->params.grad_bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_write(op, grad));
     return grad;
 }
-
-/*  Scratch of kernels/attention_hopper_backward.cu, which makes all three gradients. */
-typedef struct ignis__attention_scratch {
-    ignis__address lse, delta, grad_q, turns, next, sums;
-    int rows, section;
-} ignis__attention_scratch;
 
 /*  Returns whether a block keeps queries and steps over keys, not the other way round: all queries of a head
     fit one tile, and there are far more keys. Then no other block has queries of the head of k and v. With a
     softcap, heads of 72 to 128 lack registers for it. */
 IGNIS__PRIVATE bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
-    return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads &&
-           (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
+    return p->params.sq <= 128 && p->params.sk >= 512 && p->params.heads == p->params.kv_heads &&
+           (p->params.softcap <= 0 || p->params.head_dim == 64 || p->params.head_dim > 128);
 }
 
 /*  Returns the keys of a block. A block steps over tiles of queries; or the other way round. */
-static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
+static int ignis__attention_backward_keys(const ignis__attention *p) { return p->params.head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p)
 {
-    return p->head_dim == 64 || ignis__attention_has_one_query_tile(p) ? 128 : 64;
+    return p->params.head_dim == 64 || ignis__attention_has_one_query_tile(p) ? 128 : 64;
 }
 
 /*  Returns whether threads add to grad_q themselves instead of TMA. It shortens a block's turn if few tiles
     of queries make blocks wait. */
 static bool ignis__attention_adds_directly(const ignis__attention *p)
 {
-    return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_has_one_query_tile(p);
+    return p->params.head_dim == 128 && p->params.sq <= 256 && p->params.sk >= 2048 &&
+           !ignis__attention_has_one_query_tile(p);
 }
 
 /*  Returns the blocks of a cluster, which have neighbouring keys. */
 static int ignis__attention_backward_cluster(const ignis__attention *p)
 {
-    return p->head_dim <= 128 || ignis__attention_has_one_query_tile(p) ? 1 : 2;
+    return p->params.head_dim <= 128 || ignis__attention_has_one_query_tile(p) ? 1 : 2;
 }
 
 /*  Returns whether the wgmma kernels can run. A tile with few queries would be mostly scratch in f32. */
 IGNIS__PRIVATE bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    int least = p->head_dim == 64 ? 32 : 16;
+    int least = p->params.head_dim == 64 ? 32 : 16;
     bool clustered;
     ignis__attention_request(op, dtype, p, true);
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
     clustered = ignis__attention_backward_cluster(p) == 1 || op->work.device->clusters;
-    if (p->sq < least && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
+    if (p->params.sq < least && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries", op->work.call,
                    least);
     else if (!clustered && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
-    return p->sq >= least && clustered;
+    return p->params.sq >= least && clustered;
 }
 
 /*  Returns the shared memory as the kernels' source computes it: tiles of keys and queries in slabs of 64
@@ -37509,8 +37576,9 @@ IGNIS__PRIVATE bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_d
 static int ignis__attention_backward_shared(const ignis__attention *p)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p),
-        wide = p->head_dim > 128;
-    int slabs = (p->head_dim + 63) / 64, columns = (p->head_dim + 15) / 16 * 16, stages = slabs == 4 ? 3 : 4;
+        wide = p->params.head_dim > 128;
+    int slabs = (p->params.head_dim + 63) / 64, columns = (p->params.head_dim + 15) / 16 * 16,
+        stages = slabs == 4 ? 3 : 4;
     if (ignis__attention_has_one_query_tile(p)) {
         stages = slabs == 1 ? 4 : slabs == 4 ? 1 : 2; /* of keys and values */
         return slabs * 128 * (2 * stages * keys + 2 * queries) + (wide ? 2 : 1) * 2 * keys * queries + 2 * 4 * queries +
@@ -37523,8 +37591,9 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
 /*  Returns the tiles of keys of a chunk if there are few queries: enough for about 256 blocks. */
 static int ignis__attention_backward_key_tiles(const ignis__attention *p)
 {
-    int64_t tiles = ignis__ceil_div(p->sk, ignis__attention_backward_keys(p));
-    return (int)ignis__ceil_div(tiles, ignis__clamp(ignis__ceil_div(256, (int64_t)p->batches * p->heads), 1, tiles));
+    int64_t tiles = ignis__ceil_div(p->params.sk, ignis__attention_backward_keys(p));
+    return (int)ignis__ceil_div(
+        tiles, ignis__clamp(ignis__ceil_div(256, (int64_t)p->params.batches * p->params.heads), 1, tiles));
 }
 
 /*  Returns the key heads processed at a time: their q, grad_out and grad_q fit 40 MiB of L2. More heads make
@@ -37532,11 +37601,12 @@ static int ignis__attention_backward_key_tiles(const ignis__attention *p)
     order. */
 static int ignis__attention_backward_section_heads(const ignis__attention *p)
 {
-    int64_t pairs = (int64_t)p->batches * p->kv_heads,
-            bytes = (int64_t)p->sq * p->head_dim * 8 * (p->heads / p->kv_heads), section = 1;
+    int64_t pairs = (int64_t)p->params.batches * p->params.kv_heads,
+            bytes = (int64_t)p->params.sq * p->params.head_dim * 8 * (p->params.heads / p->params.kv_heads),
+            section = 1;
     while (2 * section * bytes <= (int64_t)40 << 20 && section < pairs)
         section *= 2;
-    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
+    return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->params.causal ? 2 : 1);
 }
 
 /*  Launches the backward by wgmma. sums: scratch for column sums of 64 rows each, which the kernels' source
@@ -37545,39 +37615,32 @@ static int ignis__attention_backward_section_heads(const ignis__attention *p)
 IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
                                                     ignis__address sums, ignis__rotation *rotation)
 {
+    ignis__attention_params *p = &attention->params;
     int keys = ignis__attention_backward_keys(attention), queries = ignis__attention_backward_queries(attention);
-    int cluster = ignis__attention_backward_cluster(attention),
-        slabs = attention->head_dim / 64; /* blocks; full ones */
+    int cluster = ignis__attention_backward_cluster(attention), slabs = p->head_dim / 64; /* blocks; full ones */
     bool few = ignis__attention_has_one_query_tile(attention), direct = ignis__attention_adds_directly(attention);
-    int64_t tiles = ignis__ceil_div(attention->sq, queries) * attention->heads * attention->batches,
-            rows = tiles * queries;
-    int64_t columns = ignis__ceil_div(attention->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
-    int64_t blocks =
-        cluster * ignis__ceil_div(attention->sk, cluster * keys) * attention->kv_heads * attention->batches;
-    int64_t finish = tiles, floats = rows * columns;                                  /* of grad_q */
-    int lanes = attention->head_dim <= 64 ? 8 : attention->head_dim <= 128 ? 16 : 32; /* for a row */
+    int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
+    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
+    int64_t blocks = cluster * ignis__ceil_div(p->sk, cluster * keys) * p->kv_heads * p->batches;
+    int64_t finish = tiles, floats = rows * columns;                  /* of grad_q */
+    int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
     ignis__attention_scratch scratch;
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
-    void *params[] = {attention, &scratch, rotation},
-         *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, attention, &scratch};
+    void *params[] = {&attention->params, &scratch, rotation},
+         *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, &attention->params, &scratch};
     char define[96];
-    ignis__attention_tma_map(op, &q, dtype, attention, &attention->q, attention->heads, attention->sq, queries, slabs);
-    ignis__attention_tma_map(op, &k, dtype, attention, &attention->k, attention->kv_heads, attention->sk, keys,
-                             cluster > 1 ? 1 : slabs);
-    ignis__attention_tma_map(op, &v, dtype, attention, &attention->v, attention->kv_heads, attention->sk, keys, slabs);
-    ignis__attention_tma_map(op, &grad_out, dtype, attention, &attention->grad_out, attention->heads, attention->sq,
-                             queries, slabs);
-    ignis__attention_tma_map(op, &grad_k, dtype, attention, &attention->grad_k, attention->kv_heads, attention->sk,
-                             keys, slabs);
-    ignis__attention_tma_map(op, &grad_v, dtype, attention, &attention->grad_v, attention->kv_heads, attention->sk,
-                             keys, slabs);
+    ignis__attention_tma_map(op, &q, dtype, attention, &p->q, false, queries, slabs);
+    ignis__attention_tma_map(op, &k, dtype, attention, &p->k, true, keys, cluster > 1 ? 1 : slabs);
+    ignis__attention_tma_map(op, &v, dtype, attention, &p->v, true, keys, slabs);
+    ignis__attention_tma_map(op, &grad_out, dtype, attention, &p->grad_out, false, queries, slabs);
+    ignis__attention_tma_map(op, &grad_k, dtype, attention, &p->grad_k, true, keys, slabs);
+    ignis__attention_tma_map(op, &grad_v, dtype, attention, &p->grad_v, true, keys, slabs);
     scratch.section =
         few ? ignis__attention_backward_key_tiles(attention) : ignis__attention_backward_section_heads(attention);
     if (few) {
-        blocks = ignis__ceil_div(ignis__ceil_div(attention->sk, keys), scratch.section) * attention->heads *
-                 attention->batches;
-        floats = blocks * attention->sq * columns;
-        finish = ignis__ceil_div((int64_t)attention->heads * attention->batches * attention->sq * columns, 8 * 256);
+        blocks = ignis__ceil_div(ignis__ceil_div(p->sk, keys), scratch.section) * p->heads * p->batches;
+        floats = blocks * p->sq * columns;
+        finish = ignis__ceil_div((int64_t)p->heads * p->batches * p->sq * columns, 8 * 256);
     }
     scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, floats + 2 * rows + turns + 1, IGNIS_F32));
     scratch.lse = scratch.grad_q + (ignis__address)(floats * 4);
@@ -37585,11 +37648,10 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     scratch.turns = scratch.delta + (ignis__address)(rows * 4);
     scratch.next = scratch.turns + (ignis__address)(turns * 4);
     scratch.sums = sums;
-    scratch.rows = (int)ignis__ceil_div(attention->sq, queries) * queries;
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim, attention->causal,
+    scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
              ignis__attention_backward_forms[few + 2 * direct]); /* at most one */
-    ignis__attention_options(define, sizeof define, attention,
-                             ignis__attention_has_range(attention) || attention->softcap > 0);
+    ignis__attention_options(define, sizeof define, attention, ignis__attention_has_range(attention) || p->softcap > 0);
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
                      ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
@@ -37597,7 +37659,7 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define, blocks, 1, 1, 384, 1,
                      (size_t)ignis__attention_backward_shared(attention), maps);
     if (rotation)
-        finish += finish / attention->heads * attention->kv_heads;
+        finish += finish / p->heads * p->kv_heads;
     ignis__op_launch(
         op, rotation ? IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROTATED) : IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_FINISH),
         dtype, define, finish, 1, 1, 256, 1, 0, params);
@@ -37614,27 +37676,31 @@ IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args
         return ignis__failed();
     memcpy(&attention, args->params, sizeof attention);
     dtype = op.in[1]->dtype;
-    attention.q = ignis__attention_rows_of(&op.in[1]->shape, attention.head_dim, ignis__op_read(&op, op.in[1]));
-    attention.k = ignis__attention_rows_of(&op.in[2]->shape, attention.head_dim, ignis__op_read(&op, op.in[2]));
-    attention.v = ignis__attention_rows_of(&op.in[3]->shape, attention.head_dim, ignis__op_read(&op, op.in[3]));
-    attention.out = ignis__attention_rows_of(&op.in[4]->shape, attention.head_dim, ignis__op_read(&op, op.in[4]));
-    attention.grad_out = ignis__attention_rows_of(&op.in[4]->shape, attention.head_dim,
-                                                  ignis__op_read(&op, op.in[0])); /* it has the numel of out */
-    attention.lse = ignis__op_read(&op, op.in[5]);
+    attention.params.q =
+        ignis__attention_rows_of(&op.in[1]->shape, attention.params.head_dim, ignis__op_read(&op, op.in[1]));
+    attention.params.k =
+        ignis__attention_rows_of(&op.in[2]->shape, attention.params.head_dim, ignis__op_read(&op, op.in[2]));
+    attention.params.v =
+        ignis__attention_rows_of(&op.in[3]->shape, attention.params.head_dim, ignis__op_read(&op, op.in[3]));
+    attention.params.out =
+        ignis__attention_rows_of(&op.in[4]->shape, attention.params.head_dim, ignis__op_read(&op, op.in[4]));
+    attention.params.grad_out = ignis__attention_rows_of(&op.in[4]->shape, attention.params.head_dim,
+                                                         ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    attention.params.lse = ignis__op_read(&op, op.in[5]);
     ignis__attention_read_bias_and_lengths(&op, 6, &attention);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &attention);
     if (args->needed[0] || wgmma) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        attention.grad_q =
-            ignis__attention_rows_of(&op.in[1]->shape, attention.head_dim, ignis__op_write(&op, gradients[0]));
+        attention.params.grad_q =
+            ignis__attention_rows_of(&op.in[1]->shape, attention.params.head_dim, ignis__op_write(&op, gradients[0]));
     }
     if (args->needed[1] || args->needed[2] || wgmma) { /* made together */
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        attention.grad_k =
-            ignis__attention_rows_of(&op.in[2]->shape, attention.head_dim, ignis__op_write(&op, gradients[1]));
+        attention.params.grad_k =
+            ignis__attention_rows_of(&op.in[2]->shape, attention.params.head_dim, ignis__op_write(&op, gradients[1]));
         gradients[2] = ignis__op_new_like(&op, op.in[3]);
-        attention.grad_v =
-            ignis__attention_rows_of(&op.in[3]->shape, attention.head_dim, ignis__op_write(&op, gradients[2]));
+        attention.params.grad_v =
+            ignis__attention_rows_of(&op.in[3]->shape, attention.params.head_dim, ignis__op_write(&op, gradients[2]));
     }
     if (attention.bias_dtype)
         gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &attention);
@@ -37665,6 +37731,7 @@ IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor 
     known. */
 static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *attention)
 {
+    ignis__attention_params *p = &attention->params;
     const ignis_shape *shape;
     int64_t sizes[4];
     int i;
@@ -37672,13 +37739,12 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->window is %d, below 0", desc->window);
     if (!(desc->softcap >= 0 && desc->softcap < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->softcap is %g, not a positive number", desc->softcap);
-    attention->window = attention->sq > attention->sk ? attention->sq : attention->sk;
+    p->window = p->sq > p->sk ? p->sq : p->sk;
     attention->windowed = desc->window > 0;
-    if (desc->window && desc->window < attention->window)
-        attention->window = attention->causal && desc->window >= attention->sk
-                                ? attention->window
-                                : desc->window; /* no key is further back than sk - 1 */
-    attention->softcap = desc->softcap;
+    if (desc->window && desc->window < p->window)
+        p->window =
+            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further back than sk - 1 */
+    p->softcap = desc->softcap;
     if (desc->bias.id) {
         shape = &op->in[input]->shape;
         attention->bias_dtype = (int)op->in[input]->dtype;
@@ -37686,15 +37752,14 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
             (attention->bias_dtype != IGNIS_F32 || op->in[0]->dtype == IGNIS_F64))
             ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s",
                            ignis__dtypes[attention->bias_dtype].name, ignis__dtypes[op->in[0]->dtype].name);
-        sizes[0] = attention->batches, sizes[1] = attention->heads, sizes[2] = attention->sq, sizes[3] = attention->sk;
+        sizes[0] = p->batches, sizes[1] = p->heads, sizes[2] = p->sq, sizes[3] = p->sk;
         for (i = 0; i < shape->ndim && i < 4; i++)
             if (shape->dim[shape->ndim - 1 - i] != sizes[3 - i] && (i == 0 || shape->dim[shape->ndim - 1 - i] != 1))
                 break;
         if (shape->ndim < 1 || shape->ndim > 4 || i < shape->ndim)
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
                            "desc->bias is %s; it has to be [%d or 1, %d or 1, %d or 1, %d], or the last of these",
-                           ignis__shape_write(shape).text, attention->batches, attention->heads, attention->sq,
-                           attention->sk);
+                           ignis__shape_write(shape).text, p->batches, p->heads, p->sq, p->sk);
         input++;
     }
     if (desc->lengths.id) {
@@ -37703,9 +37768,9 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         if (op->in[input]->dtype != IGNIS_I32)
             ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed",
                            ignis__dtypes[op->in[input]->dtype].name);
-        if (shape->ndim != 1 || shape->dim[0] != attention->batches)
+        if (shape->ndim != 1 || shape->dim[0] != p->batches)
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences",
-                           ignis__shape_write(shape).text, attention->batches);
+                           ignis__shape_write(shape).text, p->batches);
     }
     return op->ok;
 }
@@ -37732,72 +37797,60 @@ IGNIS__PRIVATE bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *de
               ? ignis__attention_packed_sizes(op, heads, kv_heads, attention)
               : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, attention)))
         return false;
-    attention->causal = desc->mask == IGNIS_MASK_CAUSAL;
+    attention->params.causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
-        attention->scale = desc->scale;
+        attention->params.scale = desc->scale;
     return ignis__sdpa_variant(op, desc, kind == IGNIS__SDPA_PACKED ? 1 : 3, attention);
 }
-
-/*  How the items of the forward pass are distributed; kernels/attention_hopper.cu has the same. */
-typedef struct ignis__forward_plan {
-    ignis__address counter, parts;
-    int section, splits, tiles;
-} ignis__forward_plan;
 
 #define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the L2 cache of an H200 */
 
 /*  Launches the forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
+    ignis__attention_params *p = &attention->params;
     const ignis__attention_hopper_shape *shape;
-    int64_t multiprocessors = op->work.device->info.multiprocessors,
-            pairs = (int64_t)attention->batches * attention->heads;
-    int64_t items, tiles, seen, least, wanted, slabs = ignis__ceil_div(attention->head_dim, 64), shared;
-    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)attention->sk * attention->head_dim);
+    int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
+    int64_t items, tiles, seen, least, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
-    void *params[] = {&q, &k, &v, &out, attention, &plan}, *combine[] = {attention, &plan};
+    void *params[] = {&q, &k, &v, &out, &attention->params, &plan}, *combine[] = {&attention->params, &plan};
     bool ranged = ignis__attention_has_range(attention) ||
-                  attention->softcap > 0; /* one program for both: a softcap alone is no faster */
+                  p->softcap > 0; /* one program for both: a softcap alone is no faster */
     char define[IGNIS__DEFINES];
     shape = ignis__attention_hopper_choose(op, attention, ranged);
-    ignis__attention_tma_map(op, &q, dtype, attention, &attention->q, attention->heads, attention->sq, 64,
-                             attention->head_dim / 64);
-    ignis__attention_tma_map(op, &k, dtype, attention, &attention->k, attention->kv_heads, attention->sk, shape->keys,
-                             attention->head_dim / 64);
-    ignis__attention_tma_map(op, &v, dtype, attention, &attention->v, attention->kv_heads, attention->sk, shape->keys,
-                             attention->head_dim / 64);
-    ignis__attention_tma_map(op, &out, dtype, attention, &attention->out, attention->heads, attention->sq, 64,
-                             attention->head_dim / 64);
+    ignis__attention_tma_map(op, &q, dtype, attention, &p->q, false, 64, p->head_dim / 64);
+    ignis__attention_tma_map(op, &k, dtype, attention, &p->k, true, shape->keys, p->head_dim / 64);
+    ignis__attention_tma_map(op, &v, dtype, attention, &p->v, true, shape->keys, p->head_dim / 64);
+    ignis__attention_tma_map(op, &out, dtype, attention, &p->out, false, 64, p->head_dim / 64);
     ignis__attention_hopper_define(define, sizeof define, attention, shape);
     ignis__attention_options(define, sizeof define, attention, ranged);
 
-    items = ignis__ceil_div(attention->sq, 64 * shape->groups) * pairs;
-    tiles = ignis__ceil_div(attention->sk, shape->keys);
+    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    tiles = ignis__ceil_div(p->sk, shape->keys);
     seen = 64 * shape->groups +
-           (attention->causal ? 1 : 2) * (int64_t)attention->window; /* the most keys that the queries of an item see */
+           (p->causal ? 1 : 2) * (int64_t)p->window; /* the most keys that the queries of an item see */
     tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
     least = shape->keys > 64 ? 2 : 4; /* tiles of keys that are worth a split */
     wanted = op->steady ? 1 : ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
-    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) *
-                                         (attention->heads / attention->kv_heads),
-                                     1, pairs);
+    plan.section = (int)ignis__clamp(
+        ((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
     plan.counter = ignis__op_zeroed(op);
     if (plan.splits > 1)
-        plan.parts = ignis__op_write(
-            op, ignis__op_new_row(op, plan.splits * pairs * attention->sq * (attention->head_dim + 2), IGNIS_F32));
-    shared =
-        slabs * 128 * (64 * shape->groups * (attention->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
+        plan.parts =
+            ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
+    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(attention, dtype, 2, 2, 2);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER), dtype, define,
                      ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define,
-                         ignis__ceil_div(pairs * attention->sq, 8), 1, 1, 256, 1, 0, combine);
+        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1,
+                         1, 256, 1, 0, combine);
 }
 
 /*  Launches the forward by the best kernels for the operands. */
@@ -37811,7 +37864,8 @@ IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__att
     } else if (op->ok) {
         variant = ignis__attention_choose(op, dtype, p);
         ignis__attention_cost(p, dtype, 2, 2, 2);
-        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, dtype, p->sq, p->heads, p);
+        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, dtype, p->params.sq,
+                                p->params.heads, p);
     }
 }
 
@@ -37828,7 +37882,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     ignis__attention_operands(&op, out, &attention);
     if (op.records) {
         lse = ignis__attention_new_statistics(&op, &attention, op.in[0]->dtype, ignis__attention_lse_count(&attention));
-        attention.lse = ignis__op_write(&op, lse);
+        attention.params.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
@@ -37854,19 +37908,19 @@ typedef struct ignis__sdpa_packed {
 static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address,
                                     ignis__attention_rows *q, ignis__attention_rows *k, ignis__attention_rows *v)
 {
-    ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
-    *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
-    k->data += head * (ignis__address)p->heads;
-    v->data += head * (ignis__address)(p->heads + p->kv_heads);
+    ignis__address head = address ? (ignis__address)(p->params.head_dim * ignis__dtypes[array->dtype].size) : 0;
+    *q = *k = *v = ignis__attention_rows_of(&array->shape, p->params.head_dim, address);
+    k->data += head * (ignis__address)p->params.heads;
+    v->data += head * (ignis__address)(p->params.heads + p->params.kv_heads);
 }
 
 /*  Sets q, k and v for the kernels. rotated: rotated q and k; NULL: they are not rotated. */
 static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *rotated, ignis__attention *p)
 {
     ignis__attention_rows behind;
-    ignis__sdpa_packed_rows(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
+    ignis__sdpa_packed_rows(p, qkv, ignis__op_read(op, qkv), &p->params.q, &p->params.k, &p->params.v);
     if (rotated)
-        ignis__sdpa_packed_rows(p, rotated, ignis__op_read(op, rotated), &p->q, &p->k, &behind);
+        ignis__sdpa_packed_rows(p, rotated, ignis__op_read(op, rotated), &p->params.q, &p->params.k, &behind);
 }
 
 /*  Computes the gradient of qkv by wgmma, and its column sums if the projection that made qkv has a bias and
@@ -37874,8 +37928,8 @@ static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis_
 static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed,
                                               ignis__rotation *rotation)
 {
-    int parts = (int)(ignis__ceil_div(p->sk, 64) * p->batches);
-    int64_t n = (int64_t)(p->heads + 2 * p->kv_heads) * p->head_dim;
+    int parts = (int)(ignis__ceil_div(p->params.sk, 64) * p->params.batches);
+    int64_t n = (int64_t)(p->params.heads + 2 * p->params.kv_heads) * p->params.head_dim;
     ignis__address partial = 0, to[3] = {0, 0, 0};
     ignis__array *sums;
     if (summed)
@@ -37904,22 +37958,23 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     memcpy(&packed, args->params, sizeof packed);
     next = ignis__attention_read_bias_and_lengths(&op, 4, attention);
     ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, attention);
-    attention->out = ignis__attention_rows_of(&op.in[2]->shape, attention->head_dim, ignis__op_read(&op, op.in[2]));
-    attention->grad_out = ignis__attention_rows_of(&op.in[2]->shape, attention->head_dim,
-                                                   ignis__op_read(&op, op.in[0])); /* it has the numel of out */
-    attention->lse = ignis__op_read(&op, op.in[3]);
+    attention->params.out =
+        ignis__attention_rows_of(&op.in[2]->shape, attention->params.head_dim, ignis__op_read(&op, op.in[2]));
+    attention->params.grad_out = ignis__attention_rows_of(&op.in[2]->shape, attention->params.head_dim,
+                                                          ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    attention->params.lse = ignis__op_read(&op, op.in[3]);
     gradients[0] = ignis__op_new_like(&op, op.in[1]);
     gradients[1] = ignis__attention_grad_bias(&op, 4, attention->bias_dtype && args->needed[1], attention);
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
-        ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->grad_q, &attention->grad_k,
-                                &attention->grad_v);
+        ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->params.grad_q, &attention->params.grad_k,
+                                &attention->params.grad_v);
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
     ignis__rope_round_frequencies(rotation.frequencies, packed.rope.frequencies);
     wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, attention);
-    rotates_after = !wgmma || attention->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(attention);
+    rotates_after = !wgmma || attention->params.head_dim % 16 != 0 || ignis__attention_has_one_query_tile(attention);
     if (wgmma)
         sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, attention,
                                         args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
@@ -37927,7 +37982,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, attention);
     rows.address = address;
-    rows.row = attention->grad_q.row;
+    rows.row = attention->params.grad_q.row;
     if (packed.rope.heads && rotates_after) /* rotates back in place */
         ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, rows, rows, own, -1);
     return ignis__op_finish_backward_with_sums(&op, args, attention->bias_dtype ? 2 : 1, gradients, sums);
@@ -37937,7 +37992,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__attention *p, int heads)
 {
     ignis_shape shape = op->in[0]->shape;
-    shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->head_dim : 0;
+    shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->params.head_dim : 0;
     return ignis__op_new(op, &shape, op->in[0]->dtype);
 }
 
@@ -37946,19 +38001,19 @@ static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_d
                                                ignis__sdpa_packed *packed)
 {
     const ignis__attention *p = &packed->attention;
-    int heads = p->heads + p->kv_heads;
+    int heads = p->params.heads + p->params.kv_heads;
     ignis__array *rotated;
     ignis__rope_rows from, to;
     if (desc->num_heads != 0 && desc->num_heads != heads)
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads,
                        heads);
-    if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
+    if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->params.head_dim, &packed->rope))
         return NULL;
     rotated = ignis__sdpa_packed_new_heads(op, p, heads);
     from.address = ignis__op_read(op, op->in[0]);
     from.row = op->in[0]->shape.dim[op->in[0]->shape.ndim - 1];
     to.address = ignis__op_write(op, rotated);
-    to.row = (int64_t)heads * p->head_dim;
+    to.row = (int64_t)heads * p->params.head_dim;
     ignis__rope_rotate(op, &packed->rope, op->in[0]->dtype, to, from, own, 1);
     return rotated;
 }
@@ -37978,16 +38033,17 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         own = ignis__rope_frequency_array(&op, rope);
         rotated = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
     }
-    out = ignis__sdpa_packed_new_heads(&op, attention, attention->heads);
+    out = ignis__sdpa_packed_new_heads(&op, attention, attention->params.heads);
     if (op.ok)
         ignis__sdpa_packed_operands(&op, op.in[0], rotated, attention);
     if (op.ok)
-        attention->out = ignis__attention_rows_of(&out->shape, attention->head_dim, ignis__op_write(&op, out));
+        attention->params.out =
+            ignis__attention_rows_of(&out->shape, attention->params.head_dim, ignis__op_write(&op, out));
     if (op.ok)
         ignis__attention_read_bias_and_lengths(&op, 1, attention);
     if (op.records) {
         lse = ignis__attention_new_statistics(&op, attention, op.in[0]->dtype, ignis__attention_lse_count(attention));
-        attention->lse = ignis__op_write(&op, lse);
+        attention->params.lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
@@ -38022,8 +38078,8 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
                                                   const ignis__attention *attention)
 {
     ignis__decode_variant variant = IGNIS__ZERO;
-    int head_dim = 64, group = attention->heads / attention->kv_heads, warps;
-    while (head_dim < attention->head_dim)
+    int head_dim = 64, group = attention->params.heads / attention->params.kv_heads, warps;
+    while (head_dim < attention->params.head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
     ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
@@ -38063,7 +38119,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
             variant = ignis__decode_choose(op, dtype, &p);
             ignis__record_builtin(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
         }
-        p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+        p.params.window = ignis__attention_has_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
     }
     op->as_major = 0;
 }
@@ -38072,19 +38128,20 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
 static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dtype)
 {
     ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
-    int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
+    int64_t passes = ignis__ceil_div(p->params.heads / p->params.kv_heads, variant.heads),
+            items = passes * p->params.kv_heads * p->params.batches;
     int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
-    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
-    int splits = (int)ignis__ceil_div(p->window,
+    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->params.window, wanted), variant.keys) * variant.keys);
+    int splits = (int)ignis__ceil_div(p->params.window,
                                       per_split); /* the most keys that the query sees: without a window all of them */
-    int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
+    int64_t numbers = (int64_t)p->params.batches * p->params.heads * splits * (p->params.head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
     ignis__decode_request(op, dtype, p);
-    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches,
+    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->params.kv_heads, p->params.batches,
                      (unsigned)variant.threads, 1, (size_t)variant.shared, parts);
-    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0,
-                     combine);
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->params.batches * p->params.heads, 1,
+                     1, 128, 1, 0, combine);
 }
 
 static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
@@ -38096,12 +38153,12 @@ static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_t
     ignis__array *out;
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
-    if (ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_DECODE, &p) && (p.sq != 1 || p.sk < 1))
+    if (ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_DECODE, &p) && (p.params.sq != 1 || p.params.sk < 1))
         ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
                        ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
-    if (op.ok && p.batches > 0)
+    if (op.ok && p.params.batches > 0)
         ignis__decode_run(&op, &p, out->dtype);
     return ignis__op_end(&op, out, NULL);
 }

@@ -8648,27 +8648,26 @@ typedef struct ignis__nccl_comm {
     bool hosts;          /* some ranks are on other hosts */
 } ignis__nccl_comm;
 
+/*  The layout of a rank's region, and the structs of the kernels of communicators; kernels/collective.cuh explains the
+    protocol. */
 #ifndef IGNIS__COMM_DATA_MIB
 #define IGNIS__COMM_DATA_MIB 24
 #endif
 
-/*  The layout of a region, and the structs that kernels use; kernels/collective.cuh has the same and explains
-    them. */
 enum {
-    IGNIS__COMM_BLOCKS = 256,
-    IGNIS__COMM_LANES = 64,
-    IGNIS__COMM_FLAGS = 4096,
+    IGNIS__COMM_BLOCKS = 256, /* of a kernel, at most */
+    IGNIS__COMM_LANES = 64,   /* blocks of one direction of a pair, at most */
+    IGNIS__COMM_FLAGS = 4096, /* offsets into the region, and sizes of its buffers; control is at 0 */
+    IGNIS__COMM_PAIRS = IGNIS__COMM_FLAGS + 4 * IGNIS__COMM_BLOCKS * 128,
     IGNIS__COMM_PACKETS = 1 << 18,
-    IGNIS__COMM_PACKETS_SIZE = 4 << 20,
+    IGNIS__COMM_PACKETS_SIZE = 4 << 20, /* of one set and phase */
     IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,
-    IGNIS__COMM_DATA_SIZE = IGNIS__COMM_DATA_MIB << 20,
+    IGNIS__COMM_DATA_SIZE = IGNIS__COMM_DATA_MIB << 20, /* of one set and phase */
     IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,
     IGNIS__COMM_PAIR_SLOT = 16 << 10,
     IGNIS__COMM_PAIR_SLOTS = 4,
-    IGNIS__COMM_ONE_PHASE_SLOTS = 4,
-    IGNIS__COMM_TWO_PHASE_SLOTS = 3,
-    IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; one warp of them moves no data */
-    IGNIS__COMM_FLAG_THREADS = 512
+    IGNIS__COMM_ONE_PHASE_SLOTS = 4, /* steps that an operation may be in advance; see the kernels */
+    IGNIS__COMM_TWO_PHASE_SLOTS = 3
 };
 
 /*  What broke a communicator. */
@@ -8678,40 +8677,66 @@ enum {
     IGNIS__COMM_MISMATCH,
     IGNIS__COMM_PEER,
     IGNIS__COMM_TWICE,
-    IGNIS__COMM_NCCL_FAILED
+    IGNIS__COMM_NCCL_FAILED /* found by the host */
 };
 
+/*  The record, in pinned host memory. */
 typedef struct ignis__comm_record {
-    uint64_t abort; /* the host's request that kernels return: code, and rank << 8 */
-    uint64_t code;
+    uint64_t abort; /* the host's request that kernels return: code, and peer << 8 */
+    uint64_t code;  /* written last */
     uint32_t peer;
     uint32_t reporter;
     uint32_t op;
-    uint64_t mine, theirs;
-    uint64_t nccl;
+    uint64_t mine, theirs; /* fingerprints */
+    uint64_t nccl;         /* the number of NCCL's running operation; 0: none */
 } ignis__comm_record;
+IGNIS__ASSERT_SIZE(ignis__comm_record, 56);
 
+/*  The state, in memory of this rank alone. */
 typedef struct ignis__comm_state {
-    uint32_t op[IGNIS__COMM_BLOCKS];
-    uint32_t broken;
-    uint32_t running;
+    uint32_t op[IGNIS__COMM_BLOCKS]; /* the last one, counted by each block */
+    uint32_t broken;                 /* a code */
+    uint32_t running;                /* kernels, except for pairs */
     uint32_t rank, size;
-    ignis__address record;
-    ignis__address region[IGNIS_COMM_MAX_RANKS];
-    uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
-    uint64_t marks;
-    uint64_t byte; /* for barriers by NCCL; not read by kernels */
+    IGNIS__POINTER(ignis__comm_record) record;
+    IGNIS__POINTER(char) region[8];
+    uint32_t sent[8][IGNIS__COMM_LANES], received[8][IGNIS__COMM_LANES]; /* steps of pairs */
+    uint64_t marks;                                                      /* operations of NCCL */
+    uint64_t byte;                                                       /* for barriers by NCCL; not read by kernels */
 } ignis__comm_state;
+IGNIS__ASSERT_SIZE(ignis__comm_state, 5224);
 
+/*  Arguments of a launch. A slice is what one rank sends to or takes from another. */
 typedef struct ignis__comm_call {
-    ignis__address region[IGNIS_COMM_MAX_RANKS];
-    ignis__address state, in, out;
-    int64_t count, in_stride, out_stride, timeout_ns;
-    uint64_t fingerprint, fingerprint_in;
-    int rank, chunk, steps;
-    uint32_t push, take, push_two, take_two;
-    int root, none, in_aligned, out_aligned, keep;
+    IGNIS__POINTER(char) region[8];
+    IGNIS__POINTER(ignis__comm_state) state;
+    IGNIS__POINTER(const char) in;
+    IGNIS__POINTER(char) out;
+    long long count;                 /* elements of a slice; of all slices together in operations of two phases */
+    long long in_stride, out_stride; /* bytes from slice to slice */
+    long long timeout_ns;
+    uint64_t fingerprint;
+    uint64_t fingerprint_in; /* of pairs: of the received message */
+    int rank;
+    /* packs of 16 bytes that a block moves of each slice in a step; packets of a slice for LL in two phases */
+    int chunk;
+    int steps;
+    uint32_t push, take; /* ranks to which this one pushes, and from which it takes */
+    uint32_t push_two;   /* as push, for the second phase */
+    uint32_t take_two;
+    int root;                    /* the rank whose data are copied */
+    int none;                    /* the rank without a slice of a tile; the number of ranks: none */
+    int in_aligned, out_aligned; /* every slice begins at a multiple of 16 bytes */
+    int keep;                    /* this rank's own slice is copied to its output */
 } ignis__comm_call;
+IGNIS__ASSERT_SIZE(ignis__comm_call, 184);
+
+enum {
+    IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; one warp of them moves no data */
+    IGNIS__COMM_FLAG_THREADS = 512
+};
+
+IGNIS__STATIC_ASSERT(comm_ranks, IGNIS_COMM_MAX_RANKS == 8); /* regions of a launch */
 
 /*  Parameters for measurements: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator
     starts, and must be equal on all ranks. -1: from the tables. */
@@ -10941,7 +10966,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__agreement_failed(const char *call, const 
 
     Types of this room: the region of a rank, what kernels read and write, the communicator itself.
     Uses: vmm, peer, job, nccl; arrays, modules and streams of ignis.h.
-    Invariants: the layout of a region and the structs equal those of kernels/collective.cuh.
+    Invariants: src/shared/collective.h has the layout of a region and the structs that kernels read.
     Locks: a communicator's slot, one operation at a time; then regions->lock; then the job's lock. */
 
 /*  Buffer of one set and phase, compiled into kernels. It fits chunks of 64 KB in two phases with 128
@@ -10978,7 +11003,7 @@ IGNIS__PRIVATE bool ignis__comm_program_load(const char *call, ignis__device *de
                                                            "ignis_comm_pair",    "ignis_comm_mark"};
     char defines[128];
     bool ok = true;
-    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks,
+    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS__COMM_DATA_MIB=%d", program->ranks,
                                   IGNIS__COMM_DATA_MIB);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);

@@ -5,20 +5,20 @@
 
     Generated from kernels and src/shared by tools/embed.c. Change the sources, then: make headers
 
-        ignis.cuh                 1106 lines   29217 bytes
+        ignis.cuh                 1109 lines   29346 bytes
         activation.cu              120 lines    3410 bytes
         activation.cuh              93 lines    2957 bytes
-        attention.cu               487 lines   15029 bytes
-        attention.cuh              267 lines    7178 bytes
-        attention_decode.cu        210 lines    5989 bytes
-        attention_decode_mma.cu    145 lines    4579 bytes
-        attention_hopper.cu        682 lines   21773 bytes
-        attention_hopper_backward.cu  1459 lines   48225 bytes
-        attention_mma.cu           621 lines   22454 bytes
-        attention_tiles.cuh        276 lines    7309 bytes
+        attention.cu               485 lines   15201 bytes
+        attention.cuh              241 lines    6740 bytes
+        attention_decode.cu        208 lines    5962 bytes
+        attention_decode_mma.cu    145 lines    4615 bytes
+        attention_hopper.cu        671 lines   21691 bytes
+        attention_hopper_backward.cu  1441 lines   48202 bytes
+        attention_mma.cu           627 lines   22683 bytes
+        attention_tiles.cuh        273 lines    7245 bytes
         channel_norm.cu            490 lines   15383 bytes
-        collective.cu              671 lines   20039 bytes
-        collective.cuh             353 lines    9433 bytes
+        collective.cu              669 lines   20089 bytes
+        collective.cuh             287 lines    7891 bytes
         depthwise.cu               351 lines   11233 bytes
         divisor.cuh                 20 lines     367 bytes
         elementwise.cu              80 lines    2266 bytes
@@ -30,11 +30,11 @@
         gather.cu                  290 lines    8012 bytes
         gemm.cu                    380 lines   11637 bytes
         gemm.cuh                   329 lines    9200 bytes
-        gemm_hopper.cu             975 lines   29817 bytes
-        gemm_hopper_ahead.cuh      252 lines    7269 bytes
+        gemm_hopper.cu             975 lines   29831 bytes
+        gemm_hopper_ahead.cuh      252 lines    7270 bytes
         gemm_mma.cu                321 lines   10108 bytes
         grouped_mma.cu             293 lines    9923 bytes
-        hopper.cuh                 548 lines   18556 bytes
+        hopper.cuh                 544 lines   18531 bytes
         image.cuh                   55 lines    1398 bytes
         linalg.cu                  320 lines    9607 bytes
         linalg.cuh                  94 lines    1929 bytes
@@ -49,28 +49,32 @@
         norm_grad.cu               344 lines   10255 bytes
         norm_unaligned.cu          239 lines    7056 bytes
         norm_unaligned.cuh         285 lines    6409 bytes
-        optim.cu                   439 lines   13551 bytes
+        optim.cu                   440 lines   13552 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
         pool.cu                    295 lines    9119 bytes
         quantize.cu                134 lines    4233 bytes
         random.cu                  154 lines    4132 bytes
         reduce.cu                  209 lines    6677 bytes
-        rope.cu                     73 lines    2109 bytes
-        rope.cuh                   101 lines    2695 bytes
+        rope.cu                     73 lines    2112 bytes
+        rope.cuh                   101 lines    2707 bytes
         scan.cu                    528 lines   15247 bytes
         select.cu                  210 lines    5835 bytes
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
+        shared/attention.h          63 lines    1257 bytes
         shared/channel_norm.h        8 lines     205 bytes
+        shared/collective.h         83 lines    1847 bytes
         shared/divisor.h             7 lines     139 bytes
         shared/fft.h                47 lines     803 bytes
         shared/gemm.h               75 lines    1573 bytes
         shared/image.h              42 lines     800 bytes
         shared/index.h              27 lines     526 bytes
         shared/optimizer.h          44 lines     851 bytes
+        shared/rope.h               10 lines     231 bytes
         shared/scan.h               26 lines     434 bytes
         shared/strided.h            13 lines     220 bytes
+        shared/tensor_map.h          7 lines     154 bytes
         softmax.cu                 662 lines   20038 bytes
         softmax.cuh                 98 lines    2198 bytes
         sort.cu                    579 lines   16027 bytes
@@ -157,15 +161,19 @@ enum {
     IGNIS__SOURCE_SELECT_CU,
     IGNIS__SOURCE_SHAPE_CU,
     IGNIS__SOURCE_SHARED_ADDENDS_H,
+    IGNIS__SOURCE_SHARED_ATTENTION_H,
     IGNIS__SOURCE_SHARED_CHANNEL_NORM_H,
+    IGNIS__SOURCE_SHARED_COLLECTIVE_H,
     IGNIS__SOURCE_SHARED_DIVISOR_H,
     IGNIS__SOURCE_SHARED_FFT_H,
     IGNIS__SOURCE_SHARED_GEMM_H,
     IGNIS__SOURCE_SHARED_IMAGE_H,
     IGNIS__SOURCE_SHARED_INDEX_H,
     IGNIS__SOURCE_SHARED_OPTIMIZER_H,
+    IGNIS__SOURCE_SHARED_ROPE_H,
     IGNIS__SOURCE_SHARED_SCAN_H,
     IGNIS__SOURCE_SHARED_STRIDED_H,
+    IGNIS__SOURCE_SHARED_TENSOR_MAP_H,
     IGNIS__SOURCE_SOFTMAX_CU,
     IGNIS__SOURCE_SOFTMAX_CUH,
     IGNIS__SOURCE_SORT_CU,
@@ -174,7 +182,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xfb7ff339422368dbULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x6586c2f3b0b09855ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -236,15 +244,19 @@ extern const ignis__source ignis__source_scan_cu;
 extern const ignis__source ignis__source_select_cu;
 extern const ignis__source ignis__source_shape_cu;
 extern const ignis__source ignis__source_shared_addends_h;
+extern const ignis__source ignis__source_shared_attention_h;
 extern const ignis__source ignis__source_shared_channel_norm_h;
+extern const ignis__source ignis__source_shared_collective_h;
 extern const ignis__source ignis__source_shared_divisor_h;
 extern const ignis__source ignis__source_shared_fft_h;
 extern const ignis__source ignis__source_shared_gemm_h;
 extern const ignis__source ignis__source_shared_image_h;
 extern const ignis__source ignis__source_shared_index_h;
 extern const ignis__source ignis__source_shared_optimizer_h;
+extern const ignis__source ignis__source_shared_rope_h;
 extern const ignis__source ignis__source_shared_scan_h;
 extern const ignis__source ignis__source_shared_strided_h;
+extern const ignis__source ignis__source_shared_tensor_map_h;
 extern const ignis__source ignis__source_softmax_cu;
 extern const ignis__source ignis__source_softmax_cuh;
 extern const ignis__source ignis__source_sort_cu;
@@ -272,6 +284,9 @@ static const char ignis__text_ignis_cuh_0[] =
     "#endif\n\n\n"
     "template <typename E> using ignis__pointer = E *;\n"
     "#define IGNIS__POINTER(type) ignis__pointer<type>\n"
+    "#define IGNIS__TEMPLATE(E) template <typename E>\n"
+    "#define IGNIS__OF(type, E) type<E>\n"
+    "#define IGNIS__ALIGNED(bytes) alignas(bytes)\n"
     "#define IGNIS__ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == bytes, \"the host's size\")\n\n\n\n"
     "__device__ inline float ignis_ptx_cvt_f32_f16(uint16_t bits)\n"
     "{\n"
@@ -387,14 +402,14 @@ static const char ignis__text_ignis_cuh_0[] =
     "uint16_t bits;\n\n"
     "ignis_f16() = default;\n"
     "template <typename From> __device__ explicit ignis_f16(From x) { *this = ignis_convert<ignis_f16>(x); }\n"
-    "__device__ operator float() const { return ignis_ptx_cvt_f32_f16(bits); }\n\n"
+    "__device__ operator float() const { return ignis_ptx_cvt_f32_f16(bits); }\n\n";
+static const char ignis__text_ignis_cuh_1[] =
     "static __device__ ignis_f16 from_bits(uint16_t bits)\n"
     "{\n"
     "ignis_f16 half;\n"
     "half.bits = bits;\n"
     "return half;\n"
-    "}\n";
-static const char ignis__text_ignis_cuh_1[] =
+    "}\n"
     "static __device__ ignis_f16 round(float x) { return from_bits(ignis_ptx_cvt_rn_f16_f32(x)); }\n"
     "};\n\n\n"
     "struct ignis_bf16 {\n"
@@ -508,12 +523,12 @@ static const char ignis__text_ignis_cuh_1[] =
     "return T::from_bits(ignis_is_same<T, ignis_f8_e4m3> ? 0x7e : 0x7b);\n"
     "else if constexpr (ignis_is_same<T, float>)\n"
     "return __int_as_float(0x7f7fffff);\n"
-    "else if constexpr (ignis_is_same<T, double>)\n"
+    "else if constexpr (ignis_is_same<T, double>)\n";
+static const char ignis__text_ignis_cuh_2[] =
     "return __longlong_as_double(0x7fefffffffffffffLL);\n"
     "else if constexpr (T(-1) > T(0))\n"
     "return T(-1);\n"
-    "else\n";
-static const char ignis__text_ignis_cuh_2[] =
+    "else\n"
     "return T(~0ULL >> (65 - 8 * sizeof(T)));\n"
     "}\n\n"
     "template <typename T> __device__ constexpr T ignis_min_value()\n"
@@ -624,10 +639,10 @@ static const char ignis__text_ignis_cuh_2[] =
     "return ignis_pack_of<Pack>(__ldcs((const typename ignis_word_of<sizeof(Pack)>::type *)from));\n"
     "}\n\n"
     "template <int N = 0, typename T> __device__ inline auto ignis_load_once(const T *from)\n"
-    "{\n"
-    "typedef ignis_pack<T, N ? N : 16 / sizeof(T)> Pack;\n"
-    "if constexpr (sizeof(Pack) == 16)\n";
+    "{\n";
 static const char ignis__text_ignis_cuh_3[] =
+    "typedef ignis_pack<T, N ? N : 16 / sizeof(T)> Pack;\n"
+    "if constexpr (sizeof(Pack) == 16)\n"
     "return ignis_pack_of<Pack>(ignis_ptx_ld_no_allocate((const uint4 *)from));\n"
     "else\n"
     "return ignis_load_streaming<N>(from);\n"
@@ -1235,7 +1250,7 @@ static const char ignis__text_collective_cu_0[] =
     "[&] { return __ffs(missing) - 1; });\n"
     "}\n\n"
     "#define PACKET_THREADS 544\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets(const ignis_comm_call call)\n"
+    "extern \"C\" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets(const ignis__comm_call call)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "const int workers = blockDim.x - 32, rank = call.rank;\n"
@@ -1299,7 +1314,7 @@ static const char ignis__text_collective_cu_1[] =
     "progress.end();\n"
     "}\n\n"
     "#ifdef IGNIS_OP\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets_two(const ignis_comm_call call)\n"
+    "extern \"C\" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets_two(const ignis__comm_call call)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "ignis_comm_progress progress(call);\n"
@@ -1363,7 +1378,7 @@ static const char ignis__text_collective_cu_1[] =
     "}\n\n\n\n"
     "__device__ inline void post(const ignis_comm_progress &progress, int lane, int phase, int steps)\n"
     "{\n"
-    "const ignis_comm_call &call = progress.call;\n";
+    "const ignis__comm_call &call = progress.call;\n";
 static const char ignis__text_collective_cu_2[] =
     "if (lane < N && lane != call.rank)\n"
     "ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[lane], progress.set, phase, blockIdx.x, call.rank),\n"
@@ -1371,7 +1386,7 @@ static const char ignis__text_collective_cu_2[] =
     "}\n\n\n\n"
     "__device__ inline void await(ignis_comm_progress &progress, int lane, int phase, int steps)\n"
     "{\n"
-    "const ignis_comm_call &call = progress.call;\n"
+    "const ignis__comm_call &call = progress.call;\n"
     "if (blockIdx.x == 0 && phase == 0 && steps == 1)\n"
     "progress.await_header(lane);\n"
     "if (lane >= N || lane == call.rank)\n"
@@ -1404,7 +1419,7 @@ static const char ignis__text_collective_cu_2[] =
     "struct ranks_words {\n"
     "uint4 at[N];\n"
     "};\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis_comm_call call)\n"
+    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis__comm_call call)\n"
     "{\n"
     "ignis_grid_dependency_wait();\n"
     "ignis_comm_progress progress(call);\n"
@@ -1415,7 +1430,7 @@ static const char ignis__text_collective_cu_2[] =
     "const auto packs = [&](int step) { return (int)max(min(all - first(step), (long long)chunk), 0LL); };\n"
     "const auto slot = [&](int owner, int step, int from) {\n"
     "return (uint4 *)ignis_comm_data_at(call.region[owner], progress.set, 0) +\n"
-    "(((step % IGNIS_COMM_ONE_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;\n"
+    "(((step % IGNIS__COMM_ONE_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;\n"
     "};\n"
     "const auto push = [&](int step) {\n"
     "const long long begin = first(step);\n"
@@ -1503,7 +1518,7 @@ static const char ignis__text_collective_cu_3[] =
     "}\n"
     "progress.end();\n"
     "}\n\n\n\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis_comm_call call)\n"
+    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis__comm_call call)\n"
     "{\n"
     "ignis_grid_dependency_wait();\n"
     "ignis_comm_progress progress(call);\n"
@@ -1519,7 +1534,7 @@ static const char ignis__text_collective_cu_3[] =
     "};\n"
     "const auto slot = [&](int owner, int phase, int step, int from) {\n"
     "return (uint4 *)ignis_comm_data_at(call.region[owner], progress.set, phase) +\n"
-    "(((step % IGNIS_COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;\n"
+    "(((step % IGNIS__COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;\n"
     "};\n"
     "const auto push = [&](int step) {\n"
     "const long long begin = first(step);\n"
@@ -1621,23 +1636,21 @@ static const char ignis__text_collective_cu_4[] =
     "#ifndef IGNIS_OP\n\n\n\n"
     "__device__ inline char *pair_flag(char *region, int from, int lane, uint32_t number)\n"
     "{\n"
-    "return region + IGNIS_COMM_PAIRS + (from * IGNIS_COMM_LANES + lane) * 128 + number % IGNIS_COMM_PAIR_SLOTS * 8;\n"
+    "return region + IGNIS__COMM_PAIRS + (from * IGNIS__COMM_LANES + lane) * 128 + number % IGNIS__COMM_PAIR_SLOTS * 8;\n"
     "}\n"
     "__device__ inline char *pair_taken(char *region, int to, int lane)\n"
     "{\n"
-    "return region + IGNIS_COMM_PAIRS + (to * IGNIS_COMM_LANES + lane) * 128 + 64;\n"
+    "return region + IGNIS__COMM_PAIRS + (to * IGNIS__COMM_LANES + lane) * 128 + 64;\n"
     "}\n"
     "__device__ inline uint4 *pair_slot(char *region, int from, int lane, uint32_t number)\n"
     "{\n"
-    "return (\n"
-    "uint4 *)(region + IGNIS_COMM_PAIR_DATA +\n"
-    "((size_t)(from * IGNIS_COMM_LANES + lane) * IGNIS_COMM_PAIR_SLOTS + number % IGNIS_COMM_PAIR_SLOTS) *\n"
-    "IGNIS_COMM_PAIR_SLOT);\n"
+    "const size_t slot = (size_t)(from * IGNIS__COMM_LANES + lane) * IGNIS__COMM_PAIR_SLOTS;\n"
+    "return (uint4 *)(region + IGNIS__COMM_PAIR_DATA + (slot + number % IGNIS__COMM_PAIR_SLOTS) * IGNIS__COMM_PAIR_SLOT);\n"
     "}\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis_comm_call call)\n"
+    "extern \"C\" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis__comm_call call)\n"
     "{\n"
     "ignis_grid_dependency_wait();\n"
-    "constexpr int packs_a_slot = IGNIS_COMM_PAIR_SLOT / 16;\n"
+    "constexpr int packs_a_slot = IGNIS__COMM_PAIR_SLOT / 16;\n"
     "const int sending = call.push ? call.chunk : 0;\n"
     "const bool sends = blockIdx.x < sending;\n"
     "const int lane = sends ? blockIdx.x : blockIdx.x - sending, lanes = sends ? call.chunk : call.steps;\n"
@@ -1645,7 +1658,7 @@ static const char ignis__text_collective_cu_4[] =
     "const unsigned long long print = sends ? call.fingerprint : call.fingerprint_in;\n"
     "const long long bytes = sends ? call.in_stride : call.out_stride, all = (bytes + 15) / 16;\n"
     "const int steps = (int)max((all + (long long)lanes * packs_a_slot - 1) / ((long long)lanes * packs_a_slot), 1LL);\n"
-    "ignis_comm_state *const state = call.state;\n"
+    "ignis__comm_state *const state = call.state;\n"
     "uint32_t *const counter = sends ? &state->sent[peer][lane] : &state->received[peer][lane];\n"
     "const uint32_t begun = *(volatile uint32_t *)counter;\n"
     "ignis_comm_progress progress(call);\n"
@@ -1659,12 +1672,12 @@ static const char ignis__text_collective_cu_4[] =
     "[&] {\n"
     "if (sends)\n"
     "return (int32_t)((uint32_t)ignis_ptx_ld_acquire_u64(pair_taken(call.region[rank], peer, lane)) +\n"
-    "IGNIS_COMM_PAIR_SLOTS - number) >= 0;\n"
+    "IGNIS__COMM_PAIR_SLOTS - number) >= 0;\n"
     "const unsigned long long word =\n"
     "ignis_ptx_ld_acquire_u64(pair_flag(call.region[rank], peer, lane, number));\n"
     "const bool came = ignis_comm_is_of(word, number);\n"
     "if (came && word != ignis_comm_numbered(print, number)) {\n"
-    "ignis_comm_report(state, IGNIS_COMM_MISMATCH, peer, rank, number, print, word);\n"
+    "ignis_comm_report(state, IGNIS__COMM_MISMATCH, peer, rank, number, print, word);\n"
     "progress.over = true;\n"
     "}\n"
     "return came;\n"
@@ -1697,12 +1710,12 @@ static const char ignis__text_collective_cu_4[] =
     "__syncthreads();\n"
     "if (threadIdx.x == 0)\n"
     "*counter = begun + steps;\n"
-    "}\n\n\n\n\n\n"
-    "extern \"C\" __global__ void ignis_comm_mark(const ignis_comm_call call)\n"
-    "{\n";
+    "}\n\n\n\n\n\n";
 static const char ignis__text_collective_cu_5[] =
+    "extern \"C\" __global__ void ignis_comm_mark(const ignis__comm_call call)\n"
+    "{\n"
     "ignis_grid_dependency_wait();\n"
-    "ignis_comm_state *const state = call.state;\n"
+    "ignis__comm_state *const state = call.state;\n"
     "if (threadIdx.x == 0)\n"
     "ignis_ptx_st_release_u64(&state->record->nccl, call.steps ? ++state->marks : 0);\n"
     "}\n"
@@ -1760,81 +1773,24 @@ static const char ignis__text_collective_cuh_0[] =
     "unsigned long long time;\n"
     "asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(time));\n"
     "return time;\n"
-    "}\n\n\n\n\n"
-    "#define IGNIS_COMM_BLOCKS 256\n"
-    "#define IGNIS_COMM_LANES 64\n"
-    "#define IGNIS_COMM_FLAGS 4096\n"
-    "#define IGNIS_COMM_PAIRS (IGNIS_COMM_FLAGS + 4 * IGNIS_COMM_BLOCKS * 128)\n"
-    "#define IGNIS_COMM_PACKETS (1 << 18)\n"
-    "#define IGNIS_COMM_PACKETS_SIZE (4 << 20)\n"
-    "#define IGNIS_COMM_DATA (IGNIS_COMM_PACKETS + 4 * IGNIS_COMM_PACKETS_SIZE)\n"
-    "#ifndef IGNIS_COMM_DATA_MIB\n"
-    "#define IGNIS_COMM_DATA_MIB 24\n"
-    "#endif\n"
-    "#define IGNIS_COMM_DATA_SIZE (IGNIS_COMM_DATA_MIB << 20)\n"
-    "#define IGNIS_COMM_PAIR_DATA (IGNIS_COMM_DATA + 4 * IGNIS_COMM_DATA_SIZE)\n"
-    "#define IGNIS_COMM_PAIR_SLOT (16 << 10)\n"
-    "#define IGNIS_COMM_PAIR_SLOTS 4\n"
-    "#define IGNIS_COMM_ONE_PHASE_SLOTS 4\n"
-    "#define IGNIS_COMM_TWO_PHASE_SLOTS 3\n\n"
-    "enum { IGNIS_COMM_FINE, IGNIS_COMM_TIMEOUT, IGNIS_COMM_MISMATCH, IGNIS_COMM_PEER, IGNIS_COMM_TWICE };\n\n\n"
-    "struct ignis_comm_record {\n"
-    "unsigned long long abort;\n"
-    "unsigned long long code;\n"
-    "uint32_t peer;\n"
-    "uint32_t reporter;\n"
-    "uint32_t op;\n"
-    "unsigned long long mine, theirs;\n"
-    "unsigned long long nccl;\n"
-    "};\n\n\n"
-    "struct ignis_comm_state {\n"
-    "uint32_t op[IGNIS_COMM_BLOCKS];\n"
-    "uint32_t broken;\n"
-    "uint32_t running;\n"
-    "uint32_t rank, size;\n"
-    "ignis_comm_record *record;\n"
-    "char *region[8];\n"
-    "uint32_t sent[8][IGNIS_COMM_LANES], received[8][IGNIS_COMM_LANES];\n"
-    "unsigned long long marks;\n"
-    "};\n\n\n"
-    "struct ignis_comm_call {\n"
-    "char *region[8];\n"
-    "ignis_comm_state *state;\n"
-    "const char *in;\n"
-    "char *out;\n"
-    "long long count;\n"
-    "long long in_stride, out_stride;\n"
-    "long long timeout_ns;\n"
-    "unsigned long long fingerprint;\n"
-    "unsigned long long fingerprint_in;\n"
-    "int rank;\n\n\n"
-    "int chunk;\n"
-    "int steps;\n"
-    "uint32_t push, take;\n"
-    "uint32_t push_two;\n"
-    "uint32_t take_two;\n"
-    "int root;\n"
-    "int none;\n"
-    "int in_aligned, out_aligned;\n"
-    "int keep;\n"
-    "};\n\n"
+    "}\n\n\n\n"
+    "#include \"shared/collective.h\"\n\n"
     "__device__ inline char *ignis_comm_header_at(char *region, uint32_t set, int from)\n"
     "{\n"
     "return region + 256 + set * 128 + from * 8;\n"
     "}\n"
     "__device__ inline char *ignis_comm_flag_at(char *region, uint32_t set, int phase, int block, int from)\n"
     "{\n"
-    "return region + IGNIS_COMM_FLAGS + ((set * 2 + phase) * IGNIS_COMM_BLOCKS + block) * 128 + from * 16;\n"
+    "return region + IGNIS__COMM_FLAGS + ((set * 2 + phase) * IGNIS__COMM_BLOCKS + block) * 128 + from * 16;\n"
     "}\n"
     "__device__ inline char *ignis_comm_packets_at(char *region, uint32_t set, int phase, int from)\n"
     "{\n"
-    "constexpr int each = IGNIS_COMM_PACKETS_SIZE / (N > 4 ? 8 : N > 2 ? 4 : 2);\n"
-    "return region + IGNIS_COMM_PACKETS + (size_t)(set * 2 + phase) * IGNIS_COMM_PACKETS_SIZE + (size_t)from * each;\n"
+    "constexpr int each = IGNIS__COMM_PACKETS_SIZE / (N > 4 ? 8 : N > 2 ? 4 : 2);\n"
+    "return region + IGNIS__COMM_PACKETS + (size_t)(set * 2 + phase) * IGNIS__COMM_PACKETS_SIZE + (size_t)from * each;\n"
     "}\n"
     "__device__ inline char *ignis_comm_data_at(char *region, uint32_t set, int phase)\n"
-    "{\n";
-static const char ignis__text_collective_cuh_1[] =
-    "return region + IGNIS_COMM_DATA + (size_t)(set * 2 + phase) * IGNIS_COMM_DATA_SIZE;\n"
+    "{\n"
+    "return region + IGNIS__COMM_DATA + (size_t)(set * 2 + phase) * IGNIS__COMM_DATA_SIZE;\n"
     "}\n\n"
     "template <bool condition, typename A, typename B> struct ignis_comm_choose { typedef A type; };\n"
     "template <typename A, typename B> struct ignis_comm_choose<false, A, B> { typedef B type; };\n\n\n"
@@ -1847,10 +1803,10 @@ static const char ignis__text_collective_cuh_1[] =
     "return word > 0xFF && (word & 0xFF) == (number & 0xFF);\n"
     "}\n\n"
     "__device__ inline uint32_t ignis_comm_next(uint32_t op) { return op == 0xFFFFFFFF ? 2 : op + 1; }\n\n\n\n\n"
-    "__device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter,\n"
+    "__device__ inline void ignis_comm_report(ignis__comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter,\n"
     "uint32_t op, unsigned long long mine, unsigned long long theirs)\n"
     "{\n"
-    "ignis_comm_record *record = state->record;\n"
+    "ignis__comm_record *record = state->record;\n"
     "if (atomicCAS(&state->broken, 0, code) != 0)\n"
     "return;\n"
     "record->peer = peer;\n"
@@ -1860,7 +1816,7 @@ static const char ignis__text_collective_cuh_1[] =
     "record->theirs = theirs;\n"
     "ignis_ptx_st_release_u64(&record->code, code);\n"
     "for (uint32_t r = 0; r < state->size; r++) {\n"
-    "const bool differs = code == IGNIS_COMM_MISMATCH && r == peer;\n"
+    "const bool differs = code == IGNIS__COMM_MISMATCH && r == peer;\n"
     "const unsigned long long about = differs ? state->rank : peer, print = differs ? mine : theirs;\n"
     "if (r == state->rank)\n"
     "continue;\n"
@@ -1868,8 +1824,9 @@ static const char ignis__text_collective_cuh_1[] =
     "ignis_ptx_st_release_u64(state->region[r], (unsigned long long)reporter << 16 | about << 8 | code);\n"
     "}\n"
     "ignis_ptx_fence_acq_rel_sys();\n"
-    "}\n\n\n\n"
-    "__device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long long *begun, long long timeout_ns,\n"
+    "}\n\n\n\n";
+static const char ignis__text_collective_cuh_1[] =
+    "__device__ inline bool ignis_comm_give_up(ignis__comm_state *state, unsigned long long *begun, long long timeout_ns,\n"
     "uint32_t op, int peer, unsigned long long mine)\n"
     "{\n"
     "const unsigned long long now = ignis_ptx_globaltimer(),\n"
@@ -1883,16 +1840,16 @@ static const char ignis__text_collective_cuh_1[] =
     "else if (abort)\n"
     "ignis_comm_report(state, abort & 0xFF, abort >> 8 & 0xFF, state->rank, op, mine, 0);\n"
     "else if ((long long)(now - *begun) > timeout_ns)\n"
-    "ignis_comm_report(state, IGNIS_COMM_TIMEOUT, peer, state->rank, op, mine, 0);\n"
+    "ignis_comm_report(state, IGNIS__COMM_TIMEOUT, peer, state->rank, op, mine, 0);\n"
     "return ignis_ptx_ld_relaxed_u32(&state->broken) != 0;\n"
     "}\n\n\n"
     "struct ignis_comm_progress {\n"
-    "const ignis_comm_call &call;\n"
+    "const ignis__comm_call &call;\n"
     "uint32_t op, set;\n"
     "bool over;\n\n\n"
-    "__device__ ignis_comm_progress(const ignis_comm_call &call) : call(call)\n"
+    "__device__ ignis_comm_progress(const ignis__comm_call &call) : call(call)\n"
     "{\n"
-    "ignis_comm_state *state = call.state;\n"
+    "ignis__comm_state *state = call.state;\n"
     "const uint32_t last = ignis_ptx_ld_relaxed_u32(&state->op[blockIdx.x]),\n"
     "broken = ignis_ptx_ld_relaxed_u32(&state->broken);\n"
     "const uint32_t poison = ignis_ptx_ld_relaxed_u32(call.region[call.rank]);\n"
@@ -1914,7 +1871,7 @@ static const char ignis__text_collective_cuh_1[] =
     "if (threadIdx.x == 0 && blockIdx.x == 0)\n"
     "call.state->running = 0;\n"
     "if (blockIdx.x == 0)\n"
-    "for (int b = gridDim.x + threadIdx.x; b < IGNIS_COMM_BLOCKS; b += blockDim.x)\n"
+    "for (int b = gridDim.x + threadIdx.x; b < IGNIS__COMM_BLOCKS; b += blockDim.x)\n"
     "counts[b] = op;\n"
     "}\n\n\n"
     "template <typename Ready, typename Peer> __device__ bool wait(Ready ready, Peer peer)\n"
@@ -1931,14 +1888,13 @@ static const char ignis__text_collective_cuh_1[] =
     "__device__ void post_header(int lane)\n"
     "{\n"
     "if (lane == 31 && atomicExch(&call.state->running, 1) != 0) {\n"
-    "ignis_comm_report(call.state, IGNIS_COMM_TWICE, call.rank, call.rank, op, call.fingerprint, 0);\n"
+    "ignis_comm_report(call.state, IGNIS__COMM_TWICE, call.rank, call.rank, op, call.fingerprint, 0);\n"
     "over = true;\n"
     "}\n"
     "if ((op & 0x7FFFFFFF) == 3 || (op & 0x7FFFFFFF) == 4)\n"
     "clear_set(lane);\n"
     "delay();\n"
-    "if (lane < N && lane != call.rank && !over)\n";
-static const char ignis__text_collective_cuh_2[] =
+    "if (lane < N && lane != call.rank && !over)\n"
     "ignis_ptx_st_release_u64(ignis_comm_header_at(call.region[lane], set, call.rank),\n"
     "ignis_comm_numbered(call.fingerprint, op));\n"
     "}\n\n"
@@ -1955,7 +1911,7 @@ static const char ignis__text_collective_cuh_2[] =
     "},\n"
     "[&] { return lane; });\n"
     "if (came && header != ignis_comm_numbered(call.fingerprint, op)) {\n"
-    "ignis_comm_report(call.state, IGNIS_COMM_MISMATCH, lane, call.rank, op, call.fingerprint, header);\n"
+    "ignis_comm_report(call.state, IGNIS__COMM_MISMATCH, lane, call.rank, op, call.fingerprint, header);\n"
     "over = true;\n"
     "}\n"
     "}\n\n\n"
@@ -1974,11 +1930,11 @@ static const char ignis__text_collective_cuh_2[] =
     "{\n"
     "char *const region = call.region[call.rank];\n"
     "const uint32_t last = set ^ 1;\n"
-    "uint4 *const packets = (uint4 *)(region + IGNIS_COMM_PACKETS + (size_t)last * 2 * IGNIS_COMM_PACKETS_SIZE);\n"
-    "uint4 *const flags = (uint4 *)(region + IGNIS_COMM_FLAGS + last * 2 * IGNIS_COMM_BLOCKS * 128);\n"
-    "for (int i = lane; i < 2 * IGNIS_COMM_PACKETS_SIZE / 16; i += 32)\n"
+    "uint4 *const packets = (uint4 *)(region + IGNIS__COMM_PACKETS + (size_t)last * 2 * IGNIS__COMM_PACKETS_SIZE);\n"
+    "uint4 *const flags = (uint4 *)(region + IGNIS__COMM_FLAGS + last * 2 * IGNIS__COMM_BLOCKS * 128);\n"
+    "for (int i = lane; i < 2 * IGNIS__COMM_PACKETS_SIZE / 16; i += 32)\n"
     "packets[i] = make_uint4(0, 0, 0, 0);\n"
-    "for (int i = lane; i < 2 * IGNIS_COMM_BLOCKS * 128 / 16; i += 32)\n"
+    "for (int i = lane; i < 2 * IGNIS__COMM_BLOCKS * 128 / 16; i += 32)\n"
     "flags[i] = make_uint4(0, 0, 0, 0);\n"
     "ignis_ptx_fence_acq_rel_sys();\n"
     "__syncwarp();\n"
@@ -1988,7 +1944,6 @@ static const char ignis__text_collective_cuh_2[] =
 static const char *const ignis__text_collective_cuh[] = {
     ignis__text_collective_cuh_0,
     ignis__text_collective_cuh_1,
-    ignis__text_collective_cuh_2,
 };
 
 static const char ignis__text_elementwise_cu_0[] =
@@ -2136,6 +2091,82 @@ static const char ignis__text_shared_addends_h_0[] =
     "IGNIS__ASSERT_SIZE(ignis__addends, 3200);\n";
 static const char *const ignis__text_shared_addends_h[] = {
     ignis__text_shared_addends_h_0,
+};
+
+static const char ignis__text_shared_collective_h_0[] =
+    "#pragma once\n\n\n"
+    "#ifndef IGNIS__COMM_DATA_MIB\n"
+    "#define IGNIS__COMM_DATA_MIB 24\n"
+    "#endif\n\n"
+    "enum {\n"
+    "IGNIS__COMM_BLOCKS = 256,\n"
+    "IGNIS__COMM_LANES = 64,\n"
+    "IGNIS__COMM_FLAGS = 4096,\n"
+    "IGNIS__COMM_PAIRS = IGNIS__COMM_FLAGS + 4 * IGNIS__COMM_BLOCKS * 128,\n"
+    "IGNIS__COMM_PACKETS = 1 << 18,\n"
+    "IGNIS__COMM_PACKETS_SIZE = 4 << 20,\n"
+    "IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,\n"
+    "IGNIS__COMM_DATA_SIZE = IGNIS__COMM_DATA_MIB << 20,\n"
+    "IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,\n"
+    "IGNIS__COMM_PAIR_SLOT = 16 << 10,\n"
+    "IGNIS__COMM_PAIR_SLOTS = 4,\n"
+    "IGNIS__COMM_ONE_PHASE_SLOTS = 4,\n"
+    "IGNIS__COMM_TWO_PHASE_SLOTS = 3\n"
+    "};\n\n\n"
+    "enum {\n"
+    "IGNIS__COMM_FINE,\n"
+    "IGNIS__COMM_TIMEOUT,\n"
+    "IGNIS__COMM_MISMATCH,\n"
+    "IGNIS__COMM_PEER,\n"
+    "IGNIS__COMM_TWICE,\n"
+    "IGNIS__COMM_NCCL_FAILED\n"
+    "};\n\n\n"
+    "typedef struct ignis__comm_record {\n"
+    "uint64_t abort;\n"
+    "uint64_t code;\n"
+    "uint32_t peer;\n"
+    "uint32_t reporter;\n"
+    "uint32_t op;\n"
+    "uint64_t mine, theirs;\n"
+    "uint64_t nccl;\n"
+    "} ignis__comm_record;\n"
+    "IGNIS__ASSERT_SIZE(ignis__comm_record, 56);\n\n\n"
+    "typedef struct ignis__comm_state {\n"
+    "uint32_t op[IGNIS__COMM_BLOCKS];\n"
+    "uint32_t broken;\n"
+    "uint32_t running;\n"
+    "uint32_t rank, size;\n"
+    "IGNIS__POINTER(ignis__comm_record) record;\n"
+    "IGNIS__POINTER(char) region[8];\n"
+    "uint32_t sent[8][IGNIS__COMM_LANES], received[8][IGNIS__COMM_LANES];\n"
+    "uint64_t marks;\n"
+    "uint64_t byte;\n"
+    "} ignis__comm_state;\n"
+    "IGNIS__ASSERT_SIZE(ignis__comm_state, 5224);\n\n\n"
+    "typedef struct ignis__comm_call {\n"
+    "IGNIS__POINTER(char) region[8];\n"
+    "IGNIS__POINTER(ignis__comm_state) state;\n"
+    "IGNIS__POINTER(const char) in;\n"
+    "IGNIS__POINTER(char) out;\n"
+    "long long count;\n"
+    "long long in_stride, out_stride;\n"
+    "long long timeout_ns;\n"
+    "uint64_t fingerprint;\n"
+    "uint64_t fingerprint_in;\n"
+    "int rank;\n\n"
+    "int chunk;\n"
+    "int steps;\n"
+    "uint32_t push, take;\n"
+    "uint32_t push_two;\n"
+    "uint32_t take_two;\n"
+    "int root;\n"
+    "int none;\n"
+    "int in_aligned, out_aligned;\n"
+    "int keep;\n"
+    "} ignis__comm_call;\n"
+    "IGNIS__ASSERT_SIZE(ignis__comm_call, 184);\n";
+static const char *const ignis__text_shared_collective_h[] = {
+    ignis__text_shared_collective_h_0,
 };
 
 #ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */
@@ -2319,9 +2350,7 @@ static const char ignis__text_attention_cu_0[] =
     "#ifndef IGNIS_HEAD_DIM\n"
     "#define IGNIS_HEAD_DIM 64\n"
     "#endif\n\n"
-    "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef ignis_wide<T> W;\n"
-    "typedef attention<T> Attention;\n\n"
+    "typedef ignis_wide<T> W;\n\n"
     "constexpr int D = IGNIS_HEAD_DIM;\n"
     "constexpr int PACK = 16 / sizeof(W);\n"
     "constexpr int ROW_BYTES = D * sizeof(W);\n"
@@ -2440,10 +2469,10 @@ static const char ignis__text_attention_cu_0[] =
     "for (int distance = 4; distance > 0; distance /= 2)\n"
     "x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));\n"
     "return x;\n"
-    "}\n\n";
-static const char ignis__text_attention_cu_1[] =
+    "}\n\n"
     "__device__ inline W *shared_memory()\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_attention_cu_1[] =
     "extern __shared__ __align__(16) char bytes[];\n"
     "return (W *)bytes;\n"
     "}\n\n\n\n\n\n"
@@ -2456,8 +2485,8 @@ static const char ignis__text_attention_cu_1[] =
     "const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * rows;\n"
     "const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;\n"
     "W *q = shared_memory(), *walked = q + rows * STRIDE, *scores = walked + WALK * STRIDE + own * SCORE_STRIDE;\n"
-    "const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);\n"
-    "const attention_scores<T, false> scored(p, b, h);\n"
+    "const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);\n"
+    "const attention_scores<false> scored(p, b, h);\n"
     "const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);\n"
     "const int whole = p.visible(first, keys), whole_from = p.first_key(last);\n\n"
     "W out[R][CHUNKS][PACK], top[R], sum[R];\n"
@@ -2467,7 +2496,7 @@ static const char ignis__text_attention_cu_1[] =
     "top[r] = -ignis_infinity<W>();\n"
     "sum[r] = 0;\n"
     "}\n"
-    "load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);\n\n"
+    "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n\n"
     "for (int key = p.first_key(first); key < visible; key += WALK) {\n"
     "const bool masked = key + WALK > whole || key < whole_from;\n"
     "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);\n"
@@ -2519,7 +2548,7 @@ static const char ignis__text_attention_cu_1[] =
     "add_weighted(masked, out, scores, walked);\n"
     "__syncthreads();\n"
     "}\n\n"
-    "T *to = p.out.at(b, h);\n"
+    "T *to = attention_head(p.out, b, h);\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++) {\n"
     "const W total = reduce_8_lanes<ignis_sum>(sum[r]);\n"
@@ -2557,11 +2586,11 @@ static const char ignis__text_attention_cu_2[] =
     "W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];\n"
     "clear(grad_k);\n"
     "clear(grad_v);\n"
-    "load_tile<rows>(k, p.k.at(b, kv_h), p.k.row, first, p.sk, p.head_dim);\n"
-    "load_tile<rows>(v, p.v.at(b, kv_h), p.v.row, first, p.sk, p.head_dim);\n\n"
+    "load_tile<rows>(k, attention_head(p.k, b, kv_h), p.k.row, first, p.sk, p.head_dim);\n"
+    "load_tile<rows>(v, attention_head(p.v, b, kv_h), p.v.row, first, p.sk, p.head_dim);\n\n"
     "for (int h = kv_h * group; h < (kv_h + 1) * group; h++) {\n"
-    "const T *q = p.q.at(b, h), *grad = p.grad_out.at(b, h);\n"
-    "const attention_scores<T, false> scored(p, b, h);\n"
+    "const T *q = attention_head(p.q, b, h), *grad = attention_head(p.grad_out, b, h);\n"
+    "const attention_scores<false> scored(p, b, h);\n"
     "for (int query = p.first_query(first); query < end; query += WALK) {\n"
     "const bool masked = query + WALK > whole || query < whole_from;\n"
     "W s[R][COLUMNS], ds[R][COLUMNS];\n"
@@ -2603,8 +2632,8 @@ static const char ignis__text_attention_cu_2[] =
     "const long long row = first + own + r;\n"
     "if (row >= p.sk)\n"
     "continue;\n"
-    "store_row(p.grad_k.at(b, kv_h) + row * p.grad_k.row, grad_k[r], W(p.scale), p.head_dim);\n"
-    "store_row(p.grad_v.at(b, kv_h) + row * p.grad_v.row, grad_v[r], 1, p.head_dim);\n"
+    "store_row(attention_head(p.grad_k, b, kv_h) + row * p.grad_k.row, grad_k[r], W(p.scale), p.head_dim);\n"
+    "store_row(attention_head(p.grad_v, b, kv_h) + row * p.grad_v.row, grad_v[r], 1, p.head_dim);\n"
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(Attention p)\n"
@@ -2616,8 +2645,8 @@ static const char ignis__text_attention_cu_2[] =
     "const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;\n"
     "W *q = shared_memory(), *grad = q + rows * STRIDE, *walked = grad + rows * STRIDE;\n"
     "W *score_gradients = walked + WALK * STRIDE + own * SCORE_STRIDE;\n"
-    "const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);\n"
-    "const attention_scores<T, false> scored(p, b, h);\n"
+    "const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);\n"
+    "const attention_scores<false> scored(p, b, h);\n"
     "const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);\n"
     "const int whole = p.visible(first, keys), whole_from = p.first_key(last);\n\n"
     "W grad_q[R][CHUNKS][PACK];\n"
@@ -2629,8 +2658,8 @@ static const char ignis__text_attention_cu_2[] =
     "if (row < p.sq)\n"
     "stats[r] = row_stats(p, p.stat(b, h) + row);\n"
     "}\n"
-    "load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);\n"
-    "load_tile<rows>(grad, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim);\n\n"
+    "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n"
+    "load_tile<rows>(grad, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim);\n\n"
     "for (int key = p.first_key(first); key < visible; key += WALK) {\n"
     "W s[R][COLUMNS], ds[R][COLUMNS];\n"
     "load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);\n"
@@ -2639,12 +2668,12 @@ static const char ignis__text_attention_cu_2[] =
     "__syncthreads();\n"
     "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);\n"
     "__syncthreads();\n"
-    "score(s, q + own * STRIDE, walked);\n"
+    "score(s, q + own * STRIDE, walked);\n";
+static const char ignis__text_attention_cu_3[] =
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++)\n"
     "#pragma unroll\n"
-    "for (int c = 0; c < COLUMNS; c++) {\n";
-static const char ignis__text_attention_cu_3[] =
+    "for (int c = 0; c < COLUMNS; c++) {\n"
     "const int query = first + own + r, its_key = key + lane + 8 * c;\n"
     "W slope;\n"
     "const W x = scored(s[r][c], query, its_key, slope);\n"
@@ -2655,7 +2684,7 @@ static const char ignis__text_attention_cu_3[] =
     "add_weighted(key + WALK > whole || key < whole_from, grad_q, score_gradients, walked);\n"
     "__syncthreads();\n"
     "}\n"
-    "T *to = p.grad_q.at(b, h);\n"
+    "T *to = attention_head(p.grad_q, b, h);\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++) {\n"
     "const long long row = first + own + r;\n"
@@ -2679,18 +2708,18 @@ static const char ignis__text_attention_cu_3[] =
     "for (int b = share.b; b < share.end_b; b++)\n"
     "for (int h = share.h; h < share.end_h; h++) {\n"
     "const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);\n"
-    "const attention_scores<T, false> scored(p, b, h);\n"
+    "const attention_scores<false> scored(p, b, h);\n"
     "for (int first = share.query; first < share.end_query; first += rows) {\n"
     "if (share.unseen(p, first, rows, WALK, keys))\n"
     "continue;\n"
     "W s[R][COLUMNS], ds[R][COLUMNS];\n"
-    "load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);\n"
-    "load_tile<rows>(grad, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim);\n"
-    "load_tile<WALK>(walked, p.v.at(b, kv_h), p.v.row, key, p.sk, p.head_dim);\n"
+    "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n"
+    "load_tile<rows>(grad, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim);\n"
+    "load_tile<WALK>(walked, attention_head(p.v, b, kv_h), p.v.row, key, p.sk, p.head_dim);\n"
     "__syncthreads();\n"
     "score(ds, grad + own * STRIDE, walked);\n"
     "__syncthreads();\n"
-    "load_tile<WALK>(walked, p.k.at(b, kv_h), p.k.row, key, p.sk, p.head_dim);\n"
+    "load_tile<WALK>(walked, attention_head(p.k, b, kv_h), p.k.row, key, p.sk, p.head_dim);\n"
     "__syncthreads();\n"
     "score(s, q + own * STRIDE, walked);\n"
     "#pragma unroll\n"
@@ -2758,31 +2787,17 @@ static const char ignis__text_attention_cuh_0[] =
     "#endif\n"
     "constexpr bool RANGE = IGNIS_RANGE, SOFTCAP = IGNIS_SOFTCAP, BIASED = IGNIS_BIAS != 0;\n"
     "constexpr bool SCORED = SOFTCAP || BIASED;\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n"
     "typedef ignis_type<IGNIS_BIAS ? IGNIS_BIAS : IGNIS_T> Bias;\n\n\n\n\n"
-    "constexpr double LOG2 = 1.44269504088896340736, SCORE_UNIT = BIASED ? 1 : LOG2, EXPONENT_UNIT = BIASED ? LOG2 : 1;\n\n\n\n"
-    "template <typename E> struct attention_rows {\n"
-    "E *data;\n"
-    "long long row, head, batch;\n\n"
-    "__device__ E *at(long long b, long long h) const { return data + b * batch + h * head; }\n"
-    "};\n\n\n\n\n"
-    "template <typename T> struct attention {\n"
-    "typedef ignis_wide<T> Wide;\n\n"
-    "attention_rows<const T> q, k, v;\n"
-    "attention_rows<T> out;\n"
-    "attention_rows<const T> grad_out;\n"
-    "attention_rows<T> grad_q, grad_k, grad_v;\n"
-    "Wide *\n"
-    "lse;\n\n"
-    "Wide *delta;\n"
-    "int batches, heads, kv_heads, head_dim;\n"
-    "int sq, sk;\n"
-    "int causal;\n"
-    "double scale;\n\n"
-    "double softcap;\n"
-    "attention_rows<const Bias> bias;\n"
-    "attention_rows<Bias> grad_bias;\n"
-    "const int *lengths;\n"
-    "int window;\n\n\n"
+    "constexpr double LOG2 = 1.44269504088896340736, SCORE_UNIT = BIASED ? 1 : LOG2, EXPONENT_UNIT = BIASED ? LOG2 : 1;\n\n"
+    "#include \"shared/attention.h\"\n\n"
+    "template <typename E>\n"
+    "__device__ inline E *attention_head(const ignis__attention_rows<E> &rows, long long b, long long h)\n"
+    "{\n"
+    "return rows.data + b * rows.batch + h * rows.head;\n"
+    "}\n\n"
+    "struct Attention : ignis__attention_params {\n\n"
     "__device__ int keys(int b) const { return RANGE && lengths ? max(0, min(sk, lengths[b])) : sk; }\n\n\n"
     "__device__ int reach() const { return causal ? 1 : window; }\n\n\n"
     "__device__ int first_key(int query) const { return RANGE ? max(0, query + sk - sq - window + 1) : 0; }\n"
@@ -2803,9 +2818,8 @@ static const char ignis__text_attention_cuh_0[] =
     "lse[stat(batches, 0) + at] = sum == 0 ? 0 : Wide(log2(sum));\n"
     "}\n"
     "};\n\n\n\n\n"
-    "template <int N, typename T> __device__ inline void attention_delta_packs(const attention<T> &p)\n"
+    "template <int N> __device__ inline void attention_delta_packs(const Attention &p)\n"
     "{\n"
-    "typedef ignis_wide<T> Wide;\n"
     "int lanes = 1;\n"
     "while (lanes < 32 && lanes * N < p.head_dim)\n"
     "lanes *= 2;\n"
@@ -2818,8 +2832,8 @@ static const char ignis__text_attention_cuh_0[] =
     "const long long row = item / p.heads % p.sq, b = item / p.heads / p.sq;\n"
     "Wide sum = 0;\n"
     "if (item < items) {\n"
-    "const T *out = p.out.at(b, h) + row * p.out.row;\n"
-    "const T *grad = p.grad_out.at(b, h) + row * p.grad_out.row;\n"
+    "const T *out = attention_head(p.out, b, h) + row * p.out.row;\n"
+    "const T *grad = attention_head(p.grad_out, b, h) + row * p.grad_out.row;\n"
     "for (int d = lane * N; d < p.head_dim; d += lanes * N) {\n"
     "const auto x = ignis_load<N>(out + d), y = ignis_load<N>(grad + d);\n"
     "#pragma unroll\n"
@@ -2833,11 +2847,11 @@ static const char ignis__text_attention_cuh_0[] =
     "p.delta[p.stat(b, h) + row] = sum;\n"
     "}\n"
     "}\n\n"
-    "template <typename E> __device__ inline bool attention_aligned(const attention_rows<E> &rows)\n"
+    "template <typename E> __device__ inline bool attention_aligned(const ignis__attention_rows<E> &rows)\n"
     "{\n"
-    "return ignis_is_aligned(rows.data, 16) && (rows.row | rows.head | rows.batch) % (16 / (int)sizeof(E)) == 0;\n"
+    "return ignis_is_aligned(rows.data, 16) && (rows.row | rows.head | rows.batch) % (16 / (int)sizeof(T)) == 0;\n"
     "}\n\n"
-    "template <typename T> __device__ inline void attention_delta(const attention<T> &p)\n"
+    "__device__ inline void attention_delta(const Attention &p)\n"
     "{\n"
     "constexpr int N = 16 / sizeof(T);\n"
     "if (p.head_dim % N == 0 && attention_aligned(p.out) && attention_aligned(p.grad_out))\n"
@@ -2846,8 +2860,7 @@ static const char ignis__text_attention_cuh_0[] =
     "attention_delta_packs<1>(p);\n"
     "}\n\n"
     "__device__ inline float power_of_2(float x) { return exp2f(x); }\n"
-    "__device__ inline double power_of_2(double x) { return exp2(x); }\n\n\n";
-static const char ignis__text_attention_cuh_1[] =
+    "__device__ inline double power_of_2(double x) { return exp2(x); }\n\n\n"
     "template <typename W> __device__ inline W exponent(W score, W bound) { return (score - bound) * W(EXPONENT_UNIT); }\n\n\n"
     "template <int from, int to, typename Op, typename W> __device__ inline W reduce_lanes(W x)\n"
     "{\n"
@@ -2856,14 +2869,16 @@ static const char ignis__text_attention_cuh_1[] =
     "x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));\n"
     "return x;\n"
     "}\n\n\n\n"
-    "template <typename T, bool quick> struct attention_scores {\n"
+    "template <bool quick> struct attention_scores {\n";
+static const char ignis__text_attention_cuh_1[] =
     "typedef ignis_wide<T> Wide;\n"
     "const Bias *bias;\n"
     "long long bias_row;\n"
     "int last_query, last_key;\n"
     "Wide scale, cap;\n\n"
-    "__device__ attention_scores(const attention<T> &p, int b, int h)\n"
-    ": bias(BIASED ? p.bias.at(b, h) : nullptr), bias_row(p.bias.row), last_query(p.sq - 1), last_key(p.sk - 1),\n"
+    "__device__ attention_scores(const Attention &p, int b, int h)\n"
+    ": bias(BIASED ? attention_head(p.bias, b, h) : nullptr), bias_row(p.bias.row), last_query(p.sq - 1),\n"
+    "last_key(p.sk - 1),\n"
     "scale(Wide(SOFTCAP ? p.scale / p.softcap * (quick ? 2 * LOG2 : 1) : p.scale * SCORE_UNIT)),\n"
     "cap(Wide(p.softcap * SCORE_UNIT))\n"
     "{\n"
@@ -2891,10 +2906,8 @@ static const char ignis__text_attention_cuh_1[] =
     "return (*this)(product, query, key, slope);\n"
     "}\n"
     "};\n\n\n\n\n"
-    "template <typename T>\n"
-    "__device__ inline void attention_combine(const attention<T> &p, const ignis_wide<T> *parts, int splits)\n"
+    "__device__ inline void attention_combine(const Attention &p, const Wide *parts, int splits)\n"
     "{\n"
-    "typedef ignis_wide<T> Wide;\n"
     "__shared__ Wide weights[1024];\n"
     "const int b = blockIdx.x / p.heads, h = blockIdx.x % p.heads, size = p.head_dim + 2;\n"
     "Wide top = -ignis_infinity<Wide>(), sum = 0;\n"
@@ -2916,13 +2929,13 @@ static const char ignis__text_attention_cuh_1[] =
     "#pragma unroll 8\n"
     "for (int i = 0; i < splits; i++)\n"
     "x += weights[i] * parts[i * size + 2 + d];\n"
-    "p.out.at(b, h)[d] = T(x / sum);\n"
+    "attention_head(p.out, b, h)[d] = T(x / sum);\n"
     "}\n"
     "}\n\n"
     "#if IGNIS_BIAS\n\n\n\n"
     "struct attention_share {\n"
     "int key, query, end_query, h, end_h, b, end_b;\n\n"
-    "template <typename T> __device__ attention_share(const attention<T> &p, int rows, int columns)\n"
+    "__device__ attention_share(const Attention &p, int rows, int columns)\n"
     "{\n"
     "const int across = (p.sk + columns - 1) / columns, down = p.bias.row ? (p.sq + rows - 1) / rows : 1;\n"
     "const int heads = p.bias.head ? p.heads : 1, tile = blockIdx.x / across;\n"
@@ -2934,12 +2947,11 @@ static const char ignis__text_attention_cuh_1[] =
     "b = tile / down / heads;\n"
     "end_b = p.bias.batch ? b + 1 : p.batches;\n"
     "}\n\n\n"
-    "template <typename T>\n"
-    "__device__ bool unseen(const attention<T> &p, int first, int rows, int columns, int keys) const\n"
+    "__device__ bool unseen(const Attention &p, int first, int rows, int columns, int keys) const\n"
     "{\n"
     "return p.visible(min(first + rows, p.sq) - 1, keys) <= key || p.first_key(first) >= key + columns;\n"
     "}\n\n"
-    "template <typename T> __device__ Bias *to(const attention<T> &p) const { return p.grad_bias.at(b, h); }\n"
+    "__device__ Bias *to(const Attention &p) const { return attention_head(p.grad_bias, b, h); }\n"
     "};\n\n"
     "#endif\n\n"
     "#endif\n";
@@ -2958,9 +2970,7 @@ static const char ignis__text_attention_decode_cu_0[] =
     "#ifndef IGNIS_DECODE_PACKS\n"
     "#define IGNIS_DECODE_PACKS 4\n"
     "#endif\n\n"
-    "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef ignis_wide<T> W;\n"
-    "typedef attention<T> Attention;\n\n"
+    "typedef ignis_wide<T> W;\n\n"
     "constexpr int D = IGNIS_HEAD_DIM;\n"
     "constexpr int WARPS = 8;\n"
     "constexpr int PACK = 16 / sizeof(T);\n"
@@ -3004,13 +3014,13 @@ static const char ignis__text_attention_decode_cu_0[] =
     "const int end = p.keys(b),\n"
     "start = RANGE ? max(0, end - p.window) : 0;\n"
     "const int from = start + blockIdx.x * per_split, to = min(end, from + per_split);\n"
-    "const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);\n"
+    "const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);\n"
     "const W scale = W(p.scale * LOG2);\n\n"
     "W q[G][CHUNKS][PACK], out[G][CHUNKS][PACK], top[G], sum[G];\n"
     "#pragma unroll\n"
     "for (int g = 0; g < G; g++) {\n"
     "ignis_pack<T> part[CHUNKS];\n"
-    "load_row<packed>(part, p.q.at(b, first_h + (g < heads ? g : 0)), p.head_dim);\n"
+    "load_row<packed>(part, attention_head(p.q, b, first_h + (g < heads ? g : 0)), p.head_dim);\n"
     "top[g] = -ignis_infinity<W>();\n"
     "sum[g] = 0;\n"
     "#pragma unroll\n"
@@ -3036,7 +3046,7 @@ static const char ignis__text_attention_decode_cu_0[] =
     "}\n"
     "#pragma unroll\n"
     "for (int g = 0; g < G; g++) {\n"
-    "const attention_scores<T, false> scored(p, b, first_h + (g < heads ? g : 0));\n"
+    "const attention_scores<false> scored(p, b, first_h + (g < heads ? g : 0));\n"
     "W s[KEYS], higher = top[g];\n"
     "#pragma unroll\n"
     "for (int n = 0; n < KEYS; n++) {\n"
@@ -3074,9 +3084,9 @@ static const char ignis__text_attention_decode_cu_0[] =
     "}\n"
     "}\n"
     "}\n\n\n"
-    "#pragma unroll\n";
+    "#pragma unroll\n"
+    "for (int g = 0; g < G; g++) {\n";
 static const char ignis__text_attention_decode_cu_1[] =
-    "for (int g = 0; g < G; g++) {\n"
     "const W higher = reduce_lanes<LANES, 32, ignis_max>(top[g]);\n"
     "const W factor = higher == -ignis_infinity<W>() ? 0 : power_of_2(exponent(top[g], higher));\n"
     "const W total = reduce_lanes<LANES, 32, ignis_sum>(sum[g] * factor);\n"
@@ -3173,7 +3183,7 @@ static const char ignis__text_attention_decode_mma_cu_0[] =
     "__device__ int limit(int) const { return left; }\n"
     "__device__ float score(float product, int r, int column) const\n"
     "{\n"
-    "return attention_scores<T, true>(p, b, min(h + r, last_h))(product, 0, key + column);\n"
+    "return attention_scores<true>(p, b, min(h + r, last_h))(product, 0, key + column);\n"
     "}\n"
     "};\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Attention p, float *scratch, int per_split)\n"
@@ -3189,7 +3199,7 @@ static const char ignis__text_attention_decode_mma_cu_0[] =
     "to = min(end, start + (int)(blockIdx.x + 1) * per_split);\n"
     "const int count = max(0, (to - from + WARPS * KEYS - 1) / (WARPS * KEYS));\n"
     "const uint32_t stages = shared_address() + warp * STAGES * stage_bytes;\n"
-    "const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);\n"
+    "const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);\n"
     "const float scale = (float)p.scale * LOG2_E;\n\n"
     "const auto copy_keys = [&](int n) {\n"
     "if (n < count) {\n"
@@ -3202,7 +3212,7 @@ static const char ignis__text_attention_decode_mma_cu_0[] =
     "for (int n = 0; n < STAGES - 1; n++)\n"
     "copy_keys(n);\n\n"
     "uint32_t q[D / 16][1][4];\n"
-    "load_heads(q, p.q.at(b, first_h), heads, p.head_dim);\n"
+    "load_heads(q, attention_head(p.q, b, first_h), heads, p.head_dim);\n"
     "softmax<1> state;\n"
     "#pragma unroll 1\n"
     "for (int n = 0; n < count; n++) {\n"
@@ -3240,9 +3250,9 @@ static const char ignis__text_attention_decode_mma_cu_0[] =
     "for (int i = threadIdx.x; i < heads * D; i += 32 * WARPS) {\n"
     "const int h = i / D, d = i % D;\n"
     "float top = tops[0][h], sum = 0, x = 0;\n"
-    "for (int w = 1; w < WARPS; w++)\n"
-    "top = fmaxf(top, tops[w][h]);\n";
+    "for (int w = 1; w < WARPS; w++)\n";
 static const char ignis__text_attention_decode_mma_cu_1[] =
+    "top = fmaxf(top, tops[w][h]);\n"
     "for (int w = 0; w < WARPS; w++) {\n"
     "const float weight = (RANGE || BIASED) && sums[w][h] == 0 ? 0 : power_of_2(exponent(tops[w][h], top));\n"
     "sum += sums[w][h] * weight;\n"
@@ -3297,8 +3307,6 @@ static const char ignis__text_attention_hopper_cu_0[] =
     "#ifndef IGNIS_FORWARD_TURNS\n"
     "#define IGNIS_FORWARD_TURNS (IGNIS_FORWARD_GROUPS == 3)\n"
     "#endif\n\n"
-    "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef attention<T> Attention;\n\n"
     "constexpr int D = IGNIS_HEAD_DIM, COLUMNS = (D + 15) / 16 * 16,\n"
     "SLABS = (D + 63) / 64;\n"
     "constexpr int TEAMS = IGNIS_FORWARD_TEAMS, GROUPS = IGNIS_FORWARD_GROUPS, ALL_GROUPS = TEAMS * GROUPS,\n"
@@ -3321,13 +3329,7 @@ static const char ignis__text_attention_hopper_cu_0[] =
     "static_assert(D % 8 == 0 && D >= 64 && D <= 256, \"sizes of heads are multiples of 8 from 64 to 256\");\n\n"
     "constexpr float LOG2_E = 1.44269504088896340736f;\n"
     "constexpr float LN_2 = 0.69314718055994530942f;\n"
-    "constexpr float SLACK = 8;\n\n\n"
-    "struct forward_plan {\n"
-    "unsigned *counter;\n"
-    "float *parts;\n"
-    "int section;\n"
-    "int splits, tiles;\n"
-    "};\n\n\n\n"
+    "constexpr float SLACK = 8;\n\n\n\n"
     "struct alignas(16) work_item {\n"
     "int query, h, b;\n"
     "int split, from, end;\n"
@@ -3344,7 +3346,7 @@ static const char ignis__text_attention_hopper_cu_0[] =
     "return query < p.sq && query + count > 0 ? (visible(p, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS : 0;\n"
     "}\n\n"
     "__device__ inline int first_tile(const Attention &p, int query) { return p.first_key(query) / KEYS; }\n\n"
-    "__device__ inline int item_count(const Attention &p, const forward_plan &plan)\n"
+    "__device__ inline int item_count(const Attention &p, const ignis__forward_plan &plan)\n"
     "{\n"
     "return (p.sq + QUERIES - 1) / QUERIES * p.heads * p.batches * plan.splits;\n"
     "}\n\n\n\n\n\n"
@@ -3352,7 +3354,7 @@ static const char ignis__text_attention_hopper_cu_0[] =
     "{\n"
     "return CAUSAL ? (p.sq + 63) / 64 * 64 - (m + 1) * QUERIES : m * QUERIES;\n"
     "}\n\n"
-    "__device__ inline work_item find_item(const Attention &p, const forward_plan &plan, int index)\n"
+    "__device__ inline work_item find_item(const Attention &p, const ignis__forward_plan &plan, int index)\n"
     "{\n"
     "const int rows = (p.sq + QUERIES - 1) / QUERIES, pairs = p.heads * p.batches;\n"
     "const int section = index / plan.splits / (plan.section * rows),\n"
@@ -3369,9 +3371,9 @@ static const char ignis__text_attention_hopper_cu_0[] =
     "item.end = min(visible_tiles(p, item.query, QUERIES, item.keys), item.from + plan.tiles);\n"
     "return item;\n"
     "}\n\n\n\n"
-    "constexpr uint32_t Q_BYTES = 64 * SLABS * 128, TILE_BYTES = KEYS * SLABS * 128;\n";
+    "constexpr uint32_t Q_BYTES = 64 * SLABS * 128, TILE_BYTES = KEYS * SLABS * 128;\n"
+    "constexpr uint32_t Q_AT = 0, OUT_AT = OUT_IN_Q ? Q_AT : ITEMS * GROUPS * Q_BYTES, K_AT = OUT_AT + GROUPS * Q_BYTES;\n";
 static const char ignis__text_attention_hopper_cu_1[] =
-    "constexpr uint32_t Q_AT = 0, OUT_AT = OUT_IN_Q ? Q_AT : ITEMS * GROUPS * Q_BYTES, K_AT = OUT_AT + GROUPS * Q_BYTES;\n"
     "constexpr uint32_t V_AT = K_AT + STAGES * TILE_BYTES, BARRIERS_AT = V_AT + STAGES * TILE_BYTES;\n\n"
     "enum {\n"
     "FULL_Q,\n"
@@ -3397,7 +3399,7 @@ static const char ignis__text_attention_hopper_cu_1[] =
     "}\n"
     "};\n\n\n"
     "template <int rows>\n"
-    "__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int first,\n"
+    "__device__ inline void load_tile(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int first,\n"
     "const work_item &item, int h)\n"
     "{\n"
     "if constexpr (D % 64 == 0)\n"
@@ -3408,7 +3410,7 @@ static const char ignis__text_attention_hopper_cu_1[] =
     "ignis_ptx_tensor_load<4>(to + slab * rows * 128, map, barrier, slab * 64, first, h, item.b);\n"
     "}\n\n"
     "template <int rows>\n"
-    "__device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, int first, const work_item &item)\n"
+    "__device__ inline void store_tile(const ignis__tensor_map *map, uint32_t from, int first, const work_item &item)\n"
     "{\n"
     "if constexpr (D % 64 == 0)\n"
     "ignis_ptx_tensor_store<5>(map, from, 0, first, 0, item.h, item.b);\n"
@@ -3483,10 +3485,10 @@ static const char ignis__text_attention_hopper_cu_1[] =
     "for (int r = 0; r < 2; r++) {\n"
     "float top = most[r];\n"
     "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));\n"
-    "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n";
-static const char ignis__text_attention_hopper_cu_2[] =
+    "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n"
     "top = top > state.top[r] + SLACK ? top\n"
-    ": state.top[r];\n"
+    ": state.top[r];\n";
+static const char ignis__text_attention_hopper_cu_2[] =
     "state.factor[r] = top > state.top[r] ? ignis_ptx_ex2_ftz(state.top[r] - top) : 1.0f;\n"
     "state.top[r] = top;\n"
     "state.sum[r] *= state.factor[r];\n"
@@ -3525,8 +3527,8 @@ static const char ignis__text_attention_hopper_cu_2[] =
     "for (int i = 0; i < 4; i++)\n"
     "out[j][i] *= state.factor[i / 2];\n"
     "}\n\n\n\n\n"
-    "__device__ inline void produce(const Attention &p, const forward_plan &plan, const ignis_tensor_map *q,\n"
-    "const ignis_tensor_map *k, const ignis_tensor_map *v, char *memory, uint32_t base,\n"
+    "__device__ inline void produce(const Attention &p, const ignis__forward_plan &plan, const ignis__tensor_map *q,\n"
+    "const ignis__tensor_map *k, const ignis__tensor_map *v, char *memory, uint32_t base,\n"
     "int team)\n"
     "{\n"
     "const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };\n"
@@ -3540,7 +3542,7 @@ static const char ignis__text_attention_hopper_cu_2[] =
     "if (index < count)\n"
     "item = find_item(p, plan, index);\n"
     "const int kv_h = item.h / (p.heads / p.kv_heads);\n"
-    "const auto load = [&](ring<> &stages, uint32_t at, int full, int empty, const ignis_tensor_map *map, int n) {\n"
+    "const auto load = [&](ring<> &stages, uint32_t at, int full, int empty, const ignis__tensor_map *map, int n) {\n"
     "ignis_mbarrier_wait(barrier(empty + stages.stage), stages.parity);\n"
     "ignis_ptx_mbarrier_arrive_expect(barrier(full + stages.stage), TILE_BYTES);\n"
     "load_tile<KEYS>(base + at + stages.stage * TILE_BYTES, map, barrier(full + stages.stage), n * KEYS, item,\n"
@@ -3575,7 +3577,7 @@ static const char ignis__text_attention_hopper_cu_2[] =
     "index = TEAMS * gridDim.x + taken;\n"
     "}\n"
     "}\n\n\n"
-    "__device__ inline void store_out(const Attention &p, const ignis_tensor_map *map, const work_item &item,\n"
+    "__device__ inline void store_out(const Attention &p, const ignis__tensor_map *map, const work_item &item,\n"
     "const float (&out)[COLUMNS / 8][4], const softmax &state, int group, uint32_t place)\n"
     "{\n"
     "const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, first = item.query + 64 * group;\n"
@@ -3585,10 +3587,10 @@ static const char ignis__text_attention_hopper_cu_2[] =
     "const int query = first + 16 * warp + lane / 4 + 8 * r;\n"
     "factor[r] = state.sum[r] == 0 ? 0 : 1 / state.sum[r];\n"
     "if (p.lse && lane % 4 == 0 && query >= 0 && query < p.sq)\n"
-    "p.lse[p.stat(item.b, item.h) + query] =\n";
-static const char ignis__text_attention_hopper_cu_3[] =
+    "p.lse[p.stat(item.b, item.h) + query] =\n"
     "state.sum[r] == 0 ? ignis_infinity<float>() : (state.top[r] + log2f(state.sum[r])) * LN_2;\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_attention_hopper_cu_3[] =
     "if (threadIdx.x % 128 == 0)\n"
     "ignis_ptx_bulk_wait_read<0>();\n"
     "ignis_ptx_bar_sync(8 + threadIdx.x / 128, 128);\n"
@@ -3606,7 +3608,7 @@ static const char ignis__text_attention_hopper_cu_3[] =
     "if (threadIdx.x % 128 == 0 && first >= 0)\n"
     "store_tile<64>(map, place, first, item);\n"
     "}\n\n\n"
-    "__device__ inline void store_part(const Attention &p, const forward_plan &plan, const work_item &item,\n"
+    "__device__ inline void store_part(const Attention &p, const ignis__forward_plan &plan, const work_item &item,\n"
     "const float (&out)[COLUMNS / 8][4], const softmax &state, int group)\n"
     "{\n"
     "const int lane = threadIdx.x % 32, query = item.query + 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;\n"
@@ -3624,8 +3626,8 @@ static const char ignis__text_attention_hopper_cu_3[] =
     "((float2 *)(plan.parts + plan.splits * rows * D))[row] = make_float2(state.top[r], state.sum[r]);\n"
     "}\n"
     "}\n\n\n"
-    "__device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, char *memory,\n"
-    "uint32_t base, int group)\n"
+    "__device__ inline void consume(const Attention &p, const ignis__forward_plan &plan, const ignis__tensor_map *map,\n"
+    "char *memory, uint32_t base, int group)\n"
     "{\n"
     "const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };\n"
     "const int lane = threadIdx.x % 32, row = 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;\n"
@@ -3672,9 +3674,9 @@ static const char ignis__text_attention_hopper_cu_3[] =
     "const int whole_from =\n"
     "RANGE ? max(begin, (p.first_key(first + 63) + KEYS - 1) / KEYS) : begin;\n"
     "const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {\n"
-    "start[0] = p.first_key(item.query + row) - n * KEYS;\n";
+    "start[0] = p.first_key(item.query + row) - n * KEYS;\n"
+    "start[1] = p.first_key(item.query + row + 8) - n * KEYS;\n";
 static const char ignis__text_attention_hopper_cu_4[] =
-    "start[1] = p.first_key(item.query + row + 8) - n * KEYS;\n"
     "limit[0] = visible(p, item.query + row, item.keys) - n * KEYS;\n"
     "limit[1] = visible(p, item.query + row + 8, item.keys) - n * KEYS;\n"
     "};\n"
@@ -3789,9 +3791,9 @@ static const char ignis__text_attention_hopper_cu_4[] =
     "ignis_ptx_bulk_wait<0>();\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
-    "ignis_sdpa(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,\n"
-    "const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out,\n"
-    "const Attention p, const forward_plan plan)\n"
+    "ignis_sdpa(const __grid_constant__ ignis__tensor_map q, const __grid_constant__ ignis__tensor_map k,\n"
+    "const __grid_constant__ ignis__tensor_map v, const __grid_constant__ ignis__tensor_map out,\n"
+    "const Attention p, const ignis__forward_plan plan)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
     "const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0),\n"
@@ -3805,10 +3807,10 @@ static const char ignis__text_attention_hopper_cu_4[] =
     "ignis_ptx_prefetch_tensormap(&k);\n"
     "ignis_ptx_prefetch_tensormap(&v);\n"
     "for (int i = 0; i < BARRIERS; i++) {\n"
-    "const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);\n";
-static const char ignis__text_attention_hopper_cu_5[] =
+    "const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);\n"
     "ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS * IGNIS_WARP_ARRIVALS);\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_attention_hopper_cu_5[] =
     "ignis_ptx_fence_mbarrier_init();\n"
     "}\n"
     "ignis_grid_dependency();\n"
@@ -3822,7 +3824,7 @@ static const char ignis__text_attention_hopper_cu_5[] =
     "consume(p, plan, &out, memory + team * TEAM_BYTES, base, group % GROUPS);\n"
     "}\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Attention p, const forward_plan plan)\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Attention p, const ignis__forward_plan plan)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "const long long rows = (long long)p.batches * p.heads * p.sq, row = blockIdx.x * 8LL + threadIdx.x / 32;\n"
@@ -3854,7 +3856,7 @@ static const char ignis__text_attention_hopper_cu_5[] =
     "for (int k = 0; k < 4; k++)\n"
     "x[k] += part[k] * w;\n"
     "}\n"
-    "ignis_store(p.out.at(b, h) + query * p.out.row + d, ignis_pack_round<T>(x));\n"
+    "ignis_store(attention_head(p.out, b, h) + query * p.out.row + d, ignis_pack_round<T>(x));\n"
     "}\n"
     "}\n";
 static const char *const ignis__text_attention_hopper_cu[] = {
@@ -3878,8 +3880,6 @@ static const char ignis__text_attention_hopper_backward_cu_0[] =
     "#ifndef IGNIS_DIRECT\n"
     "#define IGNIS_DIRECT 0\n"
     "#endif\n\n"
-    "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef attention<T> Attention;\n\n"
     "constexpr int HEAD_DIM = IGNIS_HEAD_DIM, D = (HEAD_DIM + 15) / 16 * 16;\n"
     "constexpr bool CAUSAL = IGNIS_CAUSAL, FEW = IGNIS_FEW;\n"
     "constexpr float LOG2_E = 1.44269504088896340736f;\n"
@@ -3895,21 +3895,11 @@ static const char ignis__text_attention_hopper_backward_cu_0[] =
     "constexpr int TURNS =\n"
     "DIRECT ? 2 * CLUSTER : 1;\n"
     "static_assert(!IGNIS_DIRECT || D == 128, \"for others it is not faster, or not measured\");\n\n\n\n"
-    "struct backward_scratch {\n"
-    "float *lse, *delta;\n"
-    "float *grad_q;\n\n"
-    "uint32_t *turns;\n"
-    "uint32_t *next;\n"
-    "float *\n"
-    "sums;\n"
-    "int rows;\n"
-    "int section;\n"
-    "};\n\n\n\n"
     "#if !IGNIS_FEW\n\n"
     "constexpr int SUMMED = 64, PAIRS = HEAD_DIM / 2;\n\n\n"
     "template <typename From>\n"
-    "__device__ inline void sum_pair(const Attention &p, const backward_scratch &s, int b, int part, int head, int pair,\n"
-    "From from)\n"
+    "__device__ inline void sum_pair(const Attention &p, const ignis__attention_scratch &s, int b, int part, int head,\n"
+    "int pair, From from)\n"
     "{\n"
     "float2 sum = make_float2(0, 0);\n"
     "#pragma unroll 16\n"
@@ -3925,7 +3915,7 @@ static const char ignis__text_attention_hopper_backward_cu_0[] =
     "}\n\n"
     "#endif\n\n\n\n"
     "constexpr int AT_ONCE = 4;\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, backward_scratch s)\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, ignis__attention_scratch s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "constexpr int lanes = D <= 64 ? 8 : D <= 128 ? 16 : 32;\n"
@@ -3938,8 +3928,8 @@ static const char ignis__text_attention_hopper_backward_cu_0[] =
     "#pragma unroll\n"
     "for (int i = 0; i < AT_ONCE; i++)\n"
     "if (b < p.batches && query + i < p.sq && lane * 8 < HEAD_DIM) {\n"
-    "xs[i] = *(const uint4 *)(p.out.at(b, h) + (query + i) * p.out.row + lane * 8);\n"
-    "ys[i] = *(const uint4 *)(p.grad_out.at(b, h) + (query + i) * p.grad_out.row + lane * 8);\n"
+    "xs[i] = *(const uint4 *)(attention_head(p.out, b, h) + (query + i) * p.out.row + lane * 8);\n"
+    "ys[i] = *(const uint4 *)(attention_head(p.grad_out, b, h) + (query + i) * p.grad_out.row + lane * 8);\n"
     "}\n"
     "float delta = 0;\n"
     "#pragma unroll\n"
@@ -3976,13 +3966,13 @@ static const char ignis__text_attention_hopper_backward_cu_0[] =
     "int keys;\n"
     "bool down;\n\n"
     "__device__ block_walk(const Attention &p, int section, int place)\n"
-    "{\n";
-static const char ignis__text_attention_hopper_backward_cu_1[] =
+    "{\n"
     "const int pairs = p.kv_heads * p.batches;\n"
     "blocks = (p.sk + SPAN - 1) / SPAN;\n"
     "group = p.heads / p.kv_heads;\n"
     "tiles = (p.sq + QUERIES - 1) / QUERIES;\n"
-    "offset = p.sk - p.sq;\n\n"
+    "offset = p.sk - p.sq;\n\n";
+static const char ignis__text_attention_hopper_backward_cu_1[] =
     "const int s = place / (section * blocks), in = place % (section * blocks),\n"
     "width = min(section, pairs - s * section);\n"
     "const int pair = s * section + in % width;\n"
@@ -4060,13 +4050,13 @@ static const char ignis__text_attention_hopper_backward_cu_1[] =
     "FULL_OUT = EMPTY_Q + 2,\n"
     "EMPTY_OUT = FULL_OUT + 2,\n"
     "RECEIVED = EMPTY_OUT + 2\n"
-    "};\n";
-static const char ignis__text_attention_hopper_backward_cu_2[] =
+    "};\n"
     "enum { BOTH_GROUPS = 1, ADD_FULL = 4, ADD_EMPTY = 8 };\n\n"
     "#endif\n"
     "static_assert(SHARED_BYTES <= 232448, \"a block has 227 KB\");\n\n"
     "__device__ inline uint32_t chunk_at(uint32_t tile, int rows, int row, int chunk)\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_attention_hopper_backward_cu_2[] =
     "return tile + chunk / 8 * rows * ROW + row * ROW + (chunk % 8 ^ row % 8) * 16;\n"
     "}\n\n\n"
     "__device__ inline uint64_t along_rows(uint32_t tile) { return ignis_wgmma_descriptor(tile, 0, 1024); }\n"
@@ -4078,7 +4068,7 @@ static const char ignis__text_attention_hopper_backward_cu_2[] =
     "{\n"
     "return ignis_wgmma_ahead(desc, d / 64 * rows * ROW + d % 64 * 2);\n"
     "}\n\n"
-    "__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int rows, int row, int h,\n"
+    "__device__ inline void load_tile(uint32_t to, const ignis__tensor_map *map, uint32_t bar, int rows, int row, int h,\n"
     "int b)\n"
     "{\n"
     "if constexpr (HEAD_DIM % 64 == 0) {\n"
@@ -4089,7 +4079,7 @@ static const char ignis__text_attention_hopper_backward_cu_2[] =
     "ignis_ptx_tensor_load<4>(to + slab * rows * ROW, map, bar, slab * 64, row, h, b);\n"
     "}\n"
     "}\n\n\n"
-    "__device__ inline void load_slab(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int slab, int row, int h,\n"
+    "__device__ inline void load_slab(uint32_t to, const ignis__tensor_map *map, uint32_t bar, int slab, int row, int h,\n"
     "int b)\n"
     "{\n"
     "if constexpr (HEAD_DIM % 64 == 0)\n"
@@ -4097,7 +4087,7 @@ static const char ignis__text_attention_hopper_backward_cu_2[] =
     "else\n"
     "ignis_ptx_tensor_load<4>(to, map, bar, slab * 64, row, h, b);\n"
     "}\n\n"
-    "__device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, int rows, int row, int h, int b)\n"
+    "__device__ inline void store_tile(const ignis__tensor_map *map, uint32_t from, int rows, int row, int h, int b)\n"
     "{\n"
     "if constexpr (HEAD_DIM % 64 == 0) {\n"
     "ignis_ptx_tensor_store<5>(map, from, 0, row, 0, h, b);\n"
@@ -4174,14 +4164,14 @@ static const char ignis__text_attention_hopper_backward_cu_2[] =
     "}\n\n\n"
     "template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint64_t a, uint64_t b)\n"
     "{\n"
-    "ignis_wgmma_hold(c);\n";
-static const char ignis__text_attention_hopper_backward_cu_3[] =
+    "ignis_wgmma_hold(c);\n"
     "ignis_ptx_wgmma_fence();\n"
     "#pragma unroll\n"
     "for (int i = 0; i < QUERIES / 16; i++)\n"
     "ignis_ptx_wgmma<1, 0, 1>(c, column(a, KEYS, 16 * i), ignis_wgmma_ahead(b, i * STEP));\n"
     "ignis_ptx_wgmma_commit();\n"
-    "}\n\n\n\n"
+    "}\n\n\n\n";
+static const char ignis__text_attention_hopper_backward_cu_3[] =
     "template <int n, typename Flag>\n"
     "__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, float cap, Flag masked,\n"
     "const Attention &p, int keys, int key, int query)\n"
@@ -4282,7 +4272,7 @@ static const char ignis__text_attention_hopper_backward_cu_3[] =
     "int h, b;\n"
     "int first, end;\n"
     "int keys, query;\n\n"
-    "__device__ few_walk(const Attention &p, const backward_scratch &s)\n"
+    "__device__ few_walk(const Attention &p, const ignis__attention_scratch &s)\n"
     "{\n"
     "const int pairs = p.heads * p.batches;\n"
     "pair = blockIdx.x % pairs;\n"
@@ -4296,22 +4286,22 @@ static const char ignis__text_attention_hopper_backward_cu_3[] =
     "}\n\n\n"
     "__device__ bool is_seen(const Attention &p, int tile) const\n"
     "{\n"
-    "return tile * KEYS < min(keys, query + p.sq - 1 + block_walk::reach(p)) &&\n";
-static const char ignis__text_attention_hopper_backward_cu_4[] =
+    "return tile * KEYS < min(keys, query + p.sq - 1 + block_walk::reach(p)) &&\n"
     "(tile + 1) * KEYS > query - p.window + 1;\n"
     "}\n\n\n"
     "__device__ bool is_masked(const Attention &p, int tile) const\n"
     "{\n"
     "const int end_key = (tile + 1) * KEYS;\n"
-    "if constexpr (RANGE)\n"
+    "if constexpr (RANGE)\n";
+static const char ignis__text_attention_hopper_backward_cu_4[] =
     "return end_key > keys || query + block_walk::reach(p) < end_key || query + QUERIES - p.window > tile * KEYS;\n"
     "return end_key > p.sk || (CAUSAL && query + 1 < end_key);\n"
     "}\n"
     "};\n\n\n\n"
-    "__device__ inline void carry_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k,\n"
-    "const ignis_tensor_map *v, const ignis_tensor_map *grad_out,\n"
-    "const ignis_tensor_map *grad_k, const ignis_tensor_map *grad_v,\n"
-    "const backward_scratch &s, const few_walk &walk)\n"
+    "__device__ inline void carry_all(uint32_t base, const ignis__tensor_map *q, const ignis__tensor_map *k,\n"
+    "const ignis__tensor_map *v, const ignis__tensor_map *grad_out,\n"
+    "const ignis__tensor_map *grad_k, const ignis__tensor_map *grad_v,\n"
+    "const ignis__attention_scratch &s, const few_walk &walk)\n"
     "{\n"
     "const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };\n"
     "const long long stat = (long long)walk.pair * s.rows;\n"
@@ -4347,8 +4337,8 @@ static const char ignis__text_attention_hopper_backward_cu_4[] =
     "c[j][e] = 0;\n"
     "}\n\n\n\n\n"
     "template <int chunks>\n"
-    "__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,\n"
-    "const few_walk &walk)\n"
+    "__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p,\n"
+    "const ignis__attention_scratch &s, const few_walk &walk)\n"
     "{\n"
     "constexpr int halves = WIDE ? 2 : 1,\n"
     "own = WIDE ? QUERIES / 2 : QUERIES;\n"
@@ -4384,10 +4374,10 @@ static const char ignis__text_attention_hopper_backward_cu_4[] =
     "store_gradients(v, row, chunk, grad, 1);\n"
     "} else {\n"
     "float x[own / 8][4], y[own / 8][4];\n"
-    "uint32_t weights[own / 16][4], gradients[own / 16][4];\n";
-static const char ignis__text_attention_hopper_backward_cu_5[] =
+    "uint32_t weights[own / 16][4], gradients[own / 16][4];\n"
     "if (RANGE && !used_rows::keys(p, walk.keys).has_all(tile * KEYS, KEYS, p.sk)) {\n"
-    "const used_rows used = used_rows::keys(p, walk.keys);\n"
+    "const used_rows used = used_rows::keys(p, walk.keys);\n";
+static const char ignis__text_attention_hopper_backward_cu_5[] =
     "used.clear_others(shared + stage * STAGE_BYTES, SLABS, KEYS, tile * KEYS);\n"
     "used.clear_others(shared + stage * STAGE_BYTES + KV_BYTES, SLABS, KEYS, tile * KEYS);\n"
     "used.meet();\n"
@@ -4454,10 +4444,11 @@ static const char ignis__text_attention_hopper_backward_cu_5[] =
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(384, 1)\n"
-    "ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,\n"
-    "const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,\n"
-    "const __grid_constant__ ignis_tensor_map grad_k,\n"
-    "const __grid_constant__ ignis_tensor_map grad_v, const Attention p, const backward_scratch s)\n"
+    "ignis_sdpa_backward(const __grid_constant__ ignis__tensor_map q, const __grid_constant__ ignis__tensor_map k,\n"
+    "const __grid_constant__ ignis__tensor_map v, const __grid_constant__ ignis__tensor_map grad_out,\n"
+    "const __grid_constant__ ignis__tensor_map grad_k,\n"
+    "const __grid_constant__ ignis__tensor_map grad_v, const Attention p,\n"
+    "const ignis__attention_scratch s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "extern __shared__ __align__(1024) char shared[];\n"
@@ -4486,12 +4477,12 @@ static const char ignis__text_attention_hopper_backward_cu_5[] =
     "else\n"
     "compute_group<second>(shared, base, 1, p, s, walk);\n"
     "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, ignis__attention_scratch s)\n"
     "{\n"
-    "ignis_grid_dependency();\n";
-static const char ignis__text_attention_hopper_backward_cu_6[] =
+    "ignis_grid_dependency();\n"
     "const long long item = (long long)blockIdx.x * 256 + threadIdx.x, row = item / CHUNKS,\n"
-    "rows = (long long)p.batches * p.heads * p.sq;\n"
+    "rows = (long long)p.batches * p.heads * p.sq;\n";
+static const char ignis__text_attention_hopper_backward_cu_6[] =
     "const int chunk = item % CHUNKS, parts = ((p.sk + KEYS - 1) / KEYS + s.section - 1) / s.section;\n"
     "if (row >= rows || chunk * 8 >= HEAD_DIM)\n"
     "return;\n"
@@ -4506,14 +4497,14 @@ static const char ignis__text_attention_hopper_backward_cu_6[] =
     "for (int i = 0; i < 8; i++)\n"
     "sum[i] *= (float)p.scale;\n"
     "const long long pair = row / p.sq;\n"
-    "ignis_store<8>(p.grad_q.at(pair / p.heads, pair % p.heads) + row % p.sq * p.grad_q.row + chunk * 8,\n"
+    "ignis_store<8>(attention_head(p.grad_q, pair / p.heads, pair % p.heads) + row % p.sq * p.grad_q.row + chunk * 8,\n"
     "ignis_pack_round<T>(sum));\n"
     "}\n\n"
     "#else\n\n\n\n"
     "__device__ inline int columns_of(int w, int rank) { return w == 0 ? 64 * rank : 128 + (SLABS == 4 ? 64 : 32) * rank; }\n\n\n\n\n"
-    "__device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k,\n"
-    "const ignis_tensor_map *v, const ignis_tensor_map *grad_out, const Attention &p,\n"
-    "const backward_scratch &s, const block_walk &walk)\n"
+    "__device__ inline void load_all(uint32_t base, const ignis__tensor_map *q, const ignis__tensor_map *k,\n"
+    "const ignis__tensor_map *v, const ignis__tensor_map *grad_out, const Attention &p,\n"
+    "const ignis__attention_scratch &s, const block_walk &walk)\n"
     "{\n"
     "const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };\n"
     "ignis_ptx_mbarrier_arrive_expect(bar(FULL_KV), 2 * KV_BYTES + (WIDE ? 2 * SLAB_BYTES : 0));\n"
@@ -4569,7 +4560,7 @@ static const char ignis__text_attention_hopper_backward_cu_6[] =
     "ignis_ptx_fence_proxy_async_all();\n"
     "ignis_ptx_st_release_u32(turns, turn + 1);\n"
     "}\n\n\n\n"
-    "__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const backward_scratch &s,\n"
+    "__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const ignis__attention_scratch &s,\n"
     "const block_walk &walk)\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
@@ -4579,9 +4570,9 @@ static const char ignis__text_attention_hopper_backward_cu_6[] =
     "for (int g = 0; g < walk.group; g++)\n"
     "for (int step = 0; step < walk.steps(); step++, i++) {\n"
     "if (i % 2 != (unsigned)me)\n"
-    "continue;\n";
+    "continue;\n"
+    "const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);\n";
 static const char ignis__text_attention_hopper_backward_cu_7[] =
-    "const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);\n"
     "const unsigned turn = walk.turn(p, walk.tile(step));\n"
     "float *to = s.grad_q + tile * (QUERIES * D);\n"
     "#pragma unroll\n"
@@ -4610,7 +4601,7 @@ static const char ignis__text_attention_hopper_backward_cu_7[] =
     "__syncwarp();\n"
     "}\n"
     "}\n\n\n\n"
-    "__device__ inline void lead_adding(int w, const Attention &p, const backward_scratch &s, const block_walk &walk)\n"
+    "__device__ inline void lead_adding(int w, const Attention &p, const ignis__attention_scratch &s, const block_walk &walk)\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
     "for (int g = 0; g < walk.group; g++)\n"
@@ -4629,7 +4620,8 @@ static const char ignis__text_attention_hopper_backward_cu_7[] =
     "__syncwarp();\n"
     "}\n"
     "}\n\n\n"
-    "__device__ inline void watch_turns(uint32_t base, const Attention &p, const backward_scratch &s, const block_walk &walk)\n"
+    "__device__ inline void watch_turns(uint32_t base, const Attention &p, const ignis__attention_scratch &s,\n"
+    "const block_walk &walk)\n"
     "{\n"
     "unsigned i = 0;\n"
     "for (int g = 0; g < walk.group; g++)\n"
@@ -4691,9 +4683,9 @@ static const char ignis__text_attention_hopper_backward_cu_7[] =
     "step(walk.is_masked(p, walk.tile(i)), g, walk.tile(i));\n"
     "} else if constexpr (!SAME_CODE) {\n"
     "#pragma unroll 1\n"
-    "for (; i < walk.steps(); i++)\n";
+    "for (; i < walk.steps(); i++)\n"
+    "step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, g, walk.tile(i));\n";
 static const char ignis__text_attention_hopper_backward_cu_8[] =
-    "step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, g, walk.tile(i));\n"
     "} else if constexpr (CAUSAL) {\n"
     "#pragma unroll 1\n"
     "for (int pass = 0; pass < 2; pass++)\n"
@@ -4741,8 +4733,8 @@ static const char ignis__text_attention_hopper_backward_cu_8[] =
     "ignis_ptx_bar_arrive(full, 160);\n"
     "}\n\n\n"
     "template <int own_chunks>\n"
-    "__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,\n"
-    "const block_walk &walk)\n"
+    "__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p,\n"
+    "const ignis__attention_scratch &s, const block_walk &walk)\n"
     "{\n"
     "constexpr bool SPLIT_QUERIES =\n"
     "D == 64;\n"
@@ -4788,9 +4780,9 @@ static const char ignis__text_attention_hopper_backward_cu_8[] =
     "add_product(grad_v, weights, ignis_wgmma_ahead(out_columns, of_stage));\n"
     "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(BOTH_GROUPS, 256);\n"
-    "float z[own_chunks][4];\n";
+    "float z[own_chunks][4];\n"
+    "const uint64_t score_columns = across_rows(scores + (SPLIT_QUERIES ? w * KEYS * ROW : 0), KEYS);\n";
 static const char ignis__text_attention_hopper_backward_cu_9[] =
-    "const uint64_t score_columns = across_rows(scores + (SPLIT_QUERIES ? w * KEYS * ROW : 0), KEYS);\n"
     "product_of_keys(z, score_columns, k_columns);\n"
     "ignis_ptx_wgmma_wait<1>();\n"
     "ignis_wgmma_hold(grad_v);\n"
@@ -4818,8 +4810,8 @@ static const char ignis__text_attention_hopper_backward_cu_9[] =
     "}\n\n"
     "#else\n\n\n\n\n\n"
     "template <int own_chunks>\n"
-    "__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,\n"
-    "const block_walk &walk)\n"
+    "__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p,\n"
+    "const ignis__attention_scratch &s, const block_walk &walk)\n"
     "{\n"
     "constexpr int own = QUERIES / 2;\n"
     "const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };\n"
@@ -4869,10 +4861,10 @@ static const char ignis__text_attention_hopper_backward_cu_9[] =
     "ignis_ptx_wgmma_wait<1>();\n"
     "ignis_wgmma_hold(y);\n"
     "score_gradients(y, x, (const float *)(shared + DELTA_AT) + out_stage * QUERIES + query, lse, cap);\n"
-    "round_results(operands, y);\n";
-static const char ignis__text_attention_hopper_backward_cu_10[] =
+    "round_results(operands, y);\n"
     "store_operands(scores, KEYS, 16 * warp, w * (own / 8), operands);\n"
-    "ignis_ptx_fence_proxy_async();\n"
+    "ignis_ptx_fence_proxy_async();\n";
+static const char ignis__text_attention_hopper_backward_cu_10[] =
     "ignis_ptx_bar_sync(BOTH_GROUPS, 256);\n"
     "if (threadIdx.x == 128) {\n"
     "ignis_ptx_mbarrier_arrive_expect(bar(RECEIVED + i % 2), S_BYTES);\n"
@@ -4900,8 +4892,8 @@ static const char ignis__text_attention_hopper_backward_cu_10[] =
     "store_gradients(base + V_AT, 16 * warp, 16 * w, grad_v, 1);\n"
     "}\n\n"
     "#endif\n\n"
-    "__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,\n"
-    "const block_walk &walk)\n"
+    "__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p,\n"
+    "const ignis__attention_scratch &s, const block_walk &walk)\n"
     "{\n"
     "constexpr int first = WIDE ? 16 : 8, second = SAME_CODE ? first : CHUNKS - first;\n"
     "if constexpr (SAME_CODE)\n"
@@ -4917,10 +4909,11 @@ static const char ignis__text_attention_hopper_backward_cu_10[] =
     "#define IGNIS_CLUSTERED\n"
     "#endif\n\n\n"
     "extern \"C\" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)\n"
-    "ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,\n"
-    "const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,\n"
-    "const __grid_constant__ ignis_tensor_map grad_k,\n"
-    "const __grid_constant__ ignis_tensor_map grad_v, const Attention p, const backward_scratch s)\n"
+    "ignis_sdpa_backward(const __grid_constant__ ignis__tensor_map q, const __grid_constant__ ignis__tensor_map k,\n"
+    "const __grid_constant__ ignis__tensor_map v, const __grid_constant__ ignis__tensor_map grad_out,\n"
+    "const __grid_constant__ ignis__tensor_map grad_k,\n"
+    "const __grid_constant__ ignis__tensor_map grad_v, const Attention p,\n"
+    "const ignis__attention_scratch s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "extern __shared__ __align__(1024) char shared[];\n"
@@ -4971,11 +4964,11 @@ static const char ignis__text_attention_hopper_backward_cu_10[] =
     "else\n"
     "add_steps(base, warp - 1, p, s, walk);\n"
     "} else if (!DIRECT && threadIdx.x % 32 == 0)\n"
-    "watch_turns(base, p, s, walk);\n";
-static const char ignis__text_attention_hopper_backward_cu_11[] =
+    "watch_turns(base, p, s, walk);\n"
     "return;\n"
     "}\n"
-    "ignis_ptx_setmaxnreg_inc<240>();\n"
+    "ignis_ptx_setmaxnreg_inc<240>();\n";
+static const char ignis__text_attention_hopper_backward_cu_11[] =
     "compute(shared, base, group - 1, p, s, walk);\n"
     "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(BOTH_GROUPS, 256);\n"
@@ -5002,10 +4995,7 @@ static const char ignis__text_attention_hopper_backward_cu_11[] =
     "ignis_ptx_cluster_wait();\n"
     "}\n"
     "}\n\n\n\n\n"
-    "struct rotation {\n"
-    "long long offset;\n"
-    "const float *own;\n"
-    "frequency_table<float> frequencies;\n\n\n"
+    "struct rotation : ignis__rotation {\n\n"
     "__device__ void back(uint4 &first, uint4 &second, int row, int chunk) const\n"
     "{\n"
     "float sine[8], cosine[8];\n"
@@ -5017,7 +5007,7 @@ static const char ignis__text_attention_hopper_backward_cu_11[] =
     "}\n"
     "};\n\n"
     "constexpr int ROW_STRIDE = D * 2 + 16;\n\n\n\n"
-    "__device__ inline void round_tile(char *rows, const Attention &p, const backward_scratch &s, int first, int b)\n"
+    "__device__ inline void round_tile(char *rows, const Attention &p, const ignis__attention_scratch &s, int first, int b)\n"
     "{\n"
     "const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;\n"
     "const bool unseen =\n"
@@ -5040,14 +5030,14 @@ static const char ignis__text_attention_hopper_backward_cu_11[] =
     "}\n"
     "__syncthreads();\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, ignis__attention_scratch s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "__shared__ __align__(16) char rows[QUERIES * ROW_STRIDE];\n"
     "const int tiles = s.rows / QUERIES, first = blockIdx.x % tiles * QUERIES, item = blockIdx.x / tiles,\n"
     "h = item % p.heads, b = item / p.heads;\n"
     "round_tile(rows, p, s, first, b);\n"
-    "T *to = p.grad_q.at(b, h);\n"
+    "T *to = attention_head(p.grad_q, b, h);\n"
     "#pragma unroll\n"
     "for (int i = threadIdx.x; i < QUERIES * CHUNKS; i += 256) {\n"
     "const int row = i / CHUNKS, chunk = i % CHUNKS;\n"
@@ -5061,7 +5051,7 @@ static const char ignis__text_attention_hopper_backward_cu_11[] =
     "[&](int row) { return rows + (part * SUMMED + row) * ROW_STRIDE + pair * 4; });\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_sdpa_backward_rotated(Attention p, backward_scratch s, const __grid_constant__ rotation turn)\n"
+    "ignis_sdpa_backward_rotated(Attention p, ignis__attention_scratch s, const __grid_constant__ rotation turn)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "__shared__ __align__(16) char rows[QUERIES * ROW_STRIDE];\n"
@@ -5069,11 +5059,11 @@ static const char ignis__text_attention_hopper_backward_cu_11[] =
     "const bool of_k = item >= p.heads * p.batches;\n"
     "const int heads = of_k ? p.kv_heads : p.heads, head = of_k ? item - p.heads * p.batches : item, b = head / heads,\n"
     "h = head % heads;\n"
-    "const auto &grad = of_k ? p.grad_k : p.grad_q;\n";
-static const char ignis__text_attention_hopper_backward_cu_12[] =
+    "const auto &grad = of_k ? p.grad_k : p.grad_q;\n"
     "if (!of_k)\n"
-    "round_tile(rows, p, s, first, b);\n"
-    "T *const to = grad.at(b, h);\n"
+    "round_tile(rows, p, s, first, b);\n";
+static const char ignis__text_attention_hopper_backward_cu_12[] =
+    "T *const to = attention_head(grad, b, h);\n"
     "constexpr int HALF = HEAD_DIM / 16;\n"
     "#pragma unroll 2\n"
     "for (int i = threadIdx.x; i < QUERIES * HALF; i += 256) {\n"
@@ -5222,7 +5212,7 @@ static const char ignis__text_attention_mma_cu_0[] =
     "constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;\n\n\n"
     "struct tile_view {\n"
     "const Attention &p;\n"
-    "const attention_scores<T, true> &scored;\n"
+    "const attention_scores<true> &scored;\n"
     "int query, key, keys;\n\n";
 static const char ignis__text_attention_mma_cu_1[] =
     "__device__ int first(int r) const { return p.first_key(query + r) - key; }\n"
@@ -5243,20 +5233,22 @@ static const char ignis__text_attention_mma_cu_1[] =
     "const uint32_t q_tile = shared_address() + warp * 16 * F_TILES * ROW_BYTES;\n"
     "const uint32_t kv_tiles = shared_address() + F_QUERIES * ROW_BYTES;\n"
     "const float scale = (float)p.scale * LOG2_E;\n"
-    "const attention_scores<T, true> scored(p, b, h);\n\n\n\n"
+    "const attention_scores<true> scored(p, b, h);\n\n\n\n"
     "const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),\n"
     "end = p.visible(last, keys);\n"
     "const int whole = (p.visible(first, keys) - begin) / F_KEYS,\n"
     "whole_from = p.first_key(last) - begin;\n"
     "const int count = (end - begin + F_KEYS - 1) / F_KEYS;\n\n"
-    "copy_tile<F_QUERIES, threads>(shared_address(), p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);\n"
+    "copy_tile<F_QUERIES, threads>(shared_address(), attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim,\n"
+    "threadIdx.x);\n"
     "ignis_ptx_cp_async_commit();\n"
     "const auto copy_keys = [&](int n) {\n"
     "const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;\n"
     "const unsigned thread = late(threadIdx.x);\n"
-    "copy_tile<F_KEYS, threads>(to, p.k.at(b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim, thread);\n"
-    "copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, late(kv_h)), p.v.row, begin + n * F_KEYS, end, p.head_dim,\n"
+    "copy_tile<F_KEYS, threads>(to, attention_head(p.k, b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim,\n"
     "thread);\n"
+    "copy_tile<F_KEYS, threads>(to + tile_bytes, attention_head(p.v, b, late(kv_h)), p.v.row, begin + n * F_KEYS,\n"
+    "end, p.head_dim, thread);\n"
     "};\n"
     "if (count > 0)\n"
     "copy_keys(0);\n"
@@ -5304,21 +5296,21 @@ static const char ignis__text_attention_mma_cu_1[] =
     "if (p.lse && lane % 4 == 0 && row < p.sq)\n"
     "p.put_stat(p.stat(b, h) + row, state.top[m][half], sum);\n"
     "}\n"
-    "store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(), p.out.at(b, h),\n"
-    "p.out.row, first + warp * 16 * F_TILES, p.sq, p.head_dim);\n"
+    "store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(),\n"
+    "attention_head(p.out, b, h), p.out.row, first + warp * 16 * F_TILES, p.sq, p.head_dim);\n"
     "}\n\n\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }\n\n"
     "constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;\n"
     "constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;\n"
-    "constexpr int K_COLUMNS = D / K_SPLIT;\n"
-    "static_assert(K_QUERIES % K_STRIP == 0, \"strips make up a tile\");\n";
+    "constexpr int K_COLUMNS = D / K_SPLIT;\n";
 static const char ignis__text_attention_mma_cu_2[] =
+    "static_assert(K_QUERIES % K_STRIP == 0, \"strips make up a tile\");\n"
     "static_assert(K_SPLIT == 1 || K_COLUMNS / 8 % SWIZZLED == 0, \"chunks change places within the columns of a warp\");\n\n\n\n"
     "template <bool masked>\n"
     "__device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4],\n"
     "float (&grad_v)[K_TILES][K_COLUMNS / 8][4], uint32_t kv_lane, uint32_t q_lane,\n"
     "uint32_t q_columns_lane, const float *lse, const float *delta, float scale,\n"
-    "const attention_scores<T, true> &scored, const Attention &p, int keys, int key,\n"
+    "const attention_scores<true> &scored, const Attention &p, int keys, int key,\n"
     "int query)\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
@@ -5381,16 +5373,16 @@ static const char ignis__text_attention_mma_cu_2[] =
     "float grad_k[K_TILES][K_COLUMNS / 8][4], grad_v[K_TILES][K_COLUMNS / 8][4];\n"
     "clear(grad_k);\n"
     "clear(grad_v);\n\n"
-    "copy_tile<K_KEYS, threads>(k_tile, p.k.at(b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);\n"
-    "copy_tile<K_KEYS, threads>(v_tile, p.v.at(b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);\n\n\n"
+    "copy_tile<K_KEYS, threads>(k_tile, attention_head(p.k, b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);\n"
+    "copy_tile<K_KEYS, threads>(v_tile, attention_head(p.v, b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);\n\n\n"
     "const auto copy_queries = [&](int n) {\n"
     "const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;\n"
     "const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;\n"
-    "const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;\n"
-    "copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, end, p.head_dim, thread);\n";
+    "const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;\n";
 static const char ignis__text_attention_mma_cu_3[] =
-    "copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, end, p.head_dim,\n"
-    "thread);\n"
+    "copy_tile<K_QUERIES, threads>(to, attention_head(p.q, b, h), p.q.row, from, end, p.head_dim, thread);\n"
+    "copy_tile<K_QUERIES, threads>(to + tile_bytes, attention_head(p.grad_out, b, h), p.grad_out.row, from, end,\n"
+    "p.head_dim, thread);\n"
     "copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p, p.stat(b, h), from, end);\n"
     "};\n"
     "if (count > 0)\n"
@@ -5405,7 +5397,7 @@ static const char ignis__text_attention_mma_cu_3[] =
     "ignis_ptx_cp_async_commit();\n\n"
     "const int stage = n % 2, from = begin + n % tiles * K_QUERIES;\n"
     "const bool masked = from < whole || ((RANGE || BIASED) && from + K_QUERIES > whole_end);\n"
-    "const attention_scores<T, true> scored(p, b, kv_h * group + n / tiles);\n"
+    "const attention_scores<true> scored(p, b, kv_h * group + n / tiles);\n"
     "#pragma unroll 1\n"
     "for (int strip = 0; strip < K_QUERIES; strip += K_STRIP) {\n"
     "const uint32_t strip_tile = q_tiles + stage * 2 * tile_bytes + strip * ROW_BYTES;\n"
@@ -5430,10 +5422,10 @@ static const char ignis__text_attention_mma_cu_3[] =
     "scales[m][half] = (float)p.scale;\n"
     "ones[m][half] = 1;\n"
     "}\n"
-    "store_results<K_TILES, K_COLUMNS>(grad_k, scales, row * ROW_BYTES, column, shared_memory(), p.grad_k.at(b, kv_h),\n"
-    "p.grad_k.row, first + row, p.sk, p.head_dim);\n"
+    "store_results<K_TILES, K_COLUMNS>(grad_k, scales, row * ROW_BYTES, column, shared_memory(),\n"
+    "attention_head(p.grad_k, b, kv_h), p.grad_k.row, first + row, p.sk, p.head_dim);\n"
     "store_results<K_TILES, K_COLUMNS>(grad_v, ones, (K_KEYS + row) * ROW_BYTES, column, shared_memory(),\n"
-    "p.grad_v.at(b, kv_h), p.grad_v.row, first + row, p.sk, p.head_dim);\n"
+    "attention_head(p.grad_v, b, kv_h), p.grad_v.row, first + row, p.sk, p.head_dim);\n"
     "}\n\n"
     "constexpr int Q_WARPS = IGNIS_Q_WARPS, Q_TILES = IGNIS_Q_TILES, Q_KEYS = IGNIS_Q_KEYS, Q_STRIP = IGNIS_Q_STRIP;\n"
     "constexpr int Q_QUERIES = 16 * Q_TILES * Q_WARPS;\n"
@@ -5478,12 +5470,12 @@ static const char ignis__text_attention_mma_cu_3[] =
     "}\n"
     "}\n"
     "product_of_results<Q_TILES, Q_STRIP, D>(grad_q, ds, lane_of_a(kv_tile), 0);\n"
-    "}\n\n\n\n"
+    "}\n\n\n\n";
+static const char ignis__text_attention_mma_cu_4[] =
     "extern \"C\" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_q(Attention p)\n"
     "{\n"
     "constexpr int threads = 32 * Q_WARPS, tile_bytes = Q_KEYS * ROW_BYTES,\n"
-    "stats_at = (2 * Q_QUERIES + 4 * Q_KEYS) * ROW_BYTES;\n";
-static const char ignis__text_attention_mma_cu_4[] =
+    "stats_at = (2 * Q_QUERIES + 4 * Q_KEYS) * ROW_BYTES;\n"
     "const int pairs = p.heads * p.batches, b = blockIdx.x % pairs / p.heads;\n"
     "const int h = blockIdx.x % p.heads, kv_h = h / (p.heads / p.kv_heads);\n"
     "const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * Q_QUERIES;\n"
@@ -5491,19 +5483,21 @@ static const char ignis__text_attention_mma_cu_4[] =
     "const uint32_t q_tile = shared_address(), grad_tile = q_tile + Q_QUERIES * ROW_BYTES;\n"
     "const uint32_t kv_tiles = grad_tile + Q_QUERIES * ROW_BYTES;\n"
     "const float scale = (float)p.scale * LOG2_E;\n"
-    "const attention_scores<T, true> scored(p, b, h);\n\n"
+    "const attention_scores<true> scored(p, b, h);\n\n"
     "const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),\n"
     "end = p.visible(last, keys);\n"
     "const int whole = (p.visible(first, keys) - begin) / Q_KEYS, whole_from = p.first_key(last) - begin;\n"
     "const int count = (end - begin + Q_KEYS - 1) / Q_KEYS;\n\n"
-    "copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);\n"
+    "copy_tile<Q_QUERIES, threads>(q_tile, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);\n"
     "copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p, p.stat(b, h), first, p.sq);\n"
-    "copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, threadIdx.x);\n"
+    "copy_tile<Q_QUERIES, threads>(grad_tile, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim,\n"
+    "threadIdx.x);\n"
     "const auto copy_keys = [&](int n) {\n"
     "const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;\n"
-    "copy_tile<Q_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, begin + n * Q_KEYS, end, p.head_dim, threadIdx.x);\n"
-    "copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, begin + n * Q_KEYS, end, p.head_dim,\n"
+    "copy_tile<Q_KEYS, threads>(to, attention_head(p.k, b, kv_h), p.k.row, begin + n * Q_KEYS, end, p.head_dim,\n"
     "threadIdx.x);\n"
+    "copy_tile<Q_KEYS, threads>(to + tile_bytes, attention_head(p.v, b, kv_h), p.v.row, begin + n * Q_KEYS, end,\n"
+    "p.head_dim, threadIdx.x);\n"
     "};\n"
     "if (count > 0)\n"
     "copy_keys(0);\n"
@@ -5539,7 +5533,7 @@ static const char ignis__text_attention_mma_cu_4[] =
     "#pragma unroll\n"
     "for (int half = 0; half < 2; half++)\n"
     "scales[m][half] = (float)p.scale;\n"
-    "store_results<Q_TILES, D>(grad_q, scales, rows, 0, shared_memory(), p.grad_q.at(b, h), p.grad_q.row,\n"
+    "store_results<Q_TILES, D>(grad_q, scales, rows, 0, shared_memory(), attention_head(p.grad_q, b, h), p.grad_q.row,\n"
     "first + warp * 16 * Q_TILES, p.sq, p.head_dim);\n"
     "}\n\n"
     "#if IGNIS_BIAS\n\n\n\n\n\n"
@@ -5556,21 +5550,23 @@ static const char ignis__text_attention_mma_cu_4[] =
     "float sums[Q_TILES][Q_KEYS / 8][4];\n"
     "clear(sums);\n\n"
     "for (int b = share.b; b < share.end_b; b++)\n"
-    "for (int h = share.h; h < share.end_h; h++) {\n"
+    "for (int h = share.h; h < share.end_h; h++) {\n";
+static const char ignis__text_attention_mma_cu_5[] =
     "const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);\n"
-    "const attention_scores<T, true> scored(p, b, h);\n"
+    "const attention_scores<true> scored(p, b, h);\n"
     "for (int first = share.query; first < share.end_query; first += Q_QUERIES) {\n"
     "if (share.unseen(p, first, Q_QUERIES, Q_KEYS, keys))\n"
     "continue;\n"
     "const unsigned thread = thread_in_loop();\n"
-    "__syncthreads();\n";
-static const char ignis__text_attention_mma_cu_5[] =
-    "copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, thread);\n"
-    "copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim,\n"
+    "__syncthreads();\n"
+    "copy_tile<Q_QUERIES, threads>(q_tile, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim,\n"
     "thread);\n"
-    "copy_tile<Q_KEYS, threads>(kv_tile, p.k.at(b, kv_h), p.k.row, share.key, p.sk, p.head_dim, thread);\n"
-    "copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, p.v.at(b, kv_h), p.v.row, share.key, p.sk,\n"
+    "copy_tile<Q_QUERIES, threads>(grad_tile, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq,\n"
     "p.head_dim, thread);\n"
+    "copy_tile<Q_KEYS, threads>(kv_tile, attention_head(p.k, b, kv_h), p.k.row, share.key, p.sk, p.head_dim,\n"
+    "thread);\n"
+    "copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, attention_head(p.v, b, kv_h), p.v.row,\n"
+    "share.key, p.sk, p.head_dim, thread);\n"
     "copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p, p.stat(b, h), first, p.sq);\n"
     "ignis_ptx_cp_async_commit();\n"
     "ignis_ptx_cp_async_wait<0>();\n"
@@ -5656,8 +5652,6 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "#ifndef IGNIS_HEAD_DIM\n"
     "#define IGNIS_HEAD_DIM 64\n"
     "#endif\n\n"
-    "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef attention<T> Attention;\n\n"
     "constexpr int D = IGNIS_HEAD_DIM;\n"
     "constexpr float LOG2_E = 1.44269504088896340736f;\n\n\n\n\n\n"
     "constexpr int CHUNKS = D / 8;\n"
@@ -5768,11 +5762,11 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "c[m][n][i] = 0;\n"
     "}\n\n"
     "__device__ inline char *shared_memory()\n"
-    "{\n";
-static const char ignis__text_attention_tiles_cuh_1[] =
+    "{\n"
     "extern __shared__ __align__(128) char bytes[];\n"
     "return bytes;\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_attention_tiles_cuh_1[] =
     "__device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to_shared(shared_memory()); }\n\n\n\n\n\n\n\n"
     "template <int tiles> struct softmax {\n"
     "float out[tiles][D / 8][4];\n"
@@ -8159,7 +8153,7 @@ static const char ignis__text_gemm_hopper_cu_0[] =
     "BN <= 128);\n\n"
     "typedef PlaceOf<int> Spot;\n\n\n\n"
     "template <int most, bool by_k, bool shared>\n"
-    "__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int count, int box, int row,\n"
+    "__device__ inline void load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int count, int box, int row,\n"
     "int k, int batch)\n"
     "{\n"
     "#pragma unroll\n"
@@ -8179,14 +8173,14 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "return (max(0, min(rows, (int)all - first)) + box - 1) / box;\n"
     "}\n\n"
     "#if IGNIS_PATCHES\n\n"
-    "__device__ inline void load_pixels(const ignis__patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier,\n"
+    "__device__ inline void load_pixels(const ignis__patches &q, uint32_t to, const ignis__tensor_map *map, uint32_t barrier,\n"
     "const Pixel &at, const Tap &of)\n"
     "{\n"
     "ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1],\n"
     "q.first[0] + at.row * q.stride[0], at.image, of.column * q.step[1], of.row * q.step[0]);\n"
     "}\n"
     "#endif\n\n\n"
-    "__device__ inline void store_slab(const Product &p, const ignis_tensor_map *map, uint32_t from, int column, int row,\n"
+    "__device__ inline void store_slab(const Product &p, const ignis__tensor_map *map, uint32_t from, int column, int row,\n"
     "int batch)\n"
     "{\n"
     "#if IGNIS_PATCHES == 1\n"
@@ -8255,7 +8249,7 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "return ignis_round_two<Half>(x, y);\n"
     "}\n\n\n\n\n"
     "template <int N>\n"
-    "__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre,\n"
+    "__device__ inline void store_direct(const Product &p, const ignis__tensor_map *out, const ignis__tensor_map *pre,\n"
     "const Spot &place, int group, uint32_t room, float (&sum)[N / 8][4])\n"
     "{\n"
     "constexpr int across = SLAB_STAGED || N < 128 ? 64 : 128;\n"
@@ -8267,7 +8261,7 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "ignis_ptx_bulk_wait_read<0>();\n"
     "ignis_ptx_bar_sync(1 + group, 128);\n"
     "};\n"
-    "const auto end = [&](const ignis_tensor_map *map, T *array, int at, int width) {\n"
+    "const auto end = [&](const ignis__tensor_map *map, T *array, int at, int width) {\n"
     "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(1 + group, 128);\n"
     "if (width < 64) {\n"
@@ -8324,7 +8318,7 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "}\n"
     "}\n\n\n"
     "template <int N>\n"
-    "__device__ inline void store_paired(const Product &p, const ignis_tensor_map *out, const Spot &place, int group,\n"
+    "__device__ inline void store_paired(const Product &p, const ignis__tensor_map *out, const Spot &place, int group,\n"
     "uint32_t room, float (&sum)[N / 8][4])\n"
     "{\n"
     "float x[N / 16][4];\n"
@@ -8355,7 +8349,7 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "{\n"
     "return place.row < (int)p.m ? min(BN / 64, ((int)p.n - place.column + 63) / 64) : 0;\n"
     "}\n\n\n\n"
-    "__device__ inline void load_other(const ignis_tensor_map *other, const Spot &place, int strip, uint32_t room,\n"
+    "__device__ inline void load_other(const ignis__tensor_map *other, const Spot &place, int strip, uint32_t room,\n"
     "uint32_t barriers, int turn)\n"
     "{\n"
     "const uint32_t barrier = barriers + turn % 2 * 8;\n"
@@ -8383,7 +8377,7 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "two[0] = x[0], two[1] = x[1];\n"
     "}\n\n\n\n"
     "template <int N>\n"
-    "__device__ inline void store_with_other(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *other,\n"
+    "__device__ inline void store_with_other(const Product &p, const ignis__tensor_map *out, const ignis__tensor_map *other,\n"
     "const Spot &place, int group, uint32_t room, uint32_t barriers, float *sums,\n"
     "int &turn, float (&sum)[N / 8][4])\n"
     "{\n"
@@ -8400,9 +8394,9 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "for (int c = 0; c < 8; c += 2) {\n"
     "uint32_t words[4];\n"
     "ignis_ptx_ldmatrix(words, chunks.at(c) + slot);\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < 4; i++) {\n";
+    "#pragma unroll\n";
 static const char ignis__text_gemm_hopper_cu_3[] =
+    "for (int i = 0; i < 4; i++) {\n"
     "float *const x = &sum[8 * strip + c + i / 2][i % 2 * 2];\n"
     "combine(x, words[i]);\n"
     "words[i] = ignis_round_two<Half>(x[0], x[1]);\n"
@@ -8515,9 +8509,9 @@ static const char ignis__text_gemm_hopper_cu_3[] =
     "#pragma unroll\n"
     "for (int e = 0; e < 2; e++)\n"
     "x[e] = IGNIS_OTHER == NO_OTHER ? activated(x[e])\n"
-    ": IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])\n"
-    ": IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))\n";
+    ": IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])\n";
 static const char ignis__text_gemm_hopper_cu_4[] =
+    ": IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))\n"
     ": gelu_gradient(x[e], Wide(before[e]));\n"
     "ignis_store(p.out + at, ignis_pack_round<T, 2>(x));\n"
     "}\n"
@@ -8567,8 +8561,8 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "#define IGNIS_CLUSTERED\n"
     "#endif\n"
     "extern \"C\" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS, BLOCKS)\n"
-    "ignis_gemm_hopper(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b,\n"
-    "const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map other,\n"
+    "ignis_gemm_hopper(const __grid_constant__ ignis__tensor_map a, const __grid_constant__ ignis__tensor_map b,\n"
+    "const __grid_constant__ ignis__tensor_map out, const __grid_constant__ ignis__tensor_map other,\n"
     "const __grid_constant__ Product p)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
@@ -8628,9 +8622,9 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "for (Spot place; threadIdx.x == 0 && walk(place);) {\n"
     "const int row = place.row, column = place.column, end_k = place.end_k;\n"
     "const int box_a = SKIPS ? p.box_a : A_BY_K ? BM : 64, box_b = SKIPS ? p.box_b : B_BY_K ? BN : 64;\n"
-    "const int of_a = SKIPS ? boxes_of(BM, row, p.m, box_a) : BM / box_a;\n"
-    "const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : B_ROWS / box_b;\n";
+    "const int of_a = SKIPS ? boxes_of(BM, row, p.m, box_a) : BM / box_a;\n";
 static const char ignis__text_gemm_hopper_cu_5[] =
+    "const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : B_ROWS / box_b;\n"
     "const int bytes = SKIPS ? (of_a * box_a + of_b * box_b) * 128 : STAGE_BYTES;\n"
     "#if IGNIS_PATCHES == 1\n"
     "const Pixel pixel = grid_pixel(p.patches, row);\n"
@@ -8737,9 +8731,9 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "uint32_t next_bias[2];\n"
     "finish.load_bias(next_bias, place_before, 0, 0);\n"
     "const auto piece = [&](auto number) __attribute__((always_inline))\n"
-    "{\n"
-    "constexpr int i = decltype(number)::value;\n";
+    "{\n";
 static const char ignis__text_gemm_hopper_cu_6[] =
+    "constexpr int i = decltype(number)::value;\n"
     "const uint32_t bias[2] = {next_bias[0], next_bias[1]};\n"
     "const int now = issue(Constant<(i > 0)>(), sum);\n"
     "end_before(now);\n"
@@ -8868,10 +8862,10 @@ static const char ignis__text_gemm_hopper_cu_6[] =
     "end_before();\n"
     "add(before);\n"
     "go_on(next, min(steps, step + IGNIS_GEMM_SUM_STEPS - 1));\n"
-    "};\n\n\n"
-    "const auto ends = [&](float(&some)[N / 8][4]) __attribute__((always_inline))\n"
-    "{\n";
+    "};\n\n\n";
 static const char ignis__text_gemm_hopper_cu_7[] =
+    "const auto ends = [&](float(&some)[N / 8][4]) __attribute__((always_inline))\n"
+    "{\n"
     "if (step < steps)\n"
     "return false;\n"
     "ignis_ptx_wgmma_wait<0>();\n"
@@ -8969,7 +8963,7 @@ static const char ignis__text_gemm_hopper_ahead_cuh_0[] =
     "static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1,\n"
     "RING = SLABS == 2 ? 2 : 3;\n"
     "const Product &p;\n"
-    "const ignis_tensor_map *out, *other;\n"
+    "const ignis__tensor_map *out, *other;\n"
     "uint32_t room, barriers;\n"
     "int group, turn, odd;\n"
     "Chunks chunks;\n"
@@ -9859,16 +9853,14 @@ static const char ignis__text_hopper_cuh_1[] =
     "asm volatile(\"red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\" ::\"l\"(to), \"f\"(x.x), \"f\"(x.y), \"f\"(x.z),\n"
     "\"f\"(x.w)\n"
     ": \"memory\");\n"
-    "}\n\n\n\n\n\n"
-    "struct alignas(64) ignis_tensor_map {\n"
-    "uint64_t words[16];\n"
-    "};\n\n"
-    "__device__ inline void ignis_ptx_prefetch_tensormap(const ignis_tensor_map *map)\n"
+    "}\n\n\n\n"
+    "#include \"shared/tensor_map.h\"\n\n"
+    "__device__ inline void ignis_ptx_prefetch_tensormap(const ignis__tensor_map *map)\n"
     "{\n"
     "asm volatile(\"prefetch.tensormap [%0];\" ::\"l\"(map) : \"memory\");\n"
     "}\n\n\n\n\n\n"
     "template <int rank>\n"
-    "__device__ inline void ignis_ptx_tensor_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int x, int y,\n"
+    "__device__ inline void ignis_ptx_tensor_load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int x, int y,\n"
     "int z = 0, int u = 0, int v = 0)\n"
     "{\n"
     "static_assert(rank >= 2 && rank <= 5, \"tensors have 2 to 5 dimensions here\");\n"
@@ -9894,7 +9886,7 @@ static const char ignis__text_hopper_cuh_1[] =
     ": \"memory\");\n"
     "}\n\n"
     "template <int rank>\n"
-    "__device__ inline void ignis_ptx_tensor_store(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0,\n"
+    "__device__ inline void ignis_ptx_tensor_store(const ignis__tensor_map *map, uint32_t from, int x, int y, int z = 0,\n"
     "int u = 0, int v = 0)\n"
     "{\n"
     "static_assert(rank >= 2 && rank <= 5, \"tensors have 2 to 5 dimensions here\");\n"
@@ -9917,7 +9909,7 @@ static const char ignis__text_hopper_cuh_1[] =
     "\"r\"(from), \"r\"(x), \"r\"(y), \"r\"(z), \"r\"(u), \"r\"(v)\n"
     ": \"memory\");\n"
     "}\n\n\n\n\n"
-    "__device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int channel,\n"
+    "__device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int channel,\n"
     "int x, int y, int image, int right, int down)\n"
     "{\n"
     "asm volatile(\"cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, \"\n"
@@ -9926,17 +9918,17 @@ static const char ignis__text_hopper_cuh_1[] =
     "\"h\"((unsigned short)down)\n"
     ": \"memory\");\n"
     "}\n\n"
-    "__device__ inline void ignis_ptx_pixels_store(const ignis_tensor_map *map, uint32_t from, int channel, int x, int y,\n"
+    "__device__ inline void ignis_ptx_pixels_store(const ignis__tensor_map *map, uint32_t from, int channel, int x, int y,\n"
     "int image)\n"
     "{\n"
-    "asm volatile(\n";
+    "asm volatile(\n"
+    "\"cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];\" ::\"l\"(map),\n";
 static const char ignis__text_hopper_cuh_2[] =
-    "\"cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];\" ::\"l\"(map),\n"
     "\"r\"(from), \"r\"(channel), \"r\"(x), \"r\"(y), \"r\"(image)\n"
     ": \"memory\");\n"
     "}\n\n"
     "template <int rank>\n"
-    "__device__ inline void ignis_ptx_tensor_add(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0,\n"
+    "__device__ inline void ignis_ptx_tensor_add(const ignis__tensor_map *map, uint32_t from, int x, int y, int z = 0,\n"
     "int u = 0, int v = 0)\n"
     "{\n"
     "static_assert(rank >= 2 && rank <= 5, \"tensors have 2 to 5 dimensions here\");\n"
@@ -9974,7 +9966,7 @@ static const char ignis__text_hopper_cuh_2[] =
     "{\n"
     "asm volatile(\"cp.async.bulk.prefetch.L2.global [%0], %1;\" ::\"l\"(from), \"r\"(bytes) : \"memory\");\n"
     "}\n\n\n\n"
-    "__device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis_tensor_map *map, uint32_t barrier,\n"
+    "__device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis__tensor_map *map, uint32_t barrier,\n"
     "uint16_t blocks, int x, int y, int z)\n"
     "{\n"
     "asm volatile(\"cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster \"\n"
@@ -10022,12 +10014,12 @@ static const char ignis__text_hopper_cuh_2[] =
     ": \"memory\");\n"
     "}\n\n\n\n\n"
     "__device__ inline void ignis_ptx_wgmma_fence() { asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\"); }\n\n"
-    "__device__ inline void ignis_ptx_wgmma_commit() { asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\"); }\n\n\n\n\n";
-static const char ignis__text_hopper_cuh_3[] =
+    "__device__ inline void ignis_ptx_wgmma_commit() { asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\"); }\n\n\n\n\n"
     "template <int pending> __device__ inline void ignis_ptx_wgmma_wait()\n"
     "{\n"
     "asm volatile(\"wgmma.wait_group.sync.aligned %0;\" ::\"n\"(pending) : \"memory\");\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_hopper_cuh_3[] =
     "template <int n> __device__ inline void ignis_wgmma_hold(float (&c)[n][4])\n"
     "{\n"
     "#pragma unroll\n"
@@ -10088,10 +10080,10 @@ static const char ignis__text_hopper_cuh_3[] =
     "#define IGNIS_WGMMA_TEXT_208 IGNIS_WGMMA_TEXT_192 \", %96, %97, %98, %99, %100, %101, %102, %103\"\n"
     "#define IGNIS_WGMMA_SUMS_208 IGNIS_WGMMA_SUMS_192, IGNIS_WGMMA_SUM(24), IGNIS_WGMMA_SUM(25)\n"
     "#define IGNIS_WGMMA_TEXT_224 IGNIS_WGMMA_TEXT_208 \", %104, %105, %106, %107, %108, %109, %110, %111\"\n"
-    "#define IGNIS_WGMMA_SUMS_224 IGNIS_WGMMA_SUMS_208, IGNIS_WGMMA_SUM(26), IGNIS_WGMMA_SUM(27)\n";
-static const char ignis__text_hopper_cuh_4[] =
+    "#define IGNIS_WGMMA_SUMS_224 IGNIS_WGMMA_SUMS_208, IGNIS_WGMMA_SUM(26), IGNIS_WGMMA_SUM(27)\n"
     "#define IGNIS_WGMMA_TEXT_240 IGNIS_WGMMA_TEXT_224 \", %112, %113, %114, %115, %116, %117, %118, %119\"\n"
-    "#define IGNIS_WGMMA_SUMS_240 IGNIS_WGMMA_SUMS_224, IGNIS_WGMMA_SUM(28), IGNIS_WGMMA_SUM(29)\n"
+    "#define IGNIS_WGMMA_SUMS_240 IGNIS_WGMMA_SUMS_224, IGNIS_WGMMA_SUM(28), IGNIS_WGMMA_SUM(29)\n";
+static const char ignis__text_hopper_cuh_4[] =
     "#define IGNIS_WGMMA_TEXT_256 IGNIS_WGMMA_TEXT_240 \", %120, %121, %122, %123, %124, %125, %126, %127\"\n"
     "#define IGNIS_WGMMA_SUMS_256 IGNIS_WGMMA_SUMS_240, IGNIS_WGMMA_SUM(30), IGNIS_WGMMA_SUM(31)\n\n"
     "#if IGNIS_OPERANDS == 1 || IGNIS_OPERANDS == 2\n"
@@ -12867,7 +12859,7 @@ static const char *const ignis__text_norm_unaligned_cuh[] = {
 };
 
 static const char ignis__text_optim_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n"
@@ -14104,7 +14096,7 @@ static const char ignis__text_rope_cu_0[] =
     "}\n"
     "}\n"
     "Wide sine[N], cosine[N];\n"
-    "angles(sine, cosine, r % seq + offset, own, frequencies, first, Wide(direction));\n"
+    "angles(sine, cosine, r % seq + offset, own, frequencies.at, first, Wide(direction));\n"
     "#pragma unroll\n"
     "for (int k = 0; k < HEADS; k++) {\n"
     "const long long head = group + (long long)k * groups;\n"
@@ -14136,9 +14128,9 @@ static const char ignis__text_rope_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_ROPE_CUH\n"
     "#define IGNIS_ROPE_CUH\n\n"
-    "#define MAX_HALF 256\n\n\n\n"
+    "#include \"shared/rope.h\"\n\n\n\n"
     "template <typename Wide> struct frequency_table {\n"
-    "Wide at[MAX_HALF];\n"
+    "Wide at[IGNIS__ROPE_HALF];\n"
     "};\n\n\n\n\n\n\n"
     "__device__ inline void sine_cosine(float position, float frequency, float &sine, float &cosine)\n"
     "{\n"
@@ -14162,11 +14154,11 @@ static const char ignis__text_rope_cuh_0[] =
     "}\n\n\n\n"
     "template <int N, typename Wide, typename Own>\n"
     "__device__ inline void angles(Wide (&sine)[N], Wide (&cosine)[N], long long position, const Own *own,\n"
-    "const frequency_table<Wide> &frequencies, int first, Wide direction)\n"
+    "const Wide (&frequencies)[IGNIS__ROPE_HALF], int first, Wide direction)\n"
     "{\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++) {\n"
-    "const Wide frequency = own ? Wide(own[first + i]) : frequencies.at[first + i];\n"
+    "const Wide frequency = own ? Wide(own[first + i]) : frequencies[first + i];\n"
     "sine_cosine(Wide(position), frequency, sine[i], cosine[i]);\n"
     "sine[i] *= direction;\n"
     "}\n"
@@ -15028,6 +15020,51 @@ static const char *const ignis__text_shape_cu[] = {
     ignis__text_shape_cu_1,
 };
 
+static const char ignis__text_shared_attention_h_0[] =
+    "#pragma once\n\n\n\n\n\n"
+    "IGNIS__TEMPLATE(E) struct ignis__attention_rows {\n"
+    "IGNIS__POINTER(E) data;\n"
+    "long long row, head, batch;\n"
+    "};\n\n\n\n"
+    "typedef struct ignis__attention_params {\n"
+    "IGNIS__OF(ignis__attention_rows, const T) q, k, v;\n"
+    "IGNIS__OF(ignis__attention_rows, T) out;\n"
+    "IGNIS__OF(ignis__attention_rows, const T) grad_out;\n"
+    "IGNIS__OF(ignis__attention_rows, T) grad_q, grad_k, grad_v;\n\n\n\n"
+    "IGNIS__POINTER(Wide) lse;\n"
+    "IGNIS__POINTER(Wide) delta;\n"
+    "int batches, heads, kv_heads, head_dim;\n"
+    "int sq, sk;\n"
+    "int causal;\n"
+    "double scale;\n"
+    "double softcap;\n\n"
+    "IGNIS__OF(ignis__attention_rows, const Bias) bias;\n"
+    "IGNIS__OF(ignis__attention_rows, Bias) grad_bias;\n"
+    "IGNIS__POINTER(const int) lengths;\n"
+    "int window;\n"
+    "} ignis__attention_params;\n"
+    "IGNIS__ASSERT_SIZE(ignis__attention_params, 400);\n\n\n"
+    "typedef struct ignis__forward_plan {\n"
+    "IGNIS__POINTER(unsigned) counter;\n\n"
+    "IGNIS__POINTER(float) parts;\n"
+    "int section;\n"
+    "int splits, tiles;\n"
+    "} ignis__forward_plan;\n"
+    "IGNIS__ASSERT_SIZE(ignis__forward_plan, 32);\n\n\n\n"
+    "typedef struct ignis__attention_scratch {\n"
+    "IGNIS__POINTER(float) lse, delta;\n\n\n"
+    "IGNIS__POINTER(float) grad_q;\n"
+    "IGNIS__POINTER(uint32_t) turns;\n"
+    "IGNIS__POINTER(uint32_t) next;\n\n"
+    "IGNIS__POINTER(float) sums;\n"
+    "int rows;\n\n\n"
+    "int section;\n"
+    "} ignis__attention_scratch;\n"
+    "IGNIS__ASSERT_SIZE(ignis__attention_scratch, 56);\n";
+static const char *const ignis__text_shared_attention_h[] = {
+    ignis__text_shared_attention_h_0,
+};
+
 static const char ignis__text_shared_channel_norm_h_0[] =
     "#pragma once\n\n"
     "typedef struct ignis__channel_sizes {\n"
@@ -15243,6 +15280,19 @@ static const char *const ignis__text_shared_optimizer_h[] = {
     ignis__text_shared_optimizer_h_0,
 };
 
+static const char ignis__text_shared_rope_h_0[] =
+    "#pragma once\n"
+    "enum { IGNIS__ROPE_HALF = 256 };\n\n\n"
+    "typedef struct ignis__rotation {\n"
+    "long long offset;\n"
+    "IGNIS__POINTER(const float) own;\n"
+    "float frequencies[IGNIS__ROPE_HALF];\n"
+    "} ignis__rotation;\n"
+    "IGNIS__ASSERT_SIZE(ignis__rotation, 1040);\n";
+static const char *const ignis__text_shared_rope_h[] = {
+    ignis__text_shared_rope_h_0,
+};
+
 static const char ignis__text_shared_scan_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
@@ -15280,6 +15330,16 @@ static const char ignis__text_shared_strided_h_0[] =
     "IGNIS__ASSERT_SIZE(ignis__strided, 280);\n";
 static const char *const ignis__text_shared_strided_h[] = {
     ignis__text_shared_strided_h_0,
+};
+
+static const char ignis__text_shared_tensor_map_h_0[] =
+    "#pragma once\n\n\n"
+    "typedef struct IGNIS__ALIGNED(64) ignis__tensor_map {\n"
+    "uint64_t words[16];\n"
+    "} ignis__tensor_map;\n"
+    "IGNIS__ASSERT_SIZE(ignis__tensor_map, 128);\n";
+static const char *const ignis__text_shared_tensor_map_h[] = {
+    ignis__text_shared_tensor_map_h_0,
 };
 
 static const char ignis__text_softmax_cu_0[] =
@@ -16593,7 +16653,7 @@ static const ignis__source *const ignis__includes_ignis_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_ignis_cuh = {
-    "ignis.cuh", 0x340ead99b363da6aULL, IGNIS__PIECES(ignis_cuh), ignis__includes_ignis_cuh, 0};
+    "ignis.cuh", 0x34c6f586fe7eff11ULL, IGNIS__PIECES(ignis_cuh), ignis__includes_ignis_cuh, 0};
 
 static const ignis__source *const ignis__includes_activation_cuh[] = {
     NULL};
@@ -16608,31 +16668,39 @@ static const ignis__source *const ignis__includes_activation_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
     "activation.cu", 0x17a753c048695a1cULL, IGNIS__PIECES_OF_TENSORS(activation_cu), ignis__includes_activation_cu, 1};
 
+static const ignis__source *const ignis__includes_shared_attention_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_attention_h = {
+    "shared/attention.h", 0xc7a953225465d94cULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 57};
+
 static const ignis__source *const ignis__includes_attention_cuh[] = {
+    &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_cuh = {
-    "attention.cuh", 0xc78e9b0e5231c94cULL, IGNIS__PIECES_OF_TENSORS(attention_cuh), ignis__includes_attention_cuh, 4};
+    "attention.cuh", 0x5c17622c02154479ULL, IGNIS__PIECES_OF_TENSORS(attention_cuh), ignis__includes_attention_cuh, 4};
 
 static const ignis__source *const ignis__includes_attention_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_attention_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_cu = {
-    "attention.cu", 0x0793e9b5e01dbb9eULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
+    "attention.cu", 0x995fd315f001a78eULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
 
 static const ignis__source *const ignis__includes_attention_decode_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_attention_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_cu = {
-    "attention_decode.cu", 0x769cbcdbe4ede7daULL, IGNIS__PIECES_OF_TENSORS(attention_decode_cu), ignis__includes_attention_decode_cu, 5};
+    "attention_decode.cu", 0x7bdea28004956c86ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_cu), ignis__includes_attention_decode_cu, 5};
 
 static const ignis__source *const ignis__includes_attention_tiles_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
-    "attention_tiles.cuh", 0x2bd5a8d15e82885fULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 10};
+    "attention_tiles.cuh", 0xce523078d8c7cd05ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 10};
 
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
@@ -16645,28 +16713,43 @@ static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_attention_tiles_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_mma_cuh,
+    &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
-    "attention_decode_mma.cu", 0x49c49a26ce6310b7ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_mma_cu), ignis__includes_attention_decode_mma_cu, 6};
+    "attention_decode_mma.cu", 0xd05206c4a79f92c3ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_mma_cu), ignis__includes_attention_decode_mma_cu, 6};
+
+static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 69};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
+    &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0xba79d5941434b5d0ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 29};
+    "hopper.cuh", 0xec945645c99e566dULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 29};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_attention_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_hopper_cuh,
+    &ignis__source_shared_attention_h,
+    &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
-    "attention_hopper.cu", 0x88daa40e0927fb17ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_cu), ignis__includes_attention_hopper_cu, 7};
+    "attention_hopper.cu", 0x5d66058a60fa70a8ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_cu), ignis__includes_attention_hopper_cu, 7};
+
+static const ignis__source *const ignis__includes_shared_rope_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
+    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 66};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
+    &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
-    "rope.cuh", 0xe815298ed386f218ULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 52};
+    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 52};
 
 static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16674,9 +16757,12 @@ static const ignis__source *const ignis__includes_attention_hopper_backward_cu[]
     &ignis__source_f8_cuh,
     &ignis__source_hopper_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_attention_h,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_backward_cu = {
-    "attention_hopper_backward.cu", 0xb985b1ed25a1c4d3ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_backward_cu), ignis__includes_attention_hopper_backward_cu, 8};
+    "attention_hopper_backward.cu", 0x030d52931aedd630ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_backward_cu), ignis__includes_attention_hopper_backward_cu, 8};
 
 static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16684,14 +16770,15 @@ static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_attention_tiles_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_mma_cuh,
+    &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
-    "attention_mma.cu", 0x5a401b34264990e7ULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 9};
+    "attention_mma.cu", 0x7223acd1bf148b63ULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 9};
 
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 57};
+    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 58};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16701,23 +16788,30 @@ static const ignis__source *const ignis__includes_channel_norm_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_cu = {
     "channel_norm.cu", 0xfcc7c124cdd45c34ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 11};
 
+static const ignis__source *const ignis__includes_shared_collective_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_collective_h = {
+    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 59};
+
 static const ignis__source *const ignis__includes_collective_cuh[] = {
+    &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cuh = {
-    "collective.cuh", 0xee5fc4b8827460d6ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 13};
+    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 13};
 
 static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_collective_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
-    "collective.cu", 0x3f7f9d133c5633aeULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 12};
+    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 12};
 
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 58};
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 60};
 
 static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16730,7 +16824,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 60};
+    "shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 62};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16778,7 +16872,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 59};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 61};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16809,12 +16903,12 @@ IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 62};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 64};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 65};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 68};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16822,7 +16916,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 69};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 73};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16849,7 +16943,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
 static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
-    "gemm_hopper_ahead.cuh", 0x8635dac6c836c6c8ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 26};
+    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 26};
 
 static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16862,9 +16956,10 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_mma_cuh,
     &ignis__source_shared_divisor_h,
     &ignis__source_shared_gemm_h,
+    &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0x049a18685d225d10ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 25};
+    "gemm_hopper.cu", 0xf3f49f844ea05a32ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 25};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16895,7 +16990,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 61};
+    "shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 63};
 
 static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16941,7 +17036,7 @@ static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 67};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 71};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17012,7 +17107,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 63};
+    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 65};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17020,7 +17115,7 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0x6dcbb889ab47a916ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 44};
+    "optim.cu", 0xe6372c61e593726eULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 44};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17072,14 +17167,15 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0xd6f1054ee061cee9ULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 51};
+    "rope.cu", 0x2b4d734b33904c8cULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 51};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 64};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 67};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17112,14 +17208,14 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 66};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 70};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 68};
+    "sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 72};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17130,7 +17226,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 70};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 74};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -17194,15 +17290,19 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_select_cu,
     &ignis__source_shape_cu,
     &ignis__source_shared_addends_h,
+    &ignis__source_shared_attention_h,
     &ignis__source_shared_channel_norm_h,
+    &ignis__source_shared_collective_h,
     &ignis__source_shared_divisor_h,
     &ignis__source_shared_fft_h,
     &ignis__source_shared_gemm_h,
     &ignis__source_shared_image_h,
     &ignis__source_shared_index_h,
     &ignis__source_shared_optimizer_h,
+    &ignis__source_shared_rope_h,
     &ignis__source_shared_scan_h,
     &ignis__source_shared_strided_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_softmax_cu,
     &ignis__source_softmax_cuh,
     &ignis__source_sort_cu,

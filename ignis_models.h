@@ -1137,12 +1137,18 @@ enum {
     IGNIS__SOURCE_GENERATE_STEP_CUH,
     IGNIS__SOURCE_GENERATE_STEP_BLOCKS_CUH,
     IGNIS__SOURCE_GENERATE_STEP_DENSE_CUH,
+    IGNIS__SOURCE_SHARED_MODELS_FUSED_STEP_H,
+    IGNIS__SOURCE_SHARED_MODELS_GEMV_H,
+    IGNIS__SOURCE_SHARED_MODELS_GENERATE_H,
+    IGNIS__SOURCE_SHARED_MODELS_KV_CACHE_H,
+    IGNIS__SOURCE_SHARED_MODELS_SAMPLING_H,
+    IGNIS__SOURCE_SHARED_MODELS_WEIGHTS_H,
     IGNIS__SOURCE_WEIGHTS_CUH,
     IGNIS__SOURCE_WEIGHTS_BLOCKS_CUH,
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xbf8a4f4e64be6f96ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xfef91bf6c8c5ba8dULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -1178,9 +1184,9 @@ static const char ignis__text_attention_paged_cu_0[] =
     "template <int G> struct findings {\n"
     "W top[WARPS][G], sum[WARPS][G], out[WARPS][G][IGNIS_HEAD_DIM];\n"
     "};\n\n\n"
-    "template <int G> __device__ inline void walk(const paged_params &p, findings<G> &found)\n"
+    "template <int G> __device__ inline void walk(const ignis__paged &p, findings<G> &found)\n"
     "{\n"
-    "const generate_row &row = p.rows[blockIdx.z];\n"
+    "const ignis__generate_row &row = p.rows[blockIdx.z];\n"
     "const paged_heads heads(p, G, blockIdx.y);\n"
     "const paged_splits splits(row.position + 1);\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;\n"
@@ -1337,7 +1343,7 @@ static const char ignis__text_attention_paged_cu_1[] =
     "combine_by_the_last(p, heads, splits.count);\n"
     "}\n\n\n"
     "#define PAGED(G) \\\n"
-    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_paged_##G(paged_params p) \\\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_paged_##G(ignis__paged p) \\\n"
     "{ \\\n"
     "__shared__ findings<G> found; \\\n"
     "walk<G>(p, found); \\\n"
@@ -1360,29 +1366,17 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "#define IGNIS_HEAD_DIM 64\n"
     "#endif\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef ignis_wide<T> W;\n"
+    "typedef ignis_wide<T> W, Wide;\n"
+    "#include \"shared/models/kv_cache.h\"\n"
     "template <typename> struct pair_of {\n"
     "typedef float2 type;\n"
     "};\n"
     "template <> struct pair_of<double> {\n"
     "typedef double2 type;\n"
     "};\n"
-    "typedef pair_of<W>::type W2;\n\n\n"
-    "constexpr int SPLIT = 64, SPLITS = 32;\n"
+    "typedef pair_of<W>::type W2;\n\n"
+    "constexpr int SPLIT = IGNIS__SPLIT, SPLITS = IGNIS__SPLITS;\n"
     "constexpr double LOG2_E = 1.44269504088896340736;\n\n\n"
-    "struct paged_params {\n"
-    "const T *q;\n"
-    "T *out;\n"
-    "const T *k, *v;\n"
-    "const generate_row *rows;\n\n\n"
-    "W *scratch;\n\n"
-    "uint32_t *ended;\n"
-    "long long q_row;\n"
-    "double scale;\n"
-    "int heads, kv_heads, head_dim, splits;\n"
-    "int settled;\n"
-    "int count;\n"
-    "};\n\n\n"
     "struct paged_splits {\n"
     "int end, keys, count;\n\n"
     "__device__ explicit paged_splits(int end) : end(end)\n"
@@ -1403,11 +1397,11 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "count = min(most, (kv + 1) * group - first);\n"
     "row = blockIdx.z;\n"
     "}\n\n"
-    "__device__ W *found(const paged_params &p, int h, int split) const\n"
+    "__device__ W *found(const ignis__paged &p, int h, int split) const\n"
     "{\n"
     "return p.scratch + (((long long)row * p.heads + first + h) * p.splits + split) * (2 + p.head_dim);\n"
     "}\n"
-    "__device__ T *out(const paged_params &p) const { return p.out + ((long long)row * p.heads + first) * p.head_dim; }\n"
+    "__device__ T *out(const ignis__paged &p) const { return p.out + ((long long)row * p.heads + first) * p.head_dim; }\n"
     "};\n\n\n"
     "constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12;\n\n\n\n"
     "template <typename Load> __device__ inline W2 combine_two(int splits, Load load)\n"
@@ -1443,7 +1437,7 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "two.y = splits > 0 ? y / sum : W(0);\n"
     "return two;\n"
     "}\n\n\n"
-    "__device__ inline void combine_heads(const paged_params &p, const paged_heads &heads, int splits, int thread,\n"
+    "__device__ inline void combine_heads(const ignis__paged &p, const paged_heads &heads, int splits, int thread,\n"
     "int threads)\n"
     "{\n"
     "for (int at = 2 * thread; at < heads.count * p.head_dim; at += 2 * threads) {\n"
@@ -1458,7 +1452,7 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "heads.out(p)[at + 1] = T(two.y);\n"
     "}\n"
     "}\n\n\n"
-    "__device__ inline void combine_by_the_last(const paged_params &p, const paged_heads &heads, int splits)\n"
+    "__device__ inline void combine_by_the_last(const ignis__paged &p, const paged_heads &heads, int splits)\n"
     "{\n"
     "__shared__ bool is_last;\n"
     "const int blocks = min(splits, (int)gridDim.x);\n"
@@ -1513,7 +1507,7 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "const int count, group, kv_heads, from, to;\n\n"
     "int row, kv, head, start;\n\n"
     "int first, last, before;\n\n"
-    "__device__ block_parts(const many_memory &m, const paged_params &p)\n"
+    "__device__ block_parts(const many_memory &m, const ignis__paged &p)\n"
     ": m(m), count(p.count), group(p.heads / p.kv_heads), kv_heads(p.kv_heads),\n"
     "from((int)((long long)m.rows[count - 1].next * blockIdx.x / gridDim.x)),\n"
     "to((int)((long long)m.rows[count - 1].next * (blockIdx.x + 1) / gridDim.x)), row(0), kv(0), head(0), first(0),\n"
@@ -1602,7 +1596,7 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "}\n"
     "};\n\n\n\n\n"
     "struct many_warp {\n"
-    "const paged_params &p;\n"
+    "const ignis__paged &p;\n"
     "many_memory &m;\n"
     "const char *const tile;\n"
     "const uint32_t keys, values;\n"
@@ -1610,7 +1604,7 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "const float scale;\n"
     "uint32_t weights[PAGES][2];\n"
     "float out[CHUNKS][4], top, sum;\n\n"
-    "__device__ many_warp(const paged_params &p, many_memory &m, const tile_memory *tiles)\n"
+    "__device__ many_warp(const ignis__paged &p, many_memory &m, const tile_memory *tiles)\n"
     ": p(p), m(m), tile((const char *)(tiles + threadIdx.x / 32)), keys((uint32_t)__cvta_generic_to_shared(tile)),\n"
     "values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4),\n";
 static const char ignis__text_attention_paged_many_cu_1[] =
@@ -1810,7 +1804,7 @@ static const char ignis__text_attention_paged_many_cu_2[] =
     "}\n"
     "}\n"
     "};\n\n\n"
-    "__device__ inline void combine_parts(const paged_params &p, many_memory &m, block_parts parts)\n"
+    "__device__ inline void combine_parts(const ignis__paged &p, many_memory &m, block_parts parts)\n"
     "{\n"
     "const int thread = threadIdx.x - 32 * WARPS, warp = thread % 32 % WARPS;\n"
     "const uint32_t finished = (uint32_t)__cvta_generic_to_shared(&m.finished[warp]);\n"
@@ -1843,7 +1837,7 @@ static const char ignis__text_attention_paged_many_cu_2[] =
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * WARPS + OTHERS, 1)\n"
-    "ignis_attention_paged_many(const __grid_constant__ paged_params p)\n"
+    "ignis_attention_paged_many(const __grid_constant__ ignis__paged p)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
     "__shared__ many_memory m;\n"
@@ -1903,12 +1897,12 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "#if IGNIS_CLUSTERS\n"
     "__cluster_dims__(CLUSTER, 1, 1)\n"
     "#endif\n"
-    "__launch_bounds__(TEAMS *TEAM, BLOCKS) ignis_attention_paged_mma(const __grid_constant__ paged_params p)\n"
+    "__launch_bounds__(TEAMS *TEAM, BLOCKS) ignis_attention_paged_mma(const __grid_constant__ ignis__paged p)\n"
     "{\n"
     "__shared__ team_memory of_teams[TEAMS];\n"
     "extern __shared__ __align__(16) char memory[];\n"
     "arrivals &arrived = *(arrivals *)memory;\n"
-    "const generate_row &row = p.rows[blockIdx.z];\n"
+    "const ignis__generate_row &row = p.rows[blockIdx.z];\n"
     "const paged_heads heads(p, HEADS, blockIdx.y);\n"
     "const paged_splits splits(row.position + 1);\n"
     "paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, row.pages, p.scale, of_teams[threadIdx.x / TEAM]);\n"
@@ -2002,9 +1996,9 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "const float2 x = combine_two(splits.count, [&](int split, float2 &tops, float2 &two) {\n"
     "tops = arrived.tops[split][h];\n"
     "two = arrived.found[split][i];\n"
-    "});\n"
-    "*(uint32_t *)(heads.out(p) + at) = ignis_round_two<T>(x.x, x.y);\n";
+    "});\n";
 static const char ignis__text_attention_paged_mma_cu_1[] =
+    "*(uint32_t *)(heads.out(p) + at) = ignis_round_two<T>(x.x, x.y);\n"
     "}\n"
     "} else if (splits.count > 1) {\n"
     "combine_by_the_last(p, heads, splits.count);\n"
@@ -2215,7 +2209,7 @@ static const char ignis__text_blocks_cu_0[] =
     "#include \"blocks.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> W;\n\n\n"
-    "template <typename To> __device__ inline void numbers_of(To *to, const quantised &w, long long row)\n"
+    "template <typename To> __device__ inline void numbers_of(To *to, const ignis__quantised_weight &w, long long row)\n"
     "{\n"
     "constexpr int some = sizeof(To) > 4 ? 2 : 4;\n"
     "for (int i = threadIdx.x; i < w.k / 8; i += blockDim.x) {\n"
@@ -2232,13 +2226,13 @@ static const char ignis__text_blocks_cu_0[] =
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_blocks_rows(T *to, const __grid_constant__ quantised w, long long first)\n"
+    "ignis_blocks_rows(T *to, const __grid_constant__ ignis__quantised_weight w, long long first)\n"
     "{\n"
     "numbers_of(to + blockIdx.x * w.k, w, first + blockIdx.x);\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_blocks_embedding(T *to, const __grid_constant__ quantised w, const void *ids, int id_bytes, long long count,\n"
-    "long long vocab)\n"
+    "ignis_blocks_embedding(T *to, const __grid_constant__ ignis__quantised_weight w, const void *ids, int id_bytes,\n"
+    "long long count, long long vocab)\n"
     "{\n"
     "for (long long i = blockIdx.x; i < count; i += gridDim.x) {\n"
     "const long long id = ignis_index(ids, id_bytes, i);\n"
@@ -2250,9 +2244,10 @@ static const char ignis__text_blocks_cu_0[] =
     "}\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_blocks_embed(W *sum, const __grid_constant__ quantised w, const T *positions, const generate_row *rows)\n"
+    "ignis_blocks_embed(W *sum, const __grid_constant__ ignis__quantised_weight w, const T *positions,\n"
+    "const ignis__generate_row *rows)\n"
     "{\n"
-    "const generate_row &row = rows[blockIdx.x];\n"
+    "const ignis__generate_row &row = rows[blockIdx.x];\n"
     "W *to = sum + blockIdx.x * w.k;\n"
     "if (row.position < 0) {\n"
     "for (int i = threadIdx.x; i < w.k; i += 256)\n"
@@ -2273,12 +2268,8 @@ static const char ignis__text_blocks_cuh_0[] =
     "#ifndef IGNIS_BLOCKS_CUH\n"
     "#define IGNIS_BLOCKS_CUH\n\n"
     "constexpr int RECORD = 8;\n\n"
-    "enum blocks_type { BLOCKS_Q4_0 = 2, BLOCKS_Q8_0 = 8, BLOCKS_Q4_K = 12, BLOCKS_Q6_K = 14 };\n\n\n"
-    "struct quantised {\n"
-    "const uint8_t *records, *scales;\n"
-    "long long k;\n"
-    "int type;\n"
-    "};\n\n"
+    "enum blocks_type { BLOCKS_Q4_0 = 2, BLOCKS_Q8_0 = 8, BLOCKS_Q4_K = 12, BLOCKS_Q6_K = 14 };\n\n"
+    "#include \"shared/models/weights.h\"\n\n"
     "__device__ inline float blocks_half(const uint8_t *at) { return ignis_ptx_cvt_f32_f16(*(const uint16_t *)at); }\n\n\n"
     "__device__ inline void blocks_scale(const uint8_t *s, int j, int &scale, int &least)\n"
     "{\n"
@@ -2291,7 +2282,7 @@ static const char ignis__text_blocks_cuh_0[] =
     "{\n"
     "return row / TOGETHER * TOGETHER * records + row % TOGETHER;\n"
     "}\n\n\n"
-    "__device__ inline void blocks_eight(const quantised &w, long long row, int block, int i, float (&v)[8])\n"
+    "__device__ inline void blocks_eight(const ignis__quantised_weight &w, long long row, int block, int i, float (&v)[8])\n"
     "{\n"
     "const int own = block % RECORD, records = (int)((w.k + 32 * RECORD - 1) / (32 * RECORD));\n"
     "const uint8_t *record = w.records + (first_record(row, records) + block / RECORD * TOGETHER) * record_bytes(w.type);\n"
@@ -2340,18 +2331,9 @@ static const char ignis__text_gemv_cu_0[] =
     "#include \"ignis.cuh\"\n"
     "#include \"activation.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef ignis_wide<T> W;\n\n"
+    "typedef ignis_wide<T> W, Wide;\n"
+    "#include \"shared/models/gemv.h\"\n\n"
     "constexpr int WARPS = 4;\n\n"
-    "enum gemv_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS };\n\n\n"
-    "struct gemv_params {\n\n"
-    "const T *x, *weights;\n"
-    "const T *bias;\n"
-    "T *out;\n"
-    "W *sum;\n"
-    "float *logits;\n"
-    "long long n, k, result_row;\n"
-    "int rows, kind, packed;\n"
-    "};\n\n"
     "__device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }\n"
     "__device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }\n\n\n\n"
     "template <int N, int parts, int pack>\n"
@@ -2380,7 +2362,7 @@ static const char ignis__text_gemv_cu_0[] =
     "for (int c = 0; c < N; c++)\n"
     "sum[part][c] = ignis_warp_sum(sum[part][c]);\n"
     "}\n\n"
-    "template <int N, bool gated> __device__ inline void product(const gemv_params &p)\n"
+    "template <int N, bool gated> __device__ inline void product(const ignis__gemv &p)\n"
     "{\n"
     "constexpr int parts = gated ? 2 : 1;\n"
     "const long long column = (long long)blockIdx.x * WARPS + threadIdx.x / 32;\n"
@@ -2408,19 +2390,19 @@ static const char ignis__text_gemv_cu_0[] =
     "W y = sum[0][c] + (p.bias ? W(p.bias[column]) : W(0));\n"
     "if constexpr (gated)\n"
     "y = y * sigmoid(y) * (sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));\n"
-    "if (p.kind == TO_OUT)\n"
+    "if (p.kind == IGNIS__GEMV_OUT)\n"
     "p.out[at] = T(y);\n"
-    "else if (p.kind == TO_OUT_BY_GELU)\n"
+    "else if (p.kind == IGNIS__GEMV_GELU)\n"
     "p.out[at] = T(gelu(y));\n"
-    "else if (p.kind == ADDED_TO_SUM)\n"
+    "else if (p.kind == IGNIS__GEMV_ADD)\n"
     "p.sum[at] += y;\n"
     "else\n"
     "p.logits[at] = float(y);\n"
     "}\n"
     "}\n\n\n"
     "#define GEMV(N) \\\n"
-    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_##N(gemv_params p) { product<N, false>(p); } \\\n"
-    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(gemv_params p) \\\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_##N(ignis__gemv p) { product<N, false>(p); } \\\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(ignis__gemv p) \\\n"
     "{ \\\n"
     "product<N, true>(p); \\\n"
     "}\n"
@@ -2440,33 +2422,11 @@ static const char ignis__text_gemv_cuh_0[] =
     "#include \"activation.cuh\"\n"
     "#include \"rope.cuh\"\n"
     "#include \"generate.cuh\"\n\n"
-    "typedef ignis_type<IGNIS_T> T;\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n"
+    "#include \"shared/models/gemv.h\"\n\n"
     "constexpr int SLICES = 8, THREADS = 32 * SLICES;\n\n"
     "constexpr int COLUMN = 20;\n\n\n"
-    "enum gemv_mma_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS, TO_CACHE };\n\n\n"
-    "struct gemv_mma_params {\n"
-    "const T *x;\n"
-    "const void *weights;\n"
-    "const T *bias;\n"
-    "T *out;\n"
-    "float *sum, *logits;\n"
-    "const float *norm_of;\n"
-    "const T *norm_weight, *norm_bias;\n"
-    "const generate_row *places;\n"
-    "T *keys, *values;\n"
-    "const float *frequencies;\n"
-    "double eps;\n"
-    "long long n, k, result_row;\n"
-    "int rows, kind, gated, rms, heads, kv_heads, head_dim;\n\n"
-    "int ring, found_at;\n"
-    "};\n\n\n"
-    "struct gemv_blocks_params {\n"
-    "gemv_mma_params product;\n"
-    "const uint8_t *scales_of;\n\n\n"
-    "uint8_t *x;\n\n"
-    "float *scales;\n\n"
-    "int first;\n"
-    "};\n\n\n"
     "struct all_of_block {\n"
     "static __device__ void sync() { __syncthreads(); }\n"
     "};\n"
@@ -2487,9 +2447,9 @@ static const char ignis__text_gemv_cuh_0[] =
     "}\n\n\n"
     "struct row_norm {\n\n"
     "static constexpr int kept = 4, step = THREADS * 4;\n"
-    "const gemv_mma_params &p;\n"
+    "const ignis__gemv_mma &p;\n"
     "ignis_pack<T, 4> weight[kept];\n\n"
-    "__device__ explicit row_norm(const gemv_mma_params &p) : p(p)\n"
+    "__device__ explicit row_norm(const ignis__gemv_mma &p) : p(p)\n"
     "{\n"
     "#pragma unroll\n"
     "for (int round = 0; round < kept; round++)\n"
@@ -2550,7 +2510,7 @@ static const char ignis__text_gemv_cuh_0[] =
     "if (p.gated) {\n"
     "low = 8 * tile;\n"
     "high = low + (int)p.n;\n"
-    "} else if (p.kind == TO_CACHE) {\n"
+    "} else if (p.kind == IGNIS__GEMV_CACHE) {\n"
     "const int half = p.head_dim / 2, head = at / p.head_dim;\n"
     "low = head * p.head_dim + (at - head * p.head_dim) / 2;\n"
     "high = low + half;\n"
@@ -2560,11 +2520,10 @@ static const char ignis__text_gemv_cuh_0[] =
     "struct finish_line {\n"
     "float bias[2], sum[2], sine, cosine;\n"
     "T *to;\n\n\n"
-    "__device__ void load(const gemv_mma_params &p, int low, int high, int c)\n"
+    "__device__ void load(const ignis__gemv_mma &p, int low, int high, int c)\n"
     "{\n"
     "bias[0] = bias[1] = sine = 0;\n"
-    "cosine = 1;\n";
-static const char ignis__text_gemv_cuh_1[] =
+    "cosine = 1;\n"
     "to = nullptr;\n"
     "if (low >= p.n)\n"
     "return;\n"
@@ -2572,28 +2531,29 @@ static const char ignis__text_gemv_cuh_1[] =
     "bias[0] = float(p.bias[low]);\n"
     "bias[1] = p.gated || high < p.n ? float(p.bias[high]) : 0.0f;\n"
     "}\n"
-    "if (p.kind != TO_CACHE)\n"
+    "if (p.kind != IGNIS__GEMV_CACHE)\n"
     "return;\n"
-    "const generate_row &place = p.places[c];\n"
+    "const ignis__generate_row &place = p.places[c];\n"
     "const int head = low / p.head_dim, i = low - head * p.head_dim;\n"
     "if (place.position < 0)\n"
     "return;\n"
     "if (p.frequencies && head < p.heads + p.kv_heads)\n"
     "sine_cosine((float)place.position, p.frequencies[i], sine, cosine);\n"
-    "to = p.out + c * p.result_row + low;\n"
+    "to = p.out + c * p.result_row + low;\n";
+static const char ignis__text_gemv_cuh_1[] =
     "if (head >= p.heads) {\n"
     "const generate_cache<T> cache = {head >= p.heads + p.kv_heads ? p.values : p.keys, p.kv_heads, p.head_dim};\n"
     "to = cache.at(place.pages, place.position, (head - p.heads) % p.kv_heads) + i;\n"
     "}\n"
     "}\n\n"
-    "__device__ void load_sum(const gemv_mma_params &p, int low, int high, int c)\n"
+    "__device__ void load_sum(const ignis__gemv_mma &p, int low, int high, int c)\n"
     "{\n"
-    "if (p.kind != ADDED_TO_SUM)\n"
+    "if (p.kind != IGNIS__GEMV_ADD)\n"
     "return;\n"
     "sum[0] = low < p.n ? p.sum[c * p.result_row + low] : 0.0f;\n"
     "sum[1] = high < p.n ? p.sum[c * p.result_row + high] : 0.0f;\n"
     "}\n\n"
-    "__device__ void put(const gemv_mma_params &p, int low, int high, int c, float a, float b) const\n"
+    "__device__ void put(const ignis__gemv_mma &p, int low, int high, int c, float a, float b) const\n"
     "{\n"
     "const long long row = c * p.result_row;\n"
     "a += bias[0];\n"
@@ -2602,16 +2562,16 @@ static const char ignis__text_gemv_cuh_1[] =
     "return;\n"
     "if (p.gated) {\n"
     "p.out[row + low] = T(a * sigmoid(a) * b);\n"
-    "} else if (p.kind == TO_CACHE) {\n"
+    "} else if (p.kind == IGNIS__GEMV_CACHE) {\n"
     "if (to) {\n"
     "to[0] = T(rotated(a, b, -sine, cosine));\n"
     "to[p.head_dim / 2] = T(rotated(b, a, sine, cosine));\n"
     "}\n"
-    "} else if (p.kind == TO_OUT || p.kind == TO_OUT_BY_GELU) {\n"
-    "p.out[row + low] = T(p.kind == TO_OUT ? a : gelu(a));\n"
+    "} else if (p.kind == IGNIS__GEMV_OUT || p.kind == IGNIS__GEMV_GELU) {\n"
+    "p.out[row + low] = T(p.kind == IGNIS__GEMV_OUT ? a : gelu(a));\n"
     "if (high < p.n)\n"
-    "p.out[row + high] = T(p.kind == TO_OUT ? b : gelu(b));\n"
-    "} else if (p.kind == ADDED_TO_SUM) {\n"
+    "p.out[row + high] = T(p.kind == IGNIS__GEMV_OUT ? b : gelu(b));\n"
+    "} else if (p.kind == IGNIS__GEMV_ADD) {\n"
     "p.sum[row + low] = sum[0] + a;\n"
     "if (high < p.n)\n"
     "p.sum[row + high] = sum[1] + b;\n"
@@ -2666,7 +2626,7 @@ static const char ignis__text_gemv_cuh_1[] =
     "}\n"
     "};\n\n\n\n"
     "template <int columns, bool loaded>\n"
-    "__device__ inline void finish_tile(const gemv_mma_params &p, const float *slices, int low, int high, finish_line &line)\n"
+    "__device__ inline void finish_tile(const ignis__gemv_mma &p, const float *slices, int low, int high, finish_line &line)\n"
     "{\n"
     "const int g = threadIdx.x % 8, own = threadIdx.x / 8;\n"
     "#pragma unroll\n"
@@ -2713,14 +2673,14 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "last = min(first + each, units);\n"
     "}\n"
     "};\n\n"
-    "__device__ inline int tiles_of(const gemv_blocks_params &all)\n"
+    "__device__ inline int tiles_of(const ignis__gemv_blocks &all)\n"
     "{\n"
-    "const gemv_mma_params &p = all.product;\n"
+    "const ignis__gemv_mma &p = all.product;\n"
     "return (int)((p.n - all.first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));\n"
     "}\n\n\n"
-    "__device__ inline weights weights_of_tile(const gemv_blocks_params &all, int tile, int g, int &low, int &high)\n"
+    "__device__ inline weights weights_of_tile(const ignis__gemv_blocks &all, int tile, int g, int &low, int &high)\n"
     "{\n"
-    "const gemv_mma_params &p = all.product;\n"
+    "const ignis__gemv_mma &p = all.product;\n"
     "const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1 - all.first;\n"
     "tile_rows(p, all.first, tile, low, high);\n"
     "low -= all.first;\n"
@@ -2735,9 +2695,9 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "return x;\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_gemv_blocks_rows(const __grid_constant__ gemv_blocks_params all)\n"
+    "ignis_gemv_blocks_rows(const __grid_constant__ ignis__gemv_blocks all)\n"
     "{\n"
-    "const gemv_mma_params &p = all.product;\n"
+    "const ignis__gemv_mma &p = all.product;\n"
     "uint4 *const memory = shared_memory();\n"
     "const int units = slice_of_k(p.k).units, columns = (gridDim.x + 7) / 8 * 8;\n"
     "const T *row = p.x + blockIdx.x * p.k;\n"
@@ -2768,13 +2728,13 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "}\n"
     "}\n\n\n\n\n\n"
     "struct piece_order {\n"
-    "const gemv_blocks_params &all;\n"
+    "const ignis__gemv_blocks &all;\n"
     "const slice_of_k &k;\n"
     "const int tiles, row;\n"
     "int tile, unit;\n"
     "int low, high;\n"
     "weights from;\n\n"
-    "__device__ piece_order(const gemv_blocks_params &all, const slice_of_k &k, int tiles, int row)\n"
+    "__device__ piece_order(const ignis__gemv_blocks &all, const slice_of_k &k, int tiles, int row)\n"
     ": all(all), k(k), tiles(k.first < k.last ? tiles : 0), row(row), tile(blockIdx.x), unit(k.first),\n"
     "from(weights_of_tile(all, blockIdx.x, row, low, high))\n"
     "{\n"
@@ -2793,7 +2753,7 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "struct pieces_in_registers : piece_order {\n"
     "static constexpr int units = 1, slots = weights::halves || weights::bytes ? 2 : 3;\n"
     "weights::unit loaded[slots];\n\n"
-    "__device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)\n"
+    "__device__ pieces_in_registers(const ignis__gemv_blocks &all, const void *, const slice_of_k &k, int tiles)\n"
     ": piece_order(all, k, tiles, threadIdx.x % 32 / 4)\n"
     "{\n"
     "}\n"
@@ -2815,7 +2775,7 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "weights::unit rest[slots];\n";
 static const char ignis__text_gemv_blocks_cu_1[] =
     "uint32_t ring, barriers, phases;\n\n"
-    "__device__ pieces_in_shared(const gemv_blocks_params &all, const void *memory, const slice_of_k &k, int tiles)\n"
+    "__device__ pieces_in_shared(const ignis__gemv_blocks &all, const void *memory, const slice_of_k &k, int tiles)\n"
     ": piece_order(all, k, tiles, row_of_lanes(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)\n"
     "{\n"
     "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;\n"
@@ -2834,7 +2794,7 @@ static const char ignis__text_gemv_blocks_cu_1[] =
     "return;\n"
     "__syncwarp();\n"
     "if (threadIdx.x % 32 == 0) {\n"
-    "const gemv_mma_params &p = all.product;\n\n"
+    "const ignis__gemv_mma &p = all.product;\n\n"
     "const int rows = (int)(p.gated ? 2 * p.n : p.n) - all.first, first[2] = {low, high < rows ? high : low};\n"
     "ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);\n"
     "#pragma unroll\n"
@@ -2892,9 +2852,9 @@ static const char ignis__text_gemv_blocks_cu_1[] =
     "}\n"
     "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
-    "ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)\n"
+    "ignis_gemv_blocks_1(const __grid_constant__ ignis__gemv_blocks all)\n"
     "{\n"
-    "const gemv_mma_params &p = all.product;\n"
+    "const ignis__gemv_mma &p = all.product;\n"
     "uint4 *const memory = shared_memory();\n"
     "const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);\n"
     "const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x,\n"
@@ -2974,9 +2934,9 @@ static const char ignis__text_gemv_blocks_cu_2[] =
     "line.put(p, low + g, high + g, 0, y[0], y[1]);\n"
     "}\n"
     "}\n\n\n"
-    "template <int N> __device__ inline void product(const gemv_blocks_params &all)\n"
+    "template <int N> __device__ inline void product(const ignis__gemv_blocks &all)\n"
     "{\n"
-    "const gemv_mma_params &p = all.product;\n"
+    "const ignis__gemv_mma &p = all.product;\n"
     "uint4 *const memory = shared_memory();\n"
     "constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;\n\n"
     "constexpr int ring = N == 8 || (N == 1 && weights::halves && __CUDA_ARCH__ < 900) ? 1 : 2;\n"
@@ -3041,23 +3001,23 @@ static const char ignis__text_gemv_blocks_cu_2[] =
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
-    "ignis_gemv_blocks_8(const __grid_constant__ gemv_blocks_params p)\n"
+    "ignis_gemv_blocks_8(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
     "product<1>(p);\n"
     "}\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
-    "ignis_gemv_blocks_16(const __grid_constant__ gemv_blocks_params p)\n"
+    "ignis_gemv_blocks_16(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
     "product<2>(p);\n"
     "}\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n";
 static const char ignis__text_gemv_blocks_cu_3[] =
-    "ignis_gemv_blocks_32(const __grid_constant__ gemv_blocks_params p)\n"
+    "ignis_gemv_blocks_32(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
     "product<4>(p);\n"
     "}\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
-    "ignis_gemv_blocks_64(const __grid_constant__ gemv_blocks_params p)\n"
+    "ignis_gemv_blocks_64(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
     "product<8>(p);\n"
     "}\n";
@@ -3079,15 +3039,16 @@ static const char ignis__text_gemv_cluster_cu_0[] =
     "static_assert(EIGHT_BYTES == 1024, \"that of a swizzle\");\n\n"
     "struct dense_source {\n"
     "static constexpr int STAGE_BYTES = WEIGHT_BYTES + COLUMNS / 8 * EIGHT_BYTES;\n"
-    "const gemv_mma_params &p;\n"
-    "const ignis_tensor_map *of_weights, *of_x;\n"
+    "const ignis__gemv_mma &p;\n"
+    "const ignis__tensor_map *of_weights, *of_x;\n"
     "int length, per_slice, advance;\n"
     "int region, eight;\n\n"
-    "__device__ dense_source(const gemv_mma_params &p, const ignis_tensor_map *of_weights, const ignis_tensor_map *of_x)\n"
+    "__device__ dense_source(const ignis__gemv_mma &p, const ignis__tensor_map *of_weights,\n"
+    "const ignis__tensor_map *of_x)\n"
     ": p(p), of_weights(of_weights), of_x(of_x), length(((int)p.k + 31) / 32),\n"
     "per_slice((length + SLICES - 1) / SLICES), advance(STEP)\n"
     "{\n\n"
-    "const int half = p.kind == TO_CACHE ? p.head_dim / 2 : 64, box = min(64, half & -half);\n"
+    "const int half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64, box = min(64, half & -half);\n"
     "region = threadIdx.x % 32 * box / 64;\n"
     "eight = threadIdx.x % 32 * box % 64 / 8;\n"
     "}\n"
@@ -3133,9 +3094,9 @@ static const char ignis__text_gemv_cluster_cu_0[] =
     "};\n\n\n\n"
     "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1)\n"
     "__launch_bounds__(THREADS + 32, COLUMNS == 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)\n"
-    "ignis_gemv_cluster(const __grid_constant__ gemv_mma_params p,\n"
-    "const __grid_constant__ ignis_tensor_map of_weights,\n"
-    "const __grid_constant__ ignis_tensor_map of_x)\n"
+    "ignis_gemv_cluster(const __grid_constant__ ignis__gemv_mma p,\n"
+    "const __grid_constant__ ignis__tensor_map of_weights,\n"
+    "const __grid_constant__ ignis__tensor_map of_x)\n"
     "{\n"
     "dense_source source(p, &of_weights, &of_x);\n"
     "cluster_product(p, 0, source);\n"
@@ -3164,14 +3125,14 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;\n"
     "constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;\n\n"
     "constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;\n\n\n\n"
-    "__device__ inline void group_rows(const gemv_mma_params &p, int first, int group, int i, int &low, int &high)\n"
+    "__device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group, int i, int &low, int &high)\n"
     "{\n"
     "low = first + group * 16 * TILES + 8 * i;\n"
     "high = low + 8 * TILES;\n"
-    "if (p.gated || p.kind == TO_CACHE)\n"
+    "if (p.gated || p.kind == IGNIS__GEMV_CACHE)\n"
     "tile_rows(p, first, group * TILES + i, low, high);\n"
     "}\n\n\n\n"
-    "__device__ inline void finish(const gemv_mma_params &p, int first, int group, int part, const float (&y)[4])\n"
+    "__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])\n"
     "{\n"
     "const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);\n"
     "int low, high;\n"
@@ -3200,7 +3161,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "group += stride;\n"
     "}\n"
     "};\n\n\n\n\n"
-    "template <typename Source> __device__ inline void cluster_product(const gemv_mma_params &p, int first, Source &source)\n"
+    "template <typename Source> __device__ inline void cluster_product(const ignis__gemv_mma &p, int first, Source &source)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
     "constexpr int STAGE_BYTES = Source::STAGE_BYTES;\n"
@@ -3358,11 +3319,11 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "static_assert(RECORD_BYTES / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n\n\n"
     "struct blocks_source {\n\n"
     "static constexpr int STAGE_BYTES = (X_BYTES + SCALES_BYTES + WEIGHT_BYTES + 1023) / 1024 * 1024;\n"
-    "const gemv_blocks_params &all;\n"
-    "const gemv_mma_params &p;\n"
-    "const ignis_tensor_map *of_x;\n"
+    "const ignis__gemv_blocks &all;\n"
+    "const ignis__gemv_mma &p;\n"
+    "const ignis__tensor_map *of_x;\n"
     "int length, per_slice, advance, rows;\n\n"
-    "__device__ blocks_source(const gemv_blocks_params &all, const ignis_tensor_map *of_x)\n"
+    "__device__ blocks_source(const ignis__gemv_blocks &all, const ignis__tensor_map *of_x)\n"
     ": all(all), p(all.product), of_x(of_x), length(((int)p.k + 32 * RECORD - 1) / (32 * RECORD)),\n"
     "per_slice((length + SLICES - 1) / SLICES), advance(1), rows((p.rows + 7) / 8 * 8)\n"
     "{\n"
@@ -3443,8 +3404,8 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "}\n"
     "};\n\n\n"
     "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, 1)\n"
-    "ignis_gemv_cluster_blocks(const __grid_constant__ gemv_blocks_params all,\n"
-    "const __grid_constant__ ignis_tensor_map of_x)\n"
+    "ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,\n"
+    "const __grid_constant__ ignis__tensor_map of_x)\n"
     "{\n";
 static const char ignis__text_gemv_cluster_blocks_cu_1[] =
     "blocks_source source(all, &of_x);\n"
@@ -3462,7 +3423,7 @@ static const char ignis__text_gemv_mma_cu_0[] =
     "#include \"hopper.cuh\"\n\n"
     "typedef dense_weights<T> weights;\n\n"
     "#ifndef IGNIS_GROUPS\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const __grid_constant__ gemv_mma_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const __grid_constant__ ignis__gemv_mma p)\n"
     "{\n"
     "T *y = p.out + blockIdx.x * p.k;\n"
     "ignis_grid_dependents_launch();\n"
@@ -3483,11 +3444,11 @@ static const char ignis__text_gemv_mma_cu_0[] =
     "}\n"
     "};\n\n\n"
     "struct piece_order {\n"
-    "const gemv_mma_params &p;\n"
+    "const ignis__gemv_mma &p;\n"
     "const slice_of_k &slice;\n"
     "const int tiles;\n"
     "int tile, piece;\n\n"
-    "__device__ piece_order(const gemv_mma_params &p, const slice_of_k &slice, int tiles)\n"
+    "__device__ piece_order(const ignis__gemv_mma &p, const slice_of_k &slice, int tiles)\n"
     ": p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0)\n"
     "{\n"
     "}\n"
@@ -3499,7 +3460,7 @@ static const char ignis__text_gemv_mma_cu_0[] =
     "};\n\n\n\n\n\n"
     "struct pieces_in_registers : piece_order {\n"
     "weights::block ahead[PIECE];\n\n"
-    "__device__ pieces_in_registers(const gemv_mma_params &p, const ignis_tensor_map *, const void *,\n"
+    "__device__ pieces_in_registers(const ignis__gemv_mma &p, const ignis__tensor_map *, const void *,\n"
     "const slice_of_k &slice, int tiles)\n"
     ": piece_order(p, slice, tiles)\n"
     "{\n"
@@ -3533,11 +3494,11 @@ static const char ignis__text_gemv_mma_cu_0[] =
     "struct pieces_in_shared : piece_order {\n\n"
     "static constexpr int BOX = 64, BOX_BYTES = 8 * 2 * BOX;\n"
     "static constexpr int PIECE_BYTES = 2 * PIECE * 32 / BOX * BOX_BYTES;\n"
-    "const ignis_tensor_map *map;\n"
+    "const ignis__tensor_map *map;\n"
     "int low, high;\n"
     "int place;\n"
     "uint32_t phase, ring, barriers;\n\n"
-    "__device__ pieces_in_shared(const gemv_mma_params &p, const ignis_tensor_map *map, void *memory,\n"
+    "__device__ pieces_in_shared(const ignis__gemv_mma &p, const ignis__tensor_map *map, void *memory,\n"
     "const slice_of_k &slice, int tiles)\n"
     ": piece_order(p, slice, tiles), map(map), place(0), phase(0)\n"
     "{\n"
@@ -3595,7 +3556,7 @@ static const char ignis__text_gemv_mma_cu_1[] =
     "typedef pieces_in_registers pieces_of_one;\n"
     "#endif\n\n\n"
     "template <int N, bool single, typename Pieces>\n"
-    "__device__ inline void product(const gemv_mma_params &p, const ignis_tensor_map *map)\n"
+    "__device__ inline void product(const ignis__gemv_mma &p, const ignis__tensor_map *map)\n"
     "{\n"
     "extern __shared__ __align__(1024) uint4 memory[];\n"
     "constexpr int columns = single ? 1 : 8 * N, found_size = SLICES * columns * COLUMN;\n"
@@ -3683,7 +3644,7 @@ static const char ignis__text_gemv_mma_cu_1[] =
     "constexpr int TILES = IGNIS_GROUPS, OWN_SLICES = IGNIS_GROUPS, TEAMS = SLICES / TILES;\n"
     "constexpr int STEP = 2, STAGES = 4;\n"
     "constexpr int X_ROW = 64 * STEP + 64;\n\n"
-    "template <int N> __device__ inline void product_of_many(const gemv_mma_params &p)\n"
+    "template <int N> __device__ inline void product_of_many(const ignis__gemv_mma &p)\n"
     "{\n"
     "extern __shared__ uint4 memory[];\n"
     "constexpr int columns = 8 * N, team_bytes = columns * X_ROW, stage_bytes = TEAMS * team_bytes;\n\n"
@@ -3800,26 +3761,26 @@ static const char ignis__text_gemv_mma_cu_2[] =
     "__syncthreads();\n"
     "}\n"
     "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const __grid_constant__ gemv_mma_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const __grid_constant__ ignis__gemv_mma p)\n"
     "{\n"
     "product_of_many<2>(p);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ gemv_mma_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ ignis__gemv_mma p)\n"
     "{\n"
     "product_of_many<4>(p);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ gemv_mma_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ ignis__gemv_mma p)\n"
     "{\n"
     "product_of_many<8>(p);\n"
     "}\n"
     "#else\n\n\n";
 static const char ignis__text_gemv_mma_cu_3[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS, __CUDA_ARCH__ == 900 ? 3 : 2)\n"
-    "ignis_gemv_mma_1(const __grid_constant__ gemv_mma_params p, const __grid_constant__ ignis_tensor_map map)\n"
+    "ignis_gemv_mma_1(const __grid_constant__ ignis__gemv_mma p, const __grid_constant__ ignis__tensor_map map)\n"
     "{\n"
     "product<1, true, pieces_of_one>(p, &map);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_mma_8(const __grid_constant__ gemv_mma_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_mma_8(const __grid_constant__ ignis__gemv_mma p)\n"
     "{\n"
     "product<1, false, pieces_in_registers>(p, nullptr);\n"
     "}\n"
@@ -3838,35 +3799,33 @@ static const char ignis__text_generate_cu_0[] =
     "#include \"rope.cuh\"\n"
     "#include \"generate.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef ignis_wide<T> W;\n\n\n\n"
-    "struct words {\n"
-    "int32_t at[960];\n"
-    "};\n\n"
-    "extern \"C\" __global__ void ignis_generate_words(int32_t *to, const __grid_constant__ words from, int count)\n"
+    "typedef ignis_wide<T> W, Wide;\n"
+    "#include \"shared/models/kv_cache.h\"\n\n\n\n"
+    "extern \"C\" __global__ void ignis_generate_words(int32_t *to, const __grid_constant__ ignis__upload_words from,\n"
+    "int count)\n"
     "{\n"
     "for (int i = threadIdx.x; i < count; i += blockDim.x)\n"
     "to[i] = from.at[i];\n"
     "}\n\n"
-    "struct some_rows {\n"
-    "generate_row at[32];\n"
-    "};\n\n"
-    "extern \"C\" __global__ void ignis_generate_rows(generate_row *to, const __grid_constant__ some_rows from, int count)\n"
+    "extern \"C\" __global__ void ignis_generate_rows(ignis__generate_row *to,\n"
+    "const __grid_constant__ ignis__upload_rows_of from, int count)\n"
     "{\n"
     "for (int i = threadIdx.x; i < count; i += blockDim.x)\n"
     "to[i] = from.at[i];\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void ignis_generate_chunk(generate_row *to, const __grid_constant__ generate_row first, int count)\n"
+    "extern \"C\" __global__ void ignis_generate_chunk(ignis__generate_row *to,\n"
+    "const __grid_constant__ ignis__generate_row first, int count)\n"
     "{\n"
     "for (int i = threadIdx.x; i < count; i += blockDim.x) {\n"
-    "generate_row row = first;\n"
+    "ignis__generate_row row = first;\n"
     "row.position += i;\n"
     "to[i] = row;\n"
     "}\n"
     "}\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_generate_embed(W *sum, const T *embedding, const T *positions, const generate_row *rows, int hidden)\n"
+    "ignis_generate_embed(W *sum, const T *embedding, const T *positions, const ignis__generate_row *rows, int hidden)\n"
     "{\n"
-    "const generate_row &row = rows[blockIdx.x];\n"
+    "const ignis__generate_row &row = rows[blockIdx.x];\n"
     "const long long to = (long long)blockIdx.x * hidden;\n"
     "ignis_grid_dependency();\n"
     "for (int i = threadIdx.x; i < hidden; i += 256) {\n"
@@ -3994,24 +3953,15 @@ static const char ignis__text_generate_cu_1[] =
     "}\n"
     "for (int i = packs * pack + first; i < half; i += step)\n"
     "to[i] = gated(W(gates[i]), W(others[i]));\n"
-    "}\n\n\n\n\n"
-    "struct cache_params {\n"
-    "T *qkv;\n"
-    "T *k, *v;\n\n"
-    "T *k_too, *v_too;\n"
-    "const T *q_weight, *k_weight;\n"
-    "const generate_row *rows;\n"
-    "double eps;\n"
-    "int heads, kv_heads, head_dim, turns;\n"
-    "};\n\n\n\n\n"
+    "}\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)\n"
-    "ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table<W> frequencies)\n"
+    "ignis_generate_cache(ignis__generate_cache p, const __grid_constant__ frequency_table<W> frequencies)\n"
     "{\n\n"
     "constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3;\n"
     "extern __shared__ double memory[];\n"
     "W *const factors = (W *)memory;\n"
     "__shared__ W sines[HALF], cosines[HALF];\n"
-    "const generate_row &row = p.rows[blockIdx.x];\n"
+    "const ignis__generate_row &row = p.rows[blockIdx.x];\n"
     "const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads,\n"
     "all = turning + p.kv_heads, packs = half / N;\n"
     "const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share,\n"
@@ -4084,12 +4034,12 @@ static const char ignis__text_generate_cu_1[] =
     "}\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const generate_row *row, int tokens, int kv_heads,\n"
-    "int head_dim)\n"
-    "{\n";
-static const char ignis__text_generate_cu_2[] =
+    "ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const ignis__generate_row *row, int tokens,\n"
+    "int kv_heads, int head_dim)\n"
+    "{\n"
     "constexpr int pack = 16 / sizeof(T);\n"
-    "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,\n"
+    "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,\n";
+static const char ignis__text_generate_cu_2[] =
     "i = at % width * pack;\n"
     "ignis_grid_dependency();\n"
     "if (token >= tokens)\n"
@@ -4115,22 +4065,8 @@ static const char ignis__text_generate_cuh_0[] =
     "\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_CUH\n"
     "#define IGNIS_GENERATE_CUH\n\n"
-    "constexpr int PAGE = 16;\n\n"
-    "struct generate_draw;\n\n\n"
-    "struct generate_row {\n"
-    "int32_t *ids;\n"
-    "const int32_t *pages;\n"
-    "int32_t position;\n"
-    "int32_t top_k;\n"
-    "double temperature;\n"
-    "double top_p, min_p;\n"
-    "double penalty;\n"
-    "uint64_t seed;\n"
-    "int32_t window;\n"
-    "int32_t biases;\n"
-    "int32_t masked;\n"
-    "generate_draw *draws;\n"
-    "};\n\n\n"
+    "#include \"shared/models/generate.h\"\n\n"
+    "constexpr int PAGE = IGNIS__PAGE;\n\n\n"
     "template <typename T> struct generate_cache {\n"
     "T *data;\n"
     "int kv_heads, head_dim;\n\n"
@@ -4155,22 +4091,14 @@ static const char *const ignis__text_generate_cuh[] = {
 static const char ignis__text_generate_draw_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
-    "#include \"generate.cuh\"\n\n\n"
-    "struct logit_bias {\n"
-    "int32_t id;\n"
-    "float bias;\n"
-    "};\n\n\n"
-    "struct generate_draw {\n\n"
-    "int32_t id, kept;\n"
-    "float log_prob;\n"
-    "};\n\n\n\n"
+    "#include \"generate.cuh\"\n"
+    "#include \"shared/models/sampling.h\"\n\n\n\n"
     "typedef unsigned long long weight_t;\n"
     "constexpr float UNITS = 8796093022208.0f;\n\n"
-    "constexpr int PARTS = 64, PART_THREADS = 256, CUT_THREADS = 512;\n"
+    "constexpr int PARTS = IGNIS__DRAW_PARTS, PART_THREADS = 256, CUT_THREADS = 512;\n"
     "constexpr int BINS = 2048, LIST = 16384, DIGITS = 256;\n"
     "constexpr float BINS_EACH = BINS / 31.0f;\n"
-    "constexpr int NOBODY = 0x7fffffff;\n\n"
-    "constexpr int NO_TOKEN = -1, NO_LOGITS = -2;\n"
+    "constexpr int NOBODY = 0x7fffffff;\n"
     "constexpr float LOWEST = -3.402823466e38f;\n\n\n\n"
     "struct draw_best {\n"
     "float value;\n"
@@ -4203,23 +4131,18 @@ static const char ignis__text_generate_draw_cu_0[] =
     "draw_best best[PARTS];\n"
     "uint32_t left[PARTS];\n"
     "};\n"
-    "static_assert(sizeof(draw_part) == 24 && sizeof(draw_bins) == BINS * 12 + 32 + LIST * 4 + PARTS * 12,\n"
-    "\"as IGNIS__DRAW_PART and IGNIS__DRAW_BINS say\");\n\n\n"
-    "struct draw_params {\n"
-    "const float *logits;\n"
-    "float *scores;\n"
-    "generate_row *rows;\n"
-    "const logit_bias *biases;\n"
-    "draw_part *parts;\n"
-    "const uint32_t *masks;\n"
-    "draw_bins *bins;\n"
-    "long long stride;\n"
-    "int vocab, bias_room, mask_room;\n"
-    "};\n\n\n"
+    "static_assert(sizeof(draw_part) == IGNIS__DRAW_PART && sizeof(draw_bins) == IGNIS__DRAW_BINS,\n"
+    "\"the host allocates both\");\n\n\n"
     "__device__ inline float number_of(float x) { return x == x ? x : -ignis_infinity<float>(); }\n\n\n"
-    "__device__ inline bool is_plain(const generate_row &row) { return row.biases == 0 && row.penalty == 1 && !row.masked; }\n\n\n"
-    "__device__ inline bool has_sums(const generate_row &row) { return row.top_k > 0 || (row.top_p > 0 && row.top_p < 1); }\n"
-    "__device__ inline bool has_cuts(const generate_row &row)\n"
+    "__device__ inline bool is_plain(const ignis__generate_row &row)\n"
+    "{\n"
+    "return row.biases == 0 && row.penalty == 1 && !row.masked;\n"
+    "}\n\n\n"
+    "__device__ inline bool has_sums(const ignis__generate_row &row)\n"
+    "{\n"
+    "return row.top_k > 0 || (row.top_p > 0 && row.top_p < 1);\n"
+    "}\n"
+    "__device__ inline bool has_cuts(const ignis__generate_row &row)\n"
     "{\n"
     "return row.temperature != 0 && (has_sums(row) || row.min_p > 0);\n"
     "}\n\n"
@@ -4228,10 +4151,10 @@ static const char ignis__text_generate_draw_cu_0[] =
     "return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;\n"
     "}\n\n\n\n\n"
     "struct draw_row {\n"
-    "const generate_row &row;\n"
+    "const ignis__generate_row &row;\n"
     "const float *scores;\n"
     "float greatest, temperature;\n\n"
-    "__device__ draw_row(const draw_params &p, const generate_row &row, float greatest)\n"
+    "__device__ draw_row(const ignis__draw &p, const ignis__generate_row &row, float greatest)\n"
     ": row(row), scores((is_plain(row) ? p.logits : p.scores) + blockIdx.y * p.stride), greatest(greatest),\n"
     "temperature((float)row.temperature)\n"
     "{\n"
@@ -4270,7 +4193,7 @@ static const char ignis__text_generate_draw_cu_0[] =
     "}\n"
     "}\n"
     "};\n\n"
-    "__device__ inline float bias_of(const logit_bias *biases, int count, int id)\n"
+    "__device__ inline float bias_of(const ignis__generate_bias *biases, int count, int id)\n"
     "{\n"
     "int low = 0, high = count - 1;\n"
     "while (low < high) {\n"
@@ -4279,8 +4202,7 @@ static const char ignis__text_generate_draw_cu_0[] =
     "low = middle + 1;\n"
     "else\n"
     "high = middle;\n"
-    "}\n";
-static const char ignis__text_generate_draw_cu_1[] =
+    "}\n"
     "return count > 0 && biases[low].id == id ? biases[low].bias : 0;\n"
     "}\n\n\n"
     "__device__ inline void draw_share(int vocab, int blocks, int &from, int &to)\n"
@@ -4288,7 +4210,8 @@ static const char ignis__text_generate_draw_cu_1[] =
     "const int size = ((vocab + blocks - 1) / blocks + 3) / 4 * 4;\n"
     "from = min(vocab, (int)blockIdx.x * size);\n"
     "to = min(vocab, from + size);\n"
-    "}\n\n\n\n\n"
+    "}\n\n\n\n\n";
+static const char ignis__text_generate_draw_cu_1[] =
     "__device__ inline void draw_join(draw_part &part, const draw_part &other)\n"
     "{\n"
     "const float most = fmaxf(part.most, other.most);\n"
@@ -4309,16 +4232,17 @@ static const char ignis__text_generate_draw_cu_1[] =
     "draw_join(part, other);\n"
     "}\n"
     "}\n\n\n\n"
-    "__device__ inline float draw_score(const generate_row &row, float logit, float score)\n"
+    "__device__ inline float draw_score(const ignis__generate_row &row, float logit, float score)\n"
     "{\n"
     "return row.masked && logit >= LOWEST ? fmaxf(score, LOWEST) : score;\n"
     "}\n\n\n"
-    "__device__ inline void draw_scores(const draw_params &p, const generate_row &row, int from, int to, draw_best &greatest)\n"
+    "__device__ inline void draw_scores(const ignis__draw &p, const ignis__generate_row &row, int from, int to,\n"
+    "draw_best &greatest)\n"
     "{\n"
     "const int thread = threadIdx.x;\n"
     "const float *logits = p.logits + blockIdx.y * p.stride;\n"
     "float *scores = p.scores + blockIdx.y * p.stride;\n"
-    "const logit_bias *biases = p.biases + (long long)blockIdx.y * p.bias_room;\n"
+    "const ignis__generate_bias *biases = p.biases + (long long)blockIdx.y * p.bias_room;\n"
     "const uint32_t *mask = p.masks + (long long)max(row.masked - 1, 0) * p.mask_room;\n"
     "for (int i = from + thread; i < to; i += PART_THREADS)\n"
     "scores[i] = number_of(logits[i]);\n"
@@ -4349,25 +4273,26 @@ static const char ignis__text_generate_draw_cu_1[] =
     "}\n"
     "__syncthreads();\n"
     "}\n\n\n\n"
-    "__device__ inline void draw_put(const draw_params &p, generate_row &row, const draw_part &whole, int id, int kept)\n"
+    "__device__ inline void draw_put(const ignis__draw &p, ignis__generate_row &row, const draw_part &whole, int id,\n"
+    "int kept)\n"
     "{\n"
     "const int position = row.position;\n"
     "const bool none = !(whole.greatest.value > -ignis_infinity<float>());\n"
     "id = none ? 0 : id;\n"
     "const float x = number_of(p.logits[blockIdx.y * p.stride + id]);\n"
-    "generate_draw &draw = row.draws[position % 2];\n"
-    "draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? NO_TOKEN : NO_LOGITS;\n"
+    "ignis__generate_draw &draw = row.draws[position % 2];\n"
+    "draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? IGNIS__DRAW_NO_TOKEN : IGNIS__DRAW_NO_LOGITS;\n"
     "draw.kept = kept;\n"
     "draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);\n"
     "row.ids[position + 1] = id;\n"
     "row.position = position + 1;\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(draw_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(ignis__draw p)\n"
     "{\n"
     "constexpr int batch = 8, warps = PART_THREADS / 32;\n"
     "__shared__ draw_part found[warps];\n"
     "__shared__ bool is_last;\n"
-    "generate_row &row = p.rows[blockIdx.y];\n"
+    "ignis__generate_row &row = p.rows[blockIdx.y];\n"
     "draw_bins &bins = p.bins[blockIdx.y];\n"
     "draw_part *parts = p.parts + blockIdx.y * PARTS;\n"
     "const float *logits = p.logits + blockIdx.y * p.stride;\n"
@@ -4375,15 +4300,15 @@ static const char ignis__text_generate_draw_cu_1[] =
     "int from, to;\n"
     "draw_part own = {\n"
     "-ignis_infinity<float>(), 0, {-ignis_infinity<float>(), NOBODY}, {-ignis_infinity<float>(), NOBODY}};\n"
-    "draw_share(p.vocab, PARTS, from, to);\n";
-static const char ignis__text_generate_draw_cu_2[] =
+    "draw_share(p.vocab, PARTS, from, to);\n"
     "ignis_grid_dependents_launch();\n"
     "ignis_grid_dependency_wait();\n"
     "if (row.position < 0)\n"
     "return;\n"
     "for (int base = from + thread; base < to; base += batch * PART_THREADS) {\n"
     "float x[batch], most = own.most;\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_generate_draw_cu_2[] =
     "for (int j = 0; j < batch; j++) {\n"
     "const int i = base + j * PART_THREADS;\n"
     "x[j] = i < to ? number_of(logits[i]) : -ignis_infinity<float>();\n"
@@ -4458,11 +4383,11 @@ static const char ignis__text_generate_draw_cu_2[] =
     "draw_put(p, row, whole, row.temperature == 0 ? whole.greatest.id : whole.best.id, 0);\n"
     "}\n"
     "}\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_bins(draw_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_bins(ignis__draw p)\n"
     "{\n"
     "__shared__ weight_t weight[BINS];\n"
     "__shared__ uint32_t count[BINS];\n"
-    "const generate_row &place = p.rows[blockIdx.y];\n"
+    "const ignis__generate_row &place = p.rows[blockIdx.y];\n"
     "draw_bins &bins = p.bins[blockIdx.y];\n"
     "int from, to;\n"
     "draw_share(p.vocab, PARTS, from, to);\n"
@@ -4515,8 +4440,7 @@ static const char ignis__text_generate_draw_cu_2[] =
     "uint32_t number;\n"
     "int32_t id;\n"
     "bool is_last;\n"
-    "};\n\n\n";
-static const char ignis__text_generate_draw_cu_3[] =
+    "};\n\n\n"
     "template <typename Sum> __device__ inline int draw_bin(const Sum *upto, Sum target)\n"
     "{\n"
     "int low = 0, high = BINS - 1;\n"
@@ -4526,7 +4450,8 @@ static const char ignis__text_generate_draw_cu_3[] =
     "low = middle + 1;\n"
     "else\n"
     "high = middle;\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_generate_draw_cu_3[] =
     "return low;\n"
     "}\n\n\n"
     "__device__ inline draw_sum draw_scan_warp(draw_sum x)\n"
@@ -4656,15 +4581,15 @@ static const char ignis__text_generate_draw_cu_3[] =
     "#pragma unroll 1\n"
     "for (;;) {\n"
     "const int shift = max(0, 32 - __clz(span) - 8);\n"
-    "for (int d = threadIdx.x; d < DIGITS; d += CUT_THREADS) {\n";
-static const char ignis__text_generate_draw_cu_4[] =
+    "for (int d = threadIdx.x; d < DIGITS; d += CUT_THREADS) {\n"
     "memory.digit.weight[d] = 0;\n"
     "memory.digit.count[d] = 0;\n"
     "}\n"
     "__syncthreads();\n"
     "each_here([&](const draw_token &token, uint32_t key) {\n"
     "const uint32_t digit = (key - least) >> shift;\n"
-    "atomicAdd(&memory.digit.weight[digit], token.weight);\n"
+    "atomicAdd(&memory.digit.weight[digit], token.weight);\n";
+static const char ignis__text_generate_draw_cu_4[] =
     "atomicAdd(&memory.digit.count[digit], 1u);\n"
     "});\n"
     "__syncthreads();\n"
@@ -4728,10 +4653,10 @@ static const char ignis__text_generate_draw_cu_4[] =
     "const weight_t some = (weight_t)ceil(share * (double)sum);\n"
     "return some > 0 ? some : 1;\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw_cut(draw_params p)\n"
+    "extern \"C\" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw_cut(ignis__draw p)\n"
     "{\n"
     "__shared__ draw_memory memory;\n"
-    "generate_row &place = p.rows[blockIdx.y];\n"
+    "ignis__generate_row &place = p.rows[blockIdx.y];\n"
     "draw_bins &bins = p.bins[blockIdx.y];\n"
     "const int thread = threadIdx.x;\n"
     "ignis_grid_dependency_wait();\n"
@@ -4776,15 +4701,15 @@ static const char ignis__text_generate_draw_cu_4[] =
     "int from, to;\n"
     "draw_share(p.vocab, (int)gridDim.x, from, to);\n"
     "row.each_four(from, to, [&](int first, int count, const float *score) {\n"
-    "const uint4 words = row.words(first);\n";
-static const char ignis__text_generate_draw_cu_5[] =
+    "const uint4 words = row.words(first);\n"
     "uint32_t ahead[4], listed = 0;\n"
     "bool lists[4];\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 4; j++) {\n"
     "const float distance = row.distance(score[j]);\n"
     "const weight_t w = j < count ? row.weight(distance) : 0;\n"
-    "const int bin = row.bin(distance);\n"
+    "const int bin = row.bin(distance);\n";
+static const char ignis__text_generate_draw_cu_5[] =
     "if (w >= least && bin < cut) {\n"
     "best.take(row.noise(draw_word(words, j)) - distance, first + j);\n"
     "left++;\n"
@@ -4857,8 +4782,10 @@ static const char *const ignis__text_generate_draw_cu[] = {
 static const char ignis__text_generate_step_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifdef IGNIS_BLOCKS_TYPES\n"
+    "#define IGNIS__STEP_OF_PARTS\n"
     "#include \"generate_step_blocks.cuh\"\n"
     "#else\n"
+    "#define IGNIS__STEP_OF_MAPS\n"
     "#include \"generate_step_dense.cuh\"\n"
     "#endif\n"
     "#include \"blocks.cuh\"\n"
@@ -4868,30 +4795,7 @@ static const char ignis__text_generate_step_cu_0[] =
     "#endif\n\n"
     "typedef unsigned long long word;\n\n"
     "constexpr int TEAMS = 2;\n"
-    "constexpr int ROW = D + 8;\n\n"
-    "enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS };\n\n\n"
-    "struct alignas(64) step_layer {\n"
-    "step_weights weights[4];\n"
-    "const T *bias[4], *norm[2], *norm_bias[2];\n"
-    "const T *head_norm[2];\n"
-    "};\n\n"
-    "struct step_params {\n"
-    "const step_layer *layers;\n"
-    "const generate_row *row;\n"
-    "const float *frequencies;\n"
-    "const T *embedding, *positions;\n"
-    "quantised table;\n"
-    "T *cache;\n"
-    "long long slab;\n"
-    "float *logits;\n\n"
-    "uint32_t *state;\n"
-    "word *sums[2];\n"
-    "word *qkv, *attended, *inner;\n"
-    "word *found;\n"
-    "double eps, scale;\n"
-    "step_shape shapes[PRODUCTS];\n\n"
-    "int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;\n"
-    "};\n\n\n\n"
+    "constexpr int ROW = D + 8;\n\n\n\n"
     "__device__ inline void put_word(word *to, uint32_t x, uint32_t number)\n"
     "{\n"
     "ignis_ptx_st_relaxed_gpu_u64(to, (word)number << 32 | x);\n"
@@ -4916,13 +4820,13 @@ static const char ignis__text_generate_step_cu_0[] =
     "} while (wrong);\n"
     "}\n"
     "__device__ inline float number_of(word x) { return __uint_as_float((uint32_t)x); }\n\n\n\n"
-    "__device__ inline step_product product_of(const step_params &p, int which)\n"
+    "__device__ inline step_product product_of(const ignis__decode_step &p, int which)\n"
     "{\n"
     "step_product x;\n"
     "int ahead = 0;\n"
     "for (int i = 0; i < which; i++)\n"
     "ahead += p.shapes[i].tiles;\n"
-    "*(step_shape *)&x = p.shapes[which];\n\n"
+    "*(ignis__decode_step_shape *)&x = p.shapes[which];\n\n"
     "x.first = (blockIdx.x + gridDim.x - ahead % gridDim.x) % gridDim.x;\n"
     "x.grains = (x.k + GRAIN - 1) / GRAIN;\n"
     "x.per_slice = (x.grains + SLICES - 1) / SLICES;\n"
@@ -4932,19 +4836,22 @@ static const char ignis__text_generate_step_cu_0[] =
     "}\n\n\n"
     "struct step_place {\n"
     "int layer, which;\n\n"
-    "__device__ explicit step_place(const step_params &p) : layer(0), which(p.count > 0 ? QKV : HEAD) {}\n"
-    "__device__ void go_on(const step_params &p)\n"
+    "__device__ explicit step_place(const ignis__decode_step &p)\n"
+    ": layer(0), which(p.count > 0 ? IGNIS__STEP_QKV : IGNIS__STEP_HEAD)\n"
+    "{\n"
+    "}\n"
+    "__device__ void go_on(const ignis__decode_step &p)\n"
     "{\n"
     "which++;\n"
-    "if (which > DOWN) {\n"
-    "which = layer + 1 < p.count ? QKV : HEAD;\n"
+    "if (which > IGNIS__STEP_DOWN) {\n"
+    "which = layer + 1 < p.count ? IGNIS__STEP_QKV : IGNIS__STEP_HEAD;\n"
     "layer++;\n"
     "}\n"
     "}\n"
-    "__device__ bool more(const step_params &p) const { return layer <= p.count; }\n"
+    "__device__ bool more(const ignis__decode_step &p) const { return layer <= p.count; }\n"
     "};\n\n\n"
     "struct step_memory {\n"
-    "step_product products[PRODUCTS];\n"
+    "step_product products[IGNIS__STEP_PRODUCTS];\n"
     "team_memory teams[TEAMS];\n"
     "alignas(16) T q[TEAMS][HEADS + 2][ROW];\n"
     "T head_norms[TEAMS][2][IGNIS_HEAD_NORMS ? D : 4];\n"
@@ -4953,7 +4860,7 @@ static const char ignis__text_generate_step_cu_0[] =
     "uint32_t asked;\n"
     "};\n\n"
     "struct step_block {\n"
-    "const step_params &p;\n"
+    "const ignis__decode_step &p;\n"
     "step_memory &m;\n"
     "const step_ring ring;\n"
     "const step_row row;\n"
@@ -4963,14 +4870,14 @@ static const char ignis__text_generate_step_cu_0[] =
     "template <typename Each> __device__ void each_piece(step_source &source, Each each) const\n"
     "{\n"
     "step_place at(p);\n"
-    "source.load(p.layers[at.layer].weights[at.which % HEAD]);\n"
+    "source.load(p.layers[at.layer].weights[at.which % IGNIS__STEP_HEAD]);\n"
     "#pragma unroll 1\n"
     "while (at.more(p)) {\n"
     "const step_product x = m.products[at.which];\n"
     "source.begin(x);\n"
     "at.go_on(p);\n"
     "if (at.more(p))\n"
-    "source.load(p.layers[at.layer].weights[at.which % HEAD]);\n"
+    "source.load(p.layers[at.layer].weights[at.which % IGNIS__STEP_HEAD]);\n"
     "#pragma unroll 1\n"
     "for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {\n"
     "int low, high;\n"
@@ -4988,8 +4895,7 @@ static const char ignis__text_generate_step_cu_0[] =
     "uint32_t asked = 0;\n"
     "int on_way = 0;\n"
     "step_source source(own);\n"
-    "each_piece(source, [&](const step_product &x, int begin) {\n";
-static const char ignis__text_generate_step_cu_1[] =
+    "each_piece(source, [&](const step_product &x, int begin) {\n"
     "ignis_mbarrier_wait(ring.empty + 8 * stage.at, stage.phase);\n"
     "const int most = min(source.on_way, 2 * ring.count);\n"
     "if (!step_row::NUMBERS && own == 0)\n"
@@ -4997,7 +4903,8 @@ static const char ignis__text_generate_step_cu_1[] =
     "#pragma unroll 1\n"
     "for (int half = 0; half < 2; half++, on_way++) {\n"
     "for (; on_way >= most; on_way--) {\n"
-    "ignis_mbarrier_wait(ring.full_of(oldest.at), oldest.phase);\n"
+    "ignis_mbarrier_wait(ring.full_of(oldest.at), oldest.phase);\n";
+static const char ignis__text_generate_step_cu_1[] =
     "oldest.go_on(2 * ring.count);\n"
     "}\n"
     "source.ask(ring, stage.at, half, x, begin);\n"
@@ -5038,11 +4945,11 @@ static const char ignis__text_generate_step_cu_1[] =
     "step_turn turn = {0, 0};\n"
     "for (step_place at(p); at.more(p); at.go_on(p)) {\n"
     "const step_product &x = m.products[at.which];\n"
-    "const step_layer &l = p.layers[at.layer];\n"
-    "const T *bias = at.which == HEAD ? nullptr : l.bias[at.which];\n"
-    "const bool adds = at.which == ATTENDED || at.which == DOWN;\n"
-    "const uint32_t own = number(at.layer), base_number = at.which == DOWN ? own : own - 1;\n"
-    "const word *const sums = p.sums[at.which == DOWN];\n"
+    "const ignis__decode_step_layer &l = p.layers[at.layer];\n"
+    "const T *bias = at.which == IGNIS__STEP_HEAD ? nullptr : l.bias[at.which];\n"
+    "const bool adds = at.which == IGNIS__STEP_ATTENDED || at.which == IGNIS__STEP_DOWN;\n"
+    "const uint32_t own = number(at.layer), base_number = at.which == IGNIS__STEP_DOWN ? own : own - 1;\n"
+    "const word *const sums = p.sums[at.which == IGNIS__STEP_DOWN];\n"
     "ulonglong2 next_base;\n"
     "T next_more = T(0.0f);\n"
     "const auto find = [&](int tile, int &low, int &i) {\n"
@@ -5073,14 +4980,14 @@ static const char ignis__text_generate_step_cu_1[] =
     "turn.go_on(TURNS);\n"
     "y += float(more);\n"
     "const float other = __shfl_xor_sync(0xffffffff, y, 8);\n"
-    "if (at.which == UP) {\n"
+    "if (at.which == IGNIS__STEP_UP) {\n"
     "const float a = x.gated ? y * sigmoid(y) * other : gelu(y),\n"
     "next = __shfl_down_sync(0xffffffff, a, 1);\n"
     "if (threadIdx.x % 32 < (x.gated ? 8 : 16) && lane % 2 == 0 && there)\n"
     "put_word(p.inner + i / 2, ignis_round_two<T>(a, next), own);\n"
     "continue;\n"
     "}\n"
-    "if (at.which == QKV) {\n"
+    "if (at.which == IGNIS__STEP_QKV) {\n"
     "const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);\n\n"
     "const bool value = head >= p.heads + p.kv_heads, turns = !value && !IGNIS_HEAD_NORMS;\n"
     "const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;\n"
@@ -5098,13 +5005,12 @@ static const char ignis__text_generate_step_cu_1[] =
     "}\n"
     "if (!there || threadIdx.x % 32 >= 16)\n"
     "continue;\n"
-    "if (at.which == HEAD) {\n"
+    "if (at.which == IGNIS__STEP_HEAD) {\n"
     "p.logits[i] = y;\n"
     "} else {\n"
     "while ((uint32_t)(base.x >> 32) != base_number || (uint32_t)(base.y >> 32) != base_number)\n\n"
-    "base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2);\n";
-static const char ignis__text_generate_step_cu_2[] =
-    "put_word(p.sums[at.which == ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);\n"
+    "base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2);\n"
+    "put_word(p.sums[at.which == IGNIS__STEP_ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);\n"
     "}\n"
     "}\n"
     "}\n"
@@ -5112,7 +5018,8 @@ static const char ignis__text_generate_step_cu_2[] =
     "template <int AT_A_TIME>\n"
     "__device__ void fetch(void *to, const word *from, uint32_t number, int first, int step, int end) const\n"
     "{\n"
-    "#pragma unroll 1\n"
+    "#pragma unroll 1\n";
+static const char ignis__text_generate_step_cu_2[] =
     "for (int i = first; i < end; i += AT_A_TIME * step) {\n"
     "ulonglong2 x[AT_A_TIME];\n\n"
     "if (i + 4 * step < end) {\n"
@@ -5138,7 +5045,7 @@ static const char ignis__text_generate_step_cu_2[] =
     "const uint32_t own = number(at.layer);\n"
     "part_of_block::sync();\n"
     "if (!normed && at.which % 2) {\n"
-    "const word *const from = at.which == ATTENDED ? p.attended : p.inner;\n"
+    "const word *const from = at.which == IGNIS__STEP_ATTENDED ? p.attended : p.inner;\n"
     "if (D < 256 && slice > 8 * 32 * 4)\n"
     "fetch<16>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);\n"
     "else\n"
@@ -5157,7 +5064,8 @@ static const char ignis__text_generate_step_cu_2[] =
     "ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);\n"
     "}\n"
     "ignis_ptx_cp_async_commit();\n"
-    "fetch<8>(numbers, p.sums[at.which == UP], own - (at.which != UP), threadIdx.x, THREADS, k / 2);\n"
+    "fetch<8>(numbers, p.sums[at.which == IGNIS__STEP_UP], own - (at.which != IGNIS__STEP_UP), threadIdx.x, THREADS,\n"
+    "k / 2);\n"
     "ignis_ptx_cp_async_wait<0>();\n"
     "part_of_block::sync();\n"
     "float mean = 0, squares = 0;\n"
@@ -5202,9 +5110,9 @@ static const char ignis__text_generate_step_cu_2[] =
     "const step_product &x = m.products[at.which];\n"
     "const step_norms own = norms;\n"
     "if (at.which % 2 == 0 && at.layer < p.count) {\n"
-    "const step_layer &next = p.layers[at.layer + (at.which == UP)];\n"
-    "norms.weight = next.norm[at.which == QKV];\n"
-    "norms.bias = next.norm_bias[at.which == QKV];\n"
+    "const ignis__decode_step_layer &next = p.layers[at.layer + (at.which == IGNIS__STEP_UP)];\n"
+    "norms.weight = next.norm[at.which == IGNIS__STEP_QKV];\n"
+    "norms.bias = next.norm_bias[at.which == IGNIS__STEP_QKV];\n"
     "}\n"
     "if (x.first >= x.tiles)\n"
     "return;\n"
@@ -5214,13 +5122,13 @@ static const char ignis__text_generate_step_cu_2[] =
     "__device__ word *found_at(int head, int split) const\n"
     "{\n"
     "return p.found + ((long long)head * p.splits + split) * (2 + p.head_dim);\n"
-    "}\n\n\n\n";
-static const char ignis__text_generate_step_cu_3[] =
+    "}\n\n\n\n"
     "__device__ void combine(uint32_t own, const paged_splits &splits) const\n"
     "{\n"
     "const int width = splits.count > 16 ? 32\n"
     ": splits.count > 8 ? 16\n"
-    ": 8,\n"
+    ": 8,\n";
+static const char ignis__text_generate_step_cu_3[] =
     "lane = threadIdx.x % width, begin = threadIdx.x % 32 - lane;\n"
     "const int pairs = p.heads * p.head_dim / 2, share = (pairs + gridDim.x - 1) / gridDim.x;\n"
     "const int end = min((int)(blockIdx.x + 1) * share, pairs);\n"
@@ -5323,14 +5231,14 @@ static const char ignis__text_generate_step_cu_3[] =
     "if (!walks && EARLY)\n"
     "team.forget();\n"
     "team.source.k = keys(layer);\n"
-    "team.source.v = keys(layer) + p.slab;\n";
-static const char ignis__text_generate_step_cu_4[] =
+    "team.source.v = keys(layer) + p.slab;\n"
     "if (!walks && !EARLY)\n"
     "return;\n"
     "if (!fetched) {\n"
     "w.unit = blockIdx.x + team.number * gridDim.x;\n"
     "w.at = team.to;\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_generate_step_cu_4[] =
     "if (!fetched && EARLY && w.units <= TEAMS * gridDim.x && splits.keys == SPLIT && layer > 0) {\n"
     "w.at = team.from;\n"
     "if (w.unit < w.units)\n"
@@ -5436,7 +5344,7 @@ static const char ignis__text_generate_step_cu_4[] =
     "step_place at(p);\n"
     "#pragma unroll 1\n"
     "while (at.more(p)) {\n"
-    "if (at.which == QKV) {\n"
+    "if (at.which == IGNIS__STEP_QKV) {\n"
     "attend(w, at.layer, splits, false);\n"
     "product<true>(at, norms, stage, turn);\n"
     "at.go_on(p);\n"
@@ -5445,16 +5353,16 @@ static const char ignis__text_generate_step_cu_4[] =
     "}\n"
     "#pragma unroll 1\n"
     "do {\n"
-    "if (at.which == HEAD)\n"
+    "if (at.which == IGNIS__STEP_HEAD)\n"
     "ignis_grid_dependents_launch();\n"
     "product<false>(at, norms, stage, turn);\n"
     "at.go_on(p);\n"
-    "} while (at.more(p) && at.which != QKV);\n"
+    "} while (at.more(p) && at.which != IGNIS__STEP_QKV);\n"
     "}\n"
     "}\n"
     "};\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS + 128, 1)\n"
-    "ignis_generate_step(const __grid_constant__ step_params p)\n"
+    "ignis_generate_step(const __grid_constant__ ignis__decode_step p)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
     "__shared__ step_memory m;\n"
@@ -5462,10 +5370,10 @@ static const char ignis__text_generate_step_cu_4[] =
     "empty = full + 8 * 2 * p.ring;\n"
     "const uint32_t found_full = empty + 8 * p.ring;\n"
     "const step_ring ring = {\n"
-    "stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};\n";
+    "stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};\n"
+    "step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};\n";
 static const char ignis__text_generate_step_cu_5[] =
-    "step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};\n"
-    "if (threadIdx.x < PRODUCTS)\n"
+    "if (threadIdx.x < IGNIS__STEP_PRODUCTS)\n"
     "m.products[threadIdx.x] = product_of(p, threadIdx.x);\n"
     "if (threadIdx.x == 0)\n"
     "m.asked = 0;\n"
@@ -5503,7 +5411,7 @@ static const char ignis__text_generate_step_cu_5[] =
     "ignis_ptx_setmaxnreg_inc<MULTIPLYING_REGISTERS>();\n"
     "ignis_grid_dependency_wait();\n"
     "block.before = p.state[0];\n"
-    "const int position = p.row->position, hidden = p.shapes[QKV].k;\n"
+    "const int position = p.row->position, hidden = p.shapes[IGNIS__STEP_QKV].k;\n"
     "if (threadIdx.x < p.head_dim / 2) {\n"
     "m.sines[threadIdx.x] = 0;\n"
     "m.cosines[threadIdx.x] = 1;\n"
@@ -5552,14 +5460,13 @@ static const char ignis__text_generate_step_cuh_0[] =
     "#ifndef IGNIS_GENERATE_STEP_CUH\n"
     "#define IGNIS_GENERATE_STEP_CUH\n\n"
     "#include \"gemv.cuh\"\n"
-    "#include \"hopper.cuh\"\n\n"
+    "#include \"hopper.cuh\"\n"
+    "#include \"shared/models/weights.h\"\n"
+    "#include \"shared/models/fused_step.h\"\n\n"
     "constexpr int BRINGERS = 2;\n"
     "constexpr int HALF = SLICES / 2;\n"
-    "constexpr int TURNS = 4;\n\n\n"
-    "struct step_shape {\n"
-    "int n, k, kind, gated, head_dim, tiles;\n"
-    "};\n\n\n\n"
-    "struct step_product : step_shape {\n"
+    "constexpr int TURNS = 4;\n\n\n\n"
+    "struct step_product : ignis__decode_step_shape {\n"
     "int first;\n"
     "int grains, per_slice, pieces, size;\n\n\n\n"
     "__device__ int grains_of(int warp, int begin) const\n"
@@ -5621,24 +5528,16 @@ static const char ignis__text_generate_step_blocks_cuh_0[] =
     "constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144;\n"
     "constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;\n"
     "constexpr int SCALES_BYTES = has_type(BLOCKS_Q6_K) ? 4096 : 0;\n"
-    "constexpr int SCALES_AT = SLICES * PIECE_BYTES, TYPE_AT = SCALES_AT + SCALES_BYTES, STAGE_BYTES = TYPE_AT + 16;\n\n\n"
-    "struct alignas(16) step_part {\n"
-    "const uint8_t *records;\n"
-    "int type, first;\n"
-    "};\n\n\n"
-    "struct step_weights {\n"
-    "step_part parts[PARTS];\n"
-    "uint4 padding[5];\n"
-    "};\n\n"
+    "constexpr int SCALES_AT = SLICES * PIECE_BYTES, TYPE_AT = SCALES_AT + SCALES_BYTES, STAGE_BYTES = TYPE_AT + 16;\n\n"
     "struct step_source {\n"
     "const int own;\n"
-    "step_part parts[PARTS], next[PARTS];\n"
+    "ignis__decode_step_part parts[PARTS], next[PARTS];\n"
     "const uint8_t *from, *scales;\n"
     "long long between;\n"
     "int rows, type, bytes, further;\n\n"
     "int on_way, ahead, pause;\n\n"
     "__device__ explicit step_source(int own) : own(own) {}\n\n"
-    "__device__ void load(const step_weights &weights)\n"
+    "__device__ void load(const ignis__decode_step_weights &weights)\n"
     "{\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PARTS; i++)\n"
@@ -5705,10 +5604,10 @@ static const char ignis__text_generate_step_blocks_cuh_0[] =
     "if (SEVERAL && own == 0 && half == 0)\n"
     "*(int *)__cvta_shared_to_generic(stage_at + TYPE_AT) = type;\n"
     "runs(half, x, begin, [&](int, int, int some) { all += some; });\n"
-    "ignis_ptx_mbarrier_arrive_expect(barrier, all);\n";
-static const char ignis__text_generate_step_blocks_cuh_1[] =
+    "ignis_ptx_mbarrier_arrive_expect(barrier, all);\n"
     "runs(half, x, begin, [&](int to, int at, int some) {\n"
-    "if (some > 0)\n"
+    "if (some > 0)\n";
+static const char ignis__text_generate_step_blocks_cuh_1[] =
     "ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some,\n"
     "barrier);\n"
     "});\n"
@@ -5823,9 +5722,9 @@ static const char ignis__text_generate_step_blocks_cuh_1[] =
     "template <bool KEPT>\n"
     "__device__ inline void multiply_tiles(const step_ring &ring, const step_product &x, const step_row &row,\n"
     "step_turn &stage, step_turn &turn)\n"
-    "{\n";
+    "{\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4),\n";
 static const char ignis__text_generate_step_blocks_cuh_2[] =
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4),\n"
     "slice = warp * x.per_slice;\n"
     "const uint8_t *const stages = (const uint8_t *)__cvta_shared_to_generic(ring.stages);\n"
     "float *const found = ring.found_of(0, warp) + own + lane % 4 * 8;\n"
@@ -5889,20 +5788,17 @@ static const char ignis__text_generate_step_dense_cuh_0[] =
     "constexpr int WAY_BYTES = 64 << 10;\n"
     "constexpr int GRAIN = 32, PIECE = 4;\n\n"
     "constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX;\n"
-    "constexpr int PIECE_BYTES = PIECE * GRAIN / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;\n\n\n"
-    "struct step_weights {\n"
-    "ignis_tensor_map map;\n"
-    "};\n\n"
+    "constexpr int PIECE_BYTES = PIECE * GRAIN / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;\n\n"
     "struct step_source {\n"
     "const int own;\n"
-    "const ignis_tensor_map *map, *next;\n"
+    "const ignis__tensor_map *map, *next;\n"
     "int period, boxes, plane, row, on_way;\n\n"
     "__device__ explicit step_source(int own) : own(own) {}\n"
-    "__device__ void load(const step_weights &weights) { next = &weights.map; }\n"
+    "__device__ void load(const ignis__decode_step_weights &weights) { next = &weights.map; }\n"
     "__device__ void begin(const step_product &x)\n"
     "{\n"
     "map = next;\n"
-    "period = x.kind == TO_CACHE ? x.head_dim / 2 : x.n;\n"
+    "period = x.kind == IGNIS__GEMV_CACHE ? x.head_dim / 2 : x.n;\n"
     "boxes = (GRAIN * x.size + BOX - 1) / BOX;\n"
     "on_way = WAY_BYTES / (boxes * HALF * BOX_BYTES);\n"
     "}\n"
@@ -6005,6 +5901,231 @@ static const char ignis__text_generate_step_dense_cuh_1[] =
 static const char *const ignis__text_generate_step_dense_cuh[] = {
     ignis__text_generate_step_dense_cuh_0,
     ignis__text_generate_step_dense_cuh_1,
+};
+
+static const char ignis__text_shared_models_fused_step_h_0[] =
+    "#pragma once\n\n\n\n"
+    "enum {\n"
+    "IGNIS__STEP_QKV,\n"
+    "IGNIS__STEP_ATTENDED,\n"
+    "IGNIS__STEP_UP,\n"
+    "IGNIS__STEP_DOWN,\n"
+    "IGNIS__STEP_HEAD,\n"
+    "IGNIS__STEP_PRODUCTS\n"
+    "};\n\n\n"
+    "typedef struct ignis__decode_step_shape {\n"
+    "int n, k, kind, gated, head_dim, tiles;\n"
+    "} ignis__decode_step_shape;\n"
+    "IGNIS__ASSERT_SIZE(ignis__decode_step_shape, 24);\n\n\n"
+    "typedef struct IGNIS__ALIGNED(16) ignis__decode_step_part {\n"
+    "IGNIS__POINTER(const uint8_t) records;\n"
+    "int type, first;\n"
+    "} ignis__decode_step_part;\n"
+    "IGNIS__ASSERT_SIZE(ignis__decode_step_part, 16);\n\n\n\n"
+    "#ifdef IGNIS__STEP_OF_PARTS\n"
+    "typedef struct ignis__decode_step_weights {\n"
+    "ignis__decode_step_part parts[3];\n"
+    "uint32_t padding[20];\n"
+    "} ignis__decode_step_weights;\n"
+    "#elif defined(IGNIS__STEP_OF_MAPS)\n"
+    "typedef struct ignis__decode_step_weights {\n"
+    "ignis__tensor_map map;\n"
+    "} ignis__decode_step_weights;\n"
+    "#else\n"
+    "typedef union ignis__decode_step_weights {\n"
+    "ignis__tensor_map map;\n"
+    "ignis__decode_step_part parts[3];\n"
+    "} ignis__decode_step_weights;\n"
+    "#endif\n"
+    "IGNIS__ASSERT_SIZE(ignis__decode_step_weights, 128);\n\n"
+    "typedef struct IGNIS__ALIGNED(64) ignis__decode_step_layer {\n"
+    "ignis__decode_step_weights weights[4];\n"
+    "IGNIS__POINTER(const T) bias[4], norm[2], norm_bias[2];\n"
+    "IGNIS__POINTER(const T) head_norm[2];\n"
+    "IGNIS__POINTER(const T) nothing[6];\n"
+    "} ignis__decode_step_layer;\n"
+    "IGNIS__ASSERT_SIZE(ignis__decode_step_layer, 640);\n\n"
+    "typedef struct ignis__decode_step {\n"
+    "IGNIS__POINTER(const ignis__decode_step_layer) layers;\n"
+    "IGNIS__POINTER(const ignis__generate_row) row;\n"
+    "IGNIS__POINTER(const float) frequencies;\n"
+    "IGNIS__POINTER(const T) embedding, positions;\n"
+    "ignis__quantised_weight table;\n"
+    "IGNIS__POINTER(T) cache;\n"
+    "long long slab;\n"
+    "IGNIS__POINTER(float) logits;\n\n"
+    "IGNIS__POINTER(uint32_t) state;\n"
+    "IGNIS__POINTER(unsigned long long) sums[2];\n"
+    "IGNIS__POINTER(unsigned long long) qkv, attended, inner;\n"
+    "IGNIS__POINTER(unsigned long long) found;\n"
+    "double eps, scale;\n"
+    "ignis__decode_step_shape shapes[IGNIS__STEP_PRODUCTS];\n\n"
+    "int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;\n"
+    "} ignis__decode_step;\n"
+    "IGNIS__ASSERT_SIZE(ignis__decode_step, 328);\n";
+static const char *const ignis__text_shared_models_fused_step_h[] = {
+    ignis__text_shared_models_fused_step_h_0,
+};
+
+static const char ignis__text_shared_models_gemv_h_0[] =
+    "#pragma once\n\n\n\n\n"
+    "typedef enum ignis__gemv_kind {\n"
+    "IGNIS__GEMV_OUT,\n"
+    "IGNIS__GEMV_GELU,\n"
+    "IGNIS__GEMV_ADD,\n"
+    "IGNIS__GEMV_LOGITS,\n"
+    "IGNIS__GEMV_CACHE\n"
+    "} ignis__gemv_kind;\n\n\n"
+    "typedef struct ignis__gemv {\n\n"
+    "IGNIS__POINTER(const T) x, weights;\n"
+    "IGNIS__POINTER(const T) bias;\n"
+    "IGNIS__POINTER(T) out;\n"
+    "IGNIS__POINTER(Wide) sum;\n"
+    "IGNIS__POINTER(float) logits;\n"
+    "long long n, k, result_row;\n"
+    "int rows, kind, packed;\n"
+    "} ignis__gemv;\n"
+    "IGNIS__ASSERT_SIZE(ignis__gemv, 88);\n\n"
+    "typedef struct ignis__gemv_mma {\n"
+    "IGNIS__POINTER(const T) x;\n\n"
+    "IGNIS__POINTER(const void) weights;\n"
+    "IGNIS__POINTER(const T) bias;\n"
+    "IGNIS__POINTER(T) out;\n"
+    "IGNIS__POINTER(float) sum, logits;\n"
+    "IGNIS__POINTER(const float) norm_of;\n"
+    "IGNIS__POINTER(const T) norm_weight, norm_bias;\n\n"
+    "IGNIS__POINTER(const struct ignis__generate_row) places;\n"
+    "IGNIS__POINTER(T) keys, values;\n"
+    "IGNIS__POINTER(const float) frequencies;\n"
+    "double eps;\n"
+    "long long n, k, result_row;\n"
+    "int rows, kind, gated, rms, heads, kv_heads, head_dim;\n\n"
+    "int ring, found_at;\n"
+    "} ignis__gemv_mma;\n"
+    "IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);\n\n\n"
+    "typedef struct ignis__gemv_blocks {\n"
+    "ignis__gemv_mma product;\n"
+    "IGNIS__POINTER(const uint8_t) scales_of;\n\n\n"
+    "IGNIS__POINTER(uint8_t) x;\n\n"
+    "IGNIS__POINTER(float) scales;\n\n"
+    "int first;\n"
+    "} ignis__gemv_blocks;\n"
+    "IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 208);\n";
+static const char *const ignis__text_shared_models_gemv_h[] = {
+    ignis__text_shared_models_gemv_h_0,
+};
+
+static const char ignis__text_shared_models_generate_h_0[] =
+    "#pragma once\n\n\n"
+    "enum {\n"
+    "IGNIS__PAGE = 16,\n"
+    "IGNIS__UPLOAD_I32S = 960,\n"
+    "IGNIS__UPLOAD_ROWS = 32,\n"
+    "IGNIS__DRAW_NO_TOKEN = -1,\n"
+    "IGNIS__DRAW_NO_LOGITS = -2\n"
+    "};\n\n\n"
+    "typedef struct ignis__generate_draw {\n\n"
+    "int32_t id, kept;\n"
+    "float log_prob;\n"
+    "} ignis__generate_draw;\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_draw, 12);\n\n\n"
+    "typedef struct ignis__generate_row {\n"
+    "IGNIS__POINTER(int32_t) ids;\n"
+    "IGNIS__POINTER(const int32_t) pages;\n"
+    "int32_t position;\n"
+    "int32_t top_k;\n"
+    "double temperature;\n"
+    "double top_p, min_p;\n"
+    "double penalty;\n"
+    "uint64_t seed;\n"
+    "int32_t window;\n"
+    "int32_t biases;\n"
+    "int32_t masked;\n"
+    "IGNIS__POINTER(ignis__generate_draw) draws;\n"
+    "} ignis__generate_row;\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_row, 88);\n\n"
+    "typedef struct ignis__upload_words {\n"
+    "int32_t at[IGNIS__UPLOAD_I32S];\n"
+    "} ignis__upload_words;\n\n"
+    "typedef struct ignis__upload_rows_of {\n"
+    "ignis__generate_row at[IGNIS__UPLOAD_ROWS];\n"
+    "} ignis__upload_rows_of;\n";
+static const char *const ignis__text_shared_models_generate_h[] = {
+    ignis__text_shared_models_generate_h_0,
+};
+
+static const char ignis__text_shared_models_kv_cache_h_0[] =
+    "#pragma once\n\n\n\n"
+    "enum {\n"
+    "IGNIS__SPLIT = 64,\n"
+    "IGNIS__SPLITS = 32\n"
+    "};\n\n\n"
+    "typedef struct ignis__generate_cache {\n"
+    "IGNIS__POINTER(T) qkv;\n"
+    "IGNIS__POINTER(T) k, v;\n\n"
+    "IGNIS__POINTER(T) k_too, v_too;\n\n"
+    "IGNIS__POINTER(const T) q_weight, k_weight;\n"
+    "IGNIS__POINTER(const ignis__generate_row) rows;\n"
+    "double eps;\n"
+    "int heads, kv_heads, head_dim, turns;\n"
+    "} ignis__generate_cache;\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_cache, 88);\n\n\n"
+    "typedef struct ignis__paged {\n"
+    "IGNIS__POINTER(const T) q;\n"
+    "IGNIS__POINTER(T) out;\n"
+    "IGNIS__POINTER(const T) k, v;\n"
+    "IGNIS__POINTER(const ignis__generate_row) rows;\n\n\n"
+    "IGNIS__POINTER(Wide) scratch;\n\n"
+    "IGNIS__POINTER(uint32_t) ended;\n"
+    "long long q_row;\n"
+    "double scale;\n"
+    "int heads, kv_heads, head_dim, splits;\n"
+    "int settled;\n"
+    "int count;\n"
+    "} ignis__paged;\n"
+    "IGNIS__ASSERT_SIZE(ignis__paged, 96);\n";
+static const char *const ignis__text_shared_models_kv_cache_h[] = {
+    ignis__text_shared_models_kv_cache_h_0,
+};
+
+static const char ignis__text_shared_models_sampling_h_0[] =
+    "#pragma once\n\n\n"
+    "enum {\n"
+    "IGNIS__DRAW_PARTS = 64,\n"
+    "IGNIS__DRAW_PART = 24,\n\n"
+    "IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + IGNIS__DRAW_PARTS * 12\n"
+    "};\n\n\n"
+    "typedef struct ignis__generate_bias {\n"
+    "int32_t id;\n"
+    "float bias;\n"
+    "} ignis__generate_bias;\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_bias, 8);\n\n"
+    "typedef struct ignis__draw {\n"
+    "IGNIS__POINTER(const float) logits;\n"
+    "IGNIS__POINTER(float) scores;\n"
+    "IGNIS__POINTER(ignis__generate_row) rows;\n"
+    "IGNIS__POINTER(const ignis__generate_bias) biases;\n"
+    "IGNIS__POINTER(struct draw_part) parts;\n"
+    "IGNIS__POINTER(const uint32_t) masks;\n"
+    "IGNIS__POINTER(struct draw_bins) bins;\n"
+    "long long stride;\n"
+    "int vocab, bias_room, mask_room;\n"
+    "} ignis__draw;\n"
+    "IGNIS__ASSERT_SIZE(ignis__draw, 80);\n";
+static const char *const ignis__text_shared_models_sampling_h[] = {
+    ignis__text_shared_models_sampling_h_0,
+};
+
+static const char ignis__text_shared_models_weights_h_0[] =
+    "#pragma once\n\n"
+    "typedef struct ignis__quantised_weight {\n"
+    "IGNIS__POINTER(const uint8_t) records, scales;\n"
+    "long long k;\n"
+    "int type;\n"
+    "} ignis__quantised_weight;\n"
+    "IGNIS__ASSERT_SIZE(ignis__quantised_weight, 32);\n";
+static const char *const ignis__text_shared_models_weights_h[] = {
+    ignis__text_shared_models_weights_h_0,
 };
 
 static const char ignis__text_weights_cuh_0[] =
@@ -6335,29 +6456,46 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     ignis__text_weights_blocks_cuh_2,
 };
 
+static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_generate_h = {
+    "shared/models/generate.h", 0x3279dc7ada1e92b6ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 23};
+
 static const ignis__source *const ignis__includes_generate_cuh[] = {
+    &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x732aa67a96d296efULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 15};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 15};
+
+static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_kv_cache_h = {
+    "shared/models/kv_cache.h", 0xa886b14f7e00546cULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 24};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_attention_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_attention_h,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cuh = {
-    "attention_paged.cuh", 0x6d2f961dd402edc0ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 1};
+    "attention_paged.cuh", 0xd253467ce9097027ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 1};
 
 static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_attention_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_attention_h,
     &ignis__source_attention_paged_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cu = {
-    "attention_paged.cu", 0xc1b4bf5e2e46f7bfULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
+    "attention_paged.cu", 0x27e86c03246614afULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6365,11 +6503,15 @@ static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_f8_cuh,
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
+    &ignis__source_shared_attention_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_attention_paged_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_many_cu = {
-    "attention_paged_many.cu", 0xfbdaf6ee4c592b27ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 2};
+    "attention_paged_many.cu", 0x50569fdcd04a8382ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 2};
 
 static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6377,8 +6519,12 @@ static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_f8_cuh,
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
+    &ignis__source_shared_attention_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_attention_paged_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_team_cuh = {
     "attention_paged_team.cuh", 0x808be527105015cbULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 4};
@@ -6389,51 +6535,73 @@ static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_f8_cuh,
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
+    &ignis__source_shared_attention_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_attention_paged_cuh,
     &ignis__source_attention_paged_team_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_mma_cu = {
-    "attention_paged_mma.cu", 0x13b0a3988d39dab0ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
+    "attention_paged_mma.cu", 0xa756102fddbbf639ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
+
+static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_weights_h = {
+    "shared/models/weights.h", 0x62032320f5b168aaULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 26};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
+    &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cuh = {
-    "blocks.cuh", 0x7adef8822a37ded2ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 6};
+    "blocks.cuh", 0x2147238d2cd253e8ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 6};
 
 static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_blocks_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cu = {
-    "blocks.cu", 0x5f989e7b0b10bcd9ULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 5};
+    "blocks.cu", 0x41c9f4feb2c8bdebULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 5};
+
+static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_gemv_h = {
+    "shared/models/gemv.h", 0xb3103bf67c5a0211ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 22};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_activation_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0x37911395245c9a15ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 7};
+    "gemv.cu", 0x3984077063444180ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 7};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_activation_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0xd0014c085fdc0f54ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 8};
+    "gemv.cuh", 0x952f9263e5baf84aULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 8};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
     &ignis__source_blocks_cuh,
+    &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x9af378357f888377ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 22};
+    "weights_blocks.cuh", 0x9af378357f888377ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 28};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6442,13 +6610,18 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_blocks_cuh,
     &ignis__source_gemv_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_weights_h,
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x80630863b3b5dc60ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 9};
+    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 9};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6456,17 +6629,21 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_f8_cuh,
     &ignis__source_hopper_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_gemv_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x7dc49b735edfbaa5ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 11};
+    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 11};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 21};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 27};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6475,13 +6652,17 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_gemv_cuh,
     &ignis__source_gemv_cluster_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xa9d7b374823afc04ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 10};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 10};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6490,14 +6671,19 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_blocks_cuh,
     &ignis__source_gemv_cuh,
     &ignis__source_gemv_cluster_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_weights_h,
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xa56d14618fe4a238ULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 12};
+    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 12};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6506,30 +6692,49 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_gemv_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0x13d431987bf60289ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 13};
+    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 13};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_activation_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xfd6bc6067ecea35aULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 14};
+    "generate.cu", 0xadcd46b5974b6c55ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 14};
+
+static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_sampling_h = {
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 25};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x5fc5622ddc153130ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 16};
+    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 16};
+
+static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_fused_step_h = {
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 21};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6537,11 +6742,17 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_f8_cuh,
     &ignis__source_hopper_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_gemv_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_fused_step_h,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0x687267fd37000bfeULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 18};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 18};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6550,14 +6761,20 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_blocks_cuh,
     &ignis__source_gemv_cuh,
     &ignis__source_generate_cuh,
     &ignis__source_generate_step_cuh,
+    &ignis__source_shared_models_fused_step_h,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_weights_h,
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x713864840defa34fULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 19};
+    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 19};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6566,13 +6783,19 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_gemv_cuh,
     &ignis__source_generate_cuh,
     &ignis__source_generate_step_cuh,
+    &ignis__source_shared_models_fused_step_h,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_weights_h,
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0xbaa1310557f10194ULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 20};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 20};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6582,6 +6805,9 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_hopper_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_rope_cuh,
+    &ignis__source_shared_attention_h,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
     &ignis__source_attention_paged_cuh,
     &ignis__source_attention_paged_team_cuh,
     &ignis__source_blocks_cuh,
@@ -6590,11 +6816,16 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_generate_step_cuh,
     &ignis__source_generate_step_blocks_cuh,
     &ignis__source_generate_step_dense_cuh,
+    &ignis__source_shared_models_fused_step_h,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
+    &ignis__source_shared_models_weights_h,
     &ignis__source_weights_cuh,
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x0b189f3a5b08e8c2ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 17};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 17};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -6622,6 +6853,12 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_generate_step_cuh,
     &ignis__source_generate_step_blocks_cuh,
     &ignis__source_generate_step_dense_cuh,
+    &ignis__source_shared_models_fused_step_h,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
+    &ignis__source_shared_models_sampling_h,
+    &ignis__source_shared_models_weights_h,
     &ignis__source_weights_cuh,
     &ignis__source_weights_blocks_cuh,
 };
@@ -6683,7 +6920,8 @@ IGNIS__PRIVATE ignis__kernel_list *ignis__kernel_list_above = &ignis__model_kern
 
 /*  models/setup.c - makes the kernels of models known, and registers what ignis_shutdown closes of models
 
-    Uses: ignis__closers of ignis.h. Locks: one of its own, around both. */
+    Uses: ignis__closers of ignis.h.
+    Locks: one of its own, around both. */
 
 static ignis__mutex ignis__models_lock = IGNIS__MUTEX_INIT;
 
@@ -6704,7 +6942,8 @@ IGNIS__PRIVATE bool ignis__models_enter(const char *call)
     return true;
 }
 
-/*  Registers the function that closes the objects of a room at ignis_shutdown. Called before the first object is made. */
+/*  Registers the function that closes the objects of a room at ignis_shutdown. Called before the first object is made.
+    */
 IGNIS__PRIVATE void ignis__models_close_by(int closer, void (*close)(const char *call))
 {
     ignis__mutex_lock(&ignis__models_lock);
@@ -17028,12 +17267,13 @@ struct ignis__blocks_types_type {
     int type, bytes, scale;
 };
 
-/*  As in kernels/models/blocks.cuh. */
+/*  Quantised weights; kernels/models/blocks.cuh has the layout of records. */
 typedef struct ignis__quantised_weight {
-    ignis__address records, scales;
-    int64_t k;
-    int type;
+    IGNIS__POINTER(const uint8_t) records, scales; /* scales: d of Q6_K, [rows, records] */
+    long long k;
+    int type; /* an ignis__gguf_type */
 } ignis__quantised_weight;
+IGNIS__ASSERT_SIZE(ignis__quantised_weight, 32);
 
 enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
@@ -20012,74 +20252,132 @@ typedef struct ignis__lora_list {
 /*  A type of >>lora, whose parts come later. */
 struct ignis__lora;
 
-/*  Sizes that the host shares with the kernels of kernels/models. */
+/*  Limits that kernels of kernels/models know, too. */
 enum {
-    IGNIS__PAGE = 16,           /* tokens of a page of the KV cache */
-    IGNIS__SPLIT = 64,          /* keys of a split of attention, or a multiple of it */
-    IGNIS__SPLITS = 32,         /* the largest number of splits */
-    IGNIS__UPLOAD_I32S = 960,   /* i32 values that one launch uploads */
-    IGNIS__UPLOAD_ROWS = 32,    /* rows that one launch uploads */
     IGNIS__BIASES = 512,        /* logit biases of a row */
     IGNIS__SPARE_MASKS = 64,    /* masks on the device besides those of a step's rows */
     IGNIS__MANY_HEAD_DIM = 128, /* the largest heads of attention_paged_many.cu */
-    /* DRAW_PARTS: slices of a row's logits; DRAW_PART: bytes of the result of one */
-    IGNIS__DRAW_PARTS = 64,
-    IGNIS__DRAW_PART = 24,
-    IGNIS__DRAW_BLOCKS = 32, /* the largest number of blocks that filter a row */
-    /* bytes of a draw_bins of generate_draw.cu */
-    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12,
-    IGNIS__DRAW_VOCAB = 1 << 19,
+    IGNIS__DRAW_BLOCKS = 32,    /* the largest number of blocks that filter a row */
+    IGNIS__DRAW_VOCAB = 1 << 19
+};
+
+/*  The rows of a step of generation, and what one launch uploads. */
+
+enum {
+    IGNIS__PAGE = 16,          /* tokens of a page of the KV cache */
+    IGNIS__UPLOAD_I32S = 960,  /* i32 values that one launch uploads */
+    IGNIS__UPLOAD_ROWS = 32,   /* rows that one launch uploads */
     IGNIS__DRAW_NO_TOKEN = -1, /* in place of an id: all tokens are forbidden */
     IGNIS__DRAW_NO_LOGITS = -2 /* in place of an id: no logit is above -infinity */
 };
 
-/*  From here to ignis__decode_step: params, which kernels/models has with the same members. They explain them. */
-typedef struct ignis__generate_row {
-    ignis__address ids, pages;
-    int32_t position, top_k;
-    double temperature, top_p, min_p, penalty;
-    uint64_t seed;
-    int32_t window, biases, masked;
-    ignis__address draws;
-} ignis__generate_row;
+/*  The sampled token of a row. */
+typedef struct ignis__generate_draw {
+    /* id: or IGNIS__DRAW_NO_TOKEN, _NO_LOGITS; kept: tokens that the filters left, 0 if the row has no filters */
+    int32_t id, kept;
+    float log_prob; /* of the model itself: temperature 1, no filters */
+} ignis__generate_draw;
+IGNIS__ASSERT_SIZE(ignis__generate_draw, 12);
 
+/*  A row: one token of one sequence. */
+typedef struct ignis__generate_row {
+    IGNIS__POINTER(int32_t) ids;         /* of the sequence: ids[position] is this row's token */
+    IGNIS__POINTER(const int32_t) pages; /* of the KV cache: pages[position / IGNIS__PAGE] has the position */
+    int32_t position;                    /* below 0: the row does not exist */
+    int32_t top_k;                       /* from here on: how ids[position + 1] is sampled; 0: all */
+    double temperature;                  /* 0: the likeliest token */
+    double top_p, min_p;                 /* 0: all */
+    double penalty;                      /* 1: none */
+    uint64_t seed;
+    int32_t window; /* latest tokens that the penalty counts; 0: all */
+    int32_t biases; /* of the row */
+    int32_t masked; /* the number, from 1 on, of the mask of allowed tokens; 0: all are allowed */
+    IGNIS__POINTER(ignis__generate_draw) draws; /* two, in host memory: of even and of odd positions */
+} ignis__generate_row;
+IGNIS__ASSERT_SIZE(ignis__generate_row, 88);
+
+typedef struct ignis__upload_words {
+    int32_t at[IGNIS__UPLOAD_I32S];
+} ignis__upload_words;
+
+typedef struct ignis__upload_rows_of {
+    ignis__generate_row at[IGNIS__UPLOAD_ROWS];
+} ignis__upload_rows_of;
+
+/*  Params of the kernels that write the KV cache, and of paged attention. Kernels define T, the type of elements, and
+    Wide, that of sums. */
+
+enum {
+    IGNIS__SPLIT = 64, /* keys of a split of attention, or a multiple of it */
+    IGNIS__SPLITS = 32 /* the largest number of splits */
+};
+
+/*  Rotates heads of q and k, and appends k and v to the KV cache. */
+typedef struct ignis__generate_cache {
+    IGNIS__POINTER(T) qkv;  /* [rows, heads + 2 kv_heads, head_dim] */
+    IGNIS__POINTER(T) k, v; /* of the KV cache */
+    /* null, or a second destination: [positions, kv_heads, head_dim], of one sequence */
+    IGNIS__POINTER(T) k_too, v_too;
+    /* of an rms_norm of each head before it is rotated; null if there is no norm */
+    IGNIS__POINTER(const T) q_weight, k_weight;
+    IGNIS__POINTER(const ignis__generate_row) rows;
+    double eps;
+    int heads, kv_heads, head_dim, turns;
+} ignis__generate_cache;
+IGNIS__ASSERT_SIZE(ignis__generate_cache, 88);
+
+/*  Attention of rows over the pages of their sequences. */
+typedef struct ignis__paged {
+    IGNIS__POINTER(const T) q; /* [rows, heads, head_dim], rows of q_row elements */
+    IGNIS__POINTER(T) out;     /* [rows, heads * head_dim] */
+    IGNIS__POINTER(const T) k, v;
+    IGNIS__POINTER(const ignis__generate_row) rows;
+    /* [rows, heads, splits, 2 + head_dim]: the greatest score, the sum of 2^(score - greatest), and that of 2^(score
+       - greatest) v */
+    IGNIS__POINTER(Wide) scratch;
+    /* [rows, heads]: blocks that have ended, for each group of heads; zeros before and after the launch */
+    IGNIS__POINTER(uint32_t) ended;
+    long long q_row;
+    double scale;
+    int heads, kv_heads, head_dim, splits;
+    int settled; /* earlier kernels write no keys and values of the row's sequence, except those of the row itself */
+    int count;   /* rows */
+} ignis__paged;
+IGNIS__ASSERT_SIZE(ignis__paged, 96);
+
+/*  Params of the kernels that sample tokens. */
+
+enum {
+    IGNIS__DRAW_PARTS = 64, /* slices of a row's logits */
+    IGNIS__DRAW_PART = 24,  /* bytes of the result of one */
+    /* bytes of a draw_bins of kernels/models/generate_draw.cu */
+    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + IGNIS__DRAW_PARTS * 12
+};
+
+/*  A number that is added to a logit. The biases of a row are in the order of their ids. */
 typedef struct ignis__generate_bias {
     int32_t id;
     float bias;
 } ignis__generate_bias;
-
-typedef struct ignis__generate_draw {
-    int32_t id, kept;
-    float log_prob;
-} ignis__generate_draw;
-
-typedef struct ignis__generate_cache {
-    ignis__address qkv, k, v, k_too, v_too, q_weight, k_weight, rows;
-    double eps;
-    int heads, kv_heads, head_dim, turns;
-} ignis__generate_cache;
-
-typedef struct ignis__paged {
-    ignis__address q, out, k, v, rows, scratch, ended;
-    int64_t q_row;
-    double scale;
-    int heads, kv_heads, head_dim, splits, settled, count;
-} ignis__paged;
+IGNIS__ASSERT_SIZE(ignis__generate_bias, 8);
 
 typedef struct ignis__draw {
-    ignis__address logits, scores, rows, biases, parts, masks, bins;
-    int64_t stride;
+    IGNIS__POINTER(const float) logits; /* [rows, stride] */
+    IGNIS__POINTER(float) scores;       /* of the same size */
+    IGNIS__POINTER(ignis__generate_row) rows;
+    IGNIS__POINTER(const ignis__generate_bias) biases; /* [rows, bias_room] */
+    IGNIS__POINTER(struct draw_part) parts;            /* [rows, IGNIS__DRAW_PARTS] */
+    IGNIS__POINTER(const uint32_t) masks;              /* [any number, mask_room]: a bit for each token */
+    IGNIS__POINTER(struct draw_bins) bins;             /* [rows] */
+    long long stride;
     int vocab, bias_room, mask_room;
 } ignis__draw;
+IGNIS__ASSERT_SIZE(ignis__draw, 80);
 
-/*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
-    rows. */
-typedef enum ignis__sampling_kind {
-    IGNIS__SAMPLING_NONE,
-    IGNIS__SAMPLING_UNFILTERED,
-    IGNIS__SAMPLING_FILTERED
-} ignis__sampling_kind;
+/*  Params of the products with one or a few rows. Rows of x have k elements, rows of results result_row. Kernels define
+    T, the type of elements, and Wide, that of sums. */
 
+/*  Where a product goes; GELU: out, by that activation; ADD: to the sum; CACHE: q, k and v of heads, rotated. */
 typedef enum ignis__gemv_kind {
     IGNIS__GEMV_OUT,
     IGNIS__GEMV_GELU,
@@ -20088,59 +20386,134 @@ typedef enum ignis__gemv_kind {
     IGNIS__GEMV_CACHE
 } ignis__gemv_kind;
 
+/*  kernels/models/gemv.cu */
 typedef struct ignis__gemv {
-    ignis__address x, weights, bias, out, sum, logits;
-    int64_t n, k, result_row;
-    int rows, kind, packed;
+    /* weights [n, k]; gated [2 n, k]: silu of the first half's product, times that of the second half */
+    IGNIS__POINTER(const T) x, weights;
+    IGNIS__POINTER(const T) bias; /* [n] or [2 n], or null */
+    IGNIS__POINTER(T) out;
+    IGNIS__POINTER(Wide) sum;
+    IGNIS__POINTER(float) logits;
+    long long n, k, result_row;
+    int rows, kind, packed; /* packed: rows of x and of the weights consist of aligned packs of 16 bytes */
 } ignis__gemv;
+IGNIS__ASSERT_SIZE(ignis__gemv, 88);
 
 typedef struct ignis__gemv_mma {
-    ignis__address x, weights, bias, out, sum, logits, norm_of, norm_weight, norm_bias, places, keys, values,
-        frequencies;
+    IGNIS__POINTER(const T) x;
+    /* [n, k]; gated [2 n, k]: silu of the first half's product, times that of the second half */
+    IGNIS__POINTER(const void) weights;
+    IGNIS__POINTER(const T) bias; /* [n] or [2 n], or null */
+    IGNIS__POINTER(T) out;
+    IGNIS__POINTER(float) sum, logits;
+    IGNIS__POINTER(const float) norm_of; /* one row, whose norm is x; null if x is ready */
+    IGNIS__POINTER(const T) norm_weight, norm_bias;
+    /* IGNIS__GEMV_CACHE: results are q, k and v of heads; k and v go to the KV cache */
+    IGNIS__POINTER(const struct ignis__generate_row) places;
+    IGNIS__POINTER(T) keys, values;
+    IGNIS__POINTER(const float) frequencies; /* of the rotation of q and k, or null */
     double eps;
-    int64_t n, k, result_row;
-    int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
+    long long n, k, result_row;
+    int rows, kind, gated, rms, heads, kv_heads, head_dim;
+    /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
+    int ring, found_at;
 } ignis__gemv_mma;
+IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);
 
-/*  Params of quantised weights. scales_of: scales that are outside of the records; x, scales: many rows of x as whole
-    numbers; first: the result of the first row of this part. */
+/*  Params of quantised weights. */
 typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
-    ignis__address scales_of, x, scales;
+    IGNIS__POINTER(const uint8_t) scales_of; /* of weights whose scales are outside of the records: see blocks.cuh */
+    /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, high bytes, then low ones, eight elements
+       after eight */
+    IGNIS__POINTER(uint8_t) x;
+    /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
+    IGNIS__POINTER(float) scales;
+    /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
 } ignis__gemv_blocks;
+IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 208);
 
-/*  A product of generate_step.cu: one of a layer, or the logits. */
+/*  Params of kernels/models/generate_step.cu, a decode step in one launch. */
+
+/*  The products of a layer, and that of the logits. */
+enum {
+    IGNIS__STEP_QKV,
+    IGNIS__STEP_ATTENDED,
+    IGNIS__STEP_UP,
+    IGNIS__STEP_DOWN,
+    IGNIS__STEP_HEAD,
+    IGNIS__STEP_PRODUCTS
+};
+
+/*  A product. */
 typedef struct ignis__decode_step_shape {
     int n, k, kind, gated, head_dim, tiles;
 } ignis__decode_step_shape;
+IGNIS__ASSERT_SIZE(ignis__decode_step_shape, 24);
 
-/*  A weight for generate_step.cu: a TMA map if dense, else up to three parts of one type each. */
+/*  Rows of a quantised matrix that have one type. */
+typedef struct IGNIS__ALIGNED(16) ignis__decode_step_part {
+    IGNIS__POINTER(const uint8_t) records; /* scales that are outside of the records follow them */
+    int type, first;                       /* first of a part that does not exist: the number of rows */
+} ignis__decode_step_part;
+IGNIS__ASSERT_SIZE(ignis__decode_step_part, 16);
+
+/*  A weight. Dense: a TMA map of columns, rows, and planes if a tile's rows are not adjacent; else parts. A kernel is
+    for one of both. */
+#ifdef IGNIS__STEP_OF_PARTS
+typedef struct ignis__decode_step_weights {
+    ignis__decode_step_part parts[3];
+    uint32_t padding[20]; /* to the size of a TMA map */
+} ignis__decode_step_weights;
+#elif defined(IGNIS__STEP_OF_MAPS)
+typedef struct ignis__decode_step_weights {
+    ignis__tensor_map map;
+} ignis__decode_step_weights;
+#else
 typedef union ignis__decode_step_weights {
     ignis__tensor_map map;
-    struct {
-        ignis__address records;
-        int type, first;
-    } parts[3];
+    ignis__decode_step_part parts[3];
 } ignis__decode_step_weights;
+#endif
+IGNIS__ASSERT_SIZE(ignis__decode_step_weights, 128);
 
-typedef struct ignis__decode_step_layer {
-    ignis__decode_step_weights weights[4];
-    ignis__address bias[4], norm[2], norm_bias[2], head_norm[2],
-        /* padding: the maps of the next layer begin at a multiple of 64 bytes */
-        nothing[6];
+typedef struct IGNIS__ALIGNED(64) ignis__decode_step_layer {
+    ignis__decode_step_weights weights[4]; /* after the last layer: those of the logits */
+    IGNIS__POINTER(const T) bias[4], norm[2], norm_bias[2];
+    IGNIS__POINTER(const T) head_norm[2]; /* of q and k, or null */
+    IGNIS__POINTER(const T) nothing[6];   /* the maps of the next layer begin at a multiple of 64 bytes */
 } ignis__decode_step_layer;
+IGNIS__ASSERT_SIZE(ignis__decode_step_layer, 640);
 
 typedef struct ignis__decode_step {
-    ignis__address layers, row, frequencies, embedding, positions;
-    ignis__quantised_weight table;
-    ignis__address cache;
-    int64_t slab;
-    ignis__address logits, state, sums[2], qkv, attended, inner, found;
+    IGNIS__POINTER(const ignis__decode_step_layer) layers; /* [count + 1] */
+    IGNIS__POINTER(const ignis__generate_row) row;         /* the uploaded row */
+    IGNIS__POINTER(const float) frequencies;
+    IGNIS__POINTER(const T) embedding, positions; /* positions: of learned ones, or null */
+    ignis__quantised_weight table;                /* in place of the embedding, if it has records */
+    IGNIS__POINTER(T) cache;                      /* keys and values of one layer after the other */
+    long long slab;                               /* elements of a layer's keys */
+    IGNIS__POINTER(float) logits;
+    /* the number of the last step's last layer, and the count of ended blocks, which is 0 between steps */
+    IGNIS__POINTER(uint32_t) state;
+    IGNIS__POINTER(unsigned long long) sums[2];              /* words: before attention, and after it */
+    IGNIS__POINTER(unsigned long long) qkv, attended, inner; /* two elements per word */
+    IGNIS__POINTER(unsigned long long) found;                /* of attention: [heads, splits, 2 + head_dim] */
     double eps, scale;
-    ignis__decode_step_shape shapes[5];
+    ignis__decode_step_shape shapes[IGNIS__STEP_PRODUCTS];
+    /* found_at, row_at: offsets of the slices' results and of x in shared memory */
     int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
 } ignis__decode_step;
+IGNIS__ASSERT_SIZE(ignis__decode_step, 328);
+
+/*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
+    rows. */
+typedef enum ignis__sampling_kind {
+    IGNIS__SAMPLING_NONE,
+    IGNIS__SAMPLING_UNFILTERED,
+    IGNIS__SAMPLING_FILTERED
+} ignis__sampling_kind;
 
 /*  A norm that comes before a product. other: rows that are added to the sum first, or NULL. */
 typedef struct ignis__pre_norm {
@@ -22250,22 +22623,22 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
         ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_GATHER), dtype,
                              ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256), 256, params);
     memset(&p, 0, sizeof p);
-    p.q.data = paged->q;
-    p.q.row = paged->q_row;
-    p.k.data = k_to;
-    p.v.data = v_to;
-    p.k.row = p.v.row = width;
-    p.out.data = paged->out;
-    p.out.row = (int64_t)paged->heads * head_dim;
-    p.q.head = p.k.head = p.v.head = p.out.head = head_dim;
-    p.batches = 1;
-    p.heads = paged->heads;
-    p.kv_heads = kv_heads;
-    p.head_dim = head_dim;
-    p.sq = count;
-    p.sk = p.window = end;
-    p.causal = 1;
-    p.scale = paged->scale;
+    p.params.q.data = paged->q;
+    p.params.q.row = paged->q_row;
+    p.params.k.data = k_to;
+    p.params.v.data = v_to;
+    p.params.k.row = p.params.v.row = width;
+    p.params.out.data = paged->out;
+    p.params.out.row = (int64_t)paged->heads * head_dim;
+    p.params.q.head = p.params.k.head = p.params.v.head = p.params.out.head = head_dim;
+    p.params.batches = 1;
+    p.params.heads = paged->heads;
+    p.params.kv_heads = kv_heads;
+    p.params.head_dim = head_dim;
+    p.params.sq = count;
+    p.params.sk = p.params.window = end;
+    p.params.causal = 1;
+    p.params.scale = paged->scale;
     ignis__sdpa_run(op, dtype, &p);
 }
 

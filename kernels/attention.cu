@@ -21,9 +21,7 @@
 #define IGNIS_HEAD_DIM 64
 #endif
 
-typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W;
-typedef attention<T> Attention;
 
 constexpr int D = IGNIS_HEAD_DIM;
 constexpr int PACK = 16 / sizeof(W);
@@ -179,8 +177,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * rows; /* the longest way first */
     const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
     W *q = shared_memory(), *walked = q + rows * STRIDE, *scores = walked + WALK * STRIDE + own * SCORE_STRIDE;
-    const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
-    const attention_scores<T, false> scored(p, b, h);
+    const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);
+    const attention_scores<false> scored(p, b, h);
     const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);
     const int whole = p.visible(first, keys), whole_from = p.first_key(last); /* keys that all rows see */
 
@@ -191,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         top[r] = -ignis_infinity<W>();
         sum[r] = 0;
     }
-    load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
+    load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);
 
     for (int key = p.first_key(first); key < visible; key += WALK) {
         const bool masked = key + WALK > whole || key < whole_from;
@@ -246,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         __syncthreads();
     }
 
-    T *to = p.out.at(b, h);
+    T *to = attention_head(p.out, b, h);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const W total = reduce_8_lanes<ignis_sum>(sum[r]);
@@ -293,12 +291,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
     W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];
     clear(grad_k);
     clear(grad_v);
-    load_tile<rows>(k, p.k.at(b, kv_h), p.k.row, first, p.sk, p.head_dim);
-    load_tile<rows>(v, p.v.at(b, kv_h), p.v.row, first, p.sk, p.head_dim);
+    load_tile<rows>(k, attention_head(p.k, b, kv_h), p.k.row, first, p.sk, p.head_dim);
+    load_tile<rows>(v, attention_head(p.v, b, kv_h), p.v.row, first, p.sk, p.head_dim);
 
     for (int h = kv_h * group; h < (kv_h + 1) * group; h++) {
-        const T *q = p.q.at(b, h), *grad = p.grad_out.at(b, h);
-        const attention_scores<T, false> scored(p, b, h);
+        const T *q = attention_head(p.q, b, h), *grad = attention_head(p.grad_out, b, h);
+        const attention_scores<false> scored(p, b, h);
         for (int query = p.first_query(first); query < end; query += WALK) {
             const bool masked = query + WALK > whole || query < whole_from;
             W s[R][COLUMNS], ds[R][COLUMNS];
@@ -340,8 +338,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
         const long long row = first + own + r;
         if (row >= p.sk)
             continue;
-        store_row(p.grad_k.at(b, kv_h) + row * p.grad_k.row, grad_k[r], W(p.scale), p.head_dim);
-        store_row(p.grad_v.at(b, kv_h) + row * p.grad_v.row, grad_v[r], 1, p.head_dim);
+        store_row(attention_head(p.grad_k, b, kv_h) + row * p.grad_k.row, grad_k[r], W(p.scale), p.head_dim);
+        store_row(attention_head(p.grad_v, b, kv_h) + row * p.grad_v.row, grad_v[r], 1, p.head_dim);
     }
 }
 
@@ -355,8 +353,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
     const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
     W *q = shared_memory(), *grad = q + rows * STRIDE, *walked = grad + rows * STRIDE;
     W *score_gradients = walked + WALK * STRIDE + own * SCORE_STRIDE;
-    const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
-    const attention_scores<T, false> scored(p, b, h);
+    const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);
+    const attention_scores<false> scored(p, b, h);
     const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);
     const int whole = p.visible(first, keys), whole_from = p.first_key(last); /* as in forward */
 
@@ -369,8 +367,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
         if (row < p.sq)
             stats[r] = row_stats(p, p.stat(b, h) + row);
     }
-    load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
-    load_tile<rows>(grad, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim);
+    load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);
+    load_tile<rows>(grad, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim);
 
     for (int key = p.first_key(first); key < visible; key += WALK) {
         W s[R][COLUMNS], ds[R][COLUMNS];
@@ -395,7 +393,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
         add_weighted(key + WALK > whole || key < whole_from, grad_q, score_gradients, walked);
         __syncthreads();
     }
-    T *to = p.grad_q.at(b, h);
+    T *to = attention_head(p.grad_q, b, h);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const long long row = first + own + r;
@@ -426,18 +424,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_bia
     for (int b = share.b; b < share.end_b; b++)
         for (int h = share.h; h < share.end_h; h++) {
             const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);
-            const attention_scores<T, false> scored(p, b, h);
+            const attention_scores<false> scored(p, b, h);
             for (int first = share.query; first < share.end_query; first += rows) {
                 if (share.unseen(p, first, rows, WALK, keys))
                     continue;
                 W s[R][COLUMNS], ds[R][COLUMNS];
-                load_tile<rows>(q, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim);
-                load_tile<rows>(grad, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim);
-                load_tile<WALK>(walked, p.v.at(b, kv_h), p.v.row, key, p.sk, p.head_dim);
+                load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);
+                load_tile<rows>(grad, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim);
+                load_tile<WALK>(walked, attention_head(p.v, b, kv_h), p.v.row, key, p.sk, p.head_dim);
                 __syncthreads();
                 score(ds, grad + own * STRIDE, walked);
                 __syncthreads();
-                load_tile<WALK>(walked, p.k.at(b, kv_h), p.k.row, key, p.sk, p.head_dim);
+                load_tile<WALK>(walked, attention_head(p.k, b, kv_h), p.k.row, key, p.sk, p.head_dim);
                 __syncthreads();
                 score(s, q + own * STRIDE, walked);
 #pragma unroll

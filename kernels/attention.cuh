@@ -20,6 +20,8 @@
 #endif
 constexpr bool RANGE = IGNIS_RANGE, SOFTCAP = IGNIS_SOFTCAP, BIASED = IGNIS_BIAS != 0;
 constexpr bool SCORED = SOFTCAP || BIASED; /* a score is more than the scaled product */
+typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> Wide;
 typedef ignis_type<IGNIS_BIAS ? IGNIS_BIAS : IGNIS_T> Bias;
 
 /*  Scores are in units of log 2, so that weights are 2^(score - bound). With a bias they are as they are: the
@@ -27,40 +29,15 @@ typedef ignis_type<IGNIS_BIAS ? IGNIS_BIAS : IGNIS_T> Bias;
     factor. */
 constexpr double LOG2 = 1.44269504088896340736, SCORE_UNIT = BIASED ? 1 : LOG2, EXPONENT_UNIT = BIASED ? LOG2 : 1;
 
-/*  One of the tensors: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a
-    tensor may be a block of columns of a wider one, such as the q of a fused qkv. */
-template <typename E> struct attention_rows {
-    E *data;
-    long long row, head, batch;
+#include "shared/attention.h"
 
-    __device__ E *at(long long b, long long h) const { return data + b * batch + h * head; }
-};
-
-/*  The parameters of every kernel; the host has the same struct as ignis__attention. Forward reads q, k, v
-    and writes out and lse. Backward reads all of these and grad_out, and writes delta, then grad_q, grad_k,
-    grad_v. Unused members may be null. Query head h attends to key head h / (heads / kv_heads). */
-template <typename T> struct attention {
-    typedef ignis_wide<T> Wide;
-
-    attention_rows<const T> q, k, v;
-    attention_rows<T> out; /* [batch, sq, heads * head_dim] */
-    attention_rows<const T> grad_out;
-    attention_rows<T> grad_q, grad_k, grad_v;
-    Wide *
-        lse; /* [batch, heads, sq]: log of the sum of exp(scale * score) over what the query sees; +infinity if nothing. BIASED: a bound of the
-                    scores, then, after all of these, log 2 of the sum of exp(score - bound): together they would lose digits, or the sum */
-    Wide *delta; /* [batch, heads, sq]: sum of out * grad_out */
-    int batches, heads, kv_heads, head_dim;
-    int sq, sk;   /* queries and keys, below 2^30 */
-    int causal;   /* query i sees the keys before i + sk - sq + 1, so the last query sees all; else every query does */
-    double scale; /* of the scores, positive */
-
-    double softcap;
-    attention_rows<const Bias> bias; /* [batch, heads, sq, sk], steps of 0 where it is broadcast: row, head, batch */
-    attention_rows<Bias> grad_bias;
-    const int *lengths; /* RANGE: of the sequences, [batch]; or null: each has all keys */
-    int window; /* RANGE: keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
-
+template <typename E>
+__device__ inline E *attention_head(const ignis__attention_rows<E> &rows, long long b, long long h)
+{
+    return rows.data + b * rows.batch + h * rows.head;
+}
+/*  The parameters of every kernel. */
+struct Attention : ignis__attention_params {
     /*  The keys of a sequence: the first ones. */
     __device__ int keys(int b) const { return RANGE && lengths ? max(0, min(sk, lengths[b])) : sk; }
 
@@ -96,9 +73,8 @@ template <typename T> struct attention {
 /*  delta[b, h, i] = sum of out * grad_out over the head, for elements in packs of N. A row of a head takes as
     many lanes as needed, so that a warp reads heads that are neighbours in memory. Blocks of 256 threads, any
     grid. */
-template <int N, typename T> __device__ inline void attention_delta_packs(const attention<T> &p)
+template <int N> __device__ inline void attention_delta_packs(const Attention &p)
 {
-    typedef ignis_wide<T> Wide;
     int lanes = 1;
     while (lanes < 32 && lanes * N < p.head_dim)
         lanes *= 2;
@@ -112,8 +88,8 @@ template <int N, typename T> __device__ inline void attention_delta_packs(const 
         const long long row = item / p.heads % p.sq, b = item / p.heads / p.sq;
         Wide sum = 0;
         if (item < items) {
-            const T *out = p.out.at(b, h) + row * p.out.row;
-            const T *grad = p.grad_out.at(b, h) + row * p.grad_out.row;
+            const T *out = attention_head(p.out, b, h) + row * p.out.row;
+            const T *grad = attention_head(p.grad_out, b, h) + row * p.grad_out.row;
             for (int d = lane * N; d < p.head_dim; d += lanes * N) {
                 const auto x = ignis_load<N>(out + d), y = ignis_load<N>(grad + d);
 #pragma unroll
@@ -128,12 +104,12 @@ template <int N, typename T> __device__ inline void attention_delta_packs(const 
     }
 }
 
-template <typename E> __device__ inline bool attention_aligned(const attention_rows<E> &rows)
+template <typename E> __device__ inline bool attention_aligned(const ignis__attention_rows<E> &rows)
 {
-    return ignis_is_aligned(rows.data, 16) && (rows.row | rows.head | rows.batch) % (16 / (int)sizeof(E)) == 0;
+    return ignis_is_aligned(rows.data, 16) && (rows.row | rows.head | rows.batch) % (16 / (int)sizeof(T)) == 0;
 }
 
-template <typename T> __device__ inline void attention_delta(const attention<T> &p)
+__device__ inline void attention_delta(const Attention &p)
 {
     constexpr int N = 16 / sizeof(T);
     if (p.head_dim % N == 0 && attention_aligned(p.out) && attention_aligned(p.grad_out))
@@ -159,15 +135,16 @@ template <int from, int to, typename Op, typename W> __device__ inline W reduce_
 
 /*  Products of a head's queries and keys into scores. The cap is that of Gemma 2 (2024). quick: tanh to about
     1e-7 of 1, for types that are rounded to less. */
-template <typename T, bool quick> struct attention_scores {
+template <bool quick> struct attention_scores {
     typedef ignis_wide<T> Wide;
     const Bias *bias;
     long long bias_row;
     int last_query, last_key; /* nothing after them is read */
     Wide scale, cap;
 
-    __device__ attention_scores(const attention<T> &p, int b, int h)
-        : bias(BIASED ? p.bias.at(b, h) : nullptr), bias_row(p.bias.row), last_query(p.sq - 1), last_key(p.sk - 1),
+    __device__ attention_scores(const Attention &p, int b, int h)
+        : bias(BIASED ? attention_head(p.bias, b, h) : nullptr), bias_row(p.bias.row), last_query(p.sq - 1),
+          last_key(p.sk - 1),
           scale(Wide(SOFTCAP ? p.scale / p.softcap * (quick ? 2 * LOG2 : 1) : p.scale * SCORE_UNIT)),
           cap(Wide(p.softcap * SCORE_UNIT))
     {
@@ -202,10 +179,8 @@ template <typename T, bool quick> struct attention_scores {
 /*  Combines the attention of a query to keys that several blocks shared. parts has, for each batch, head and
     split of the keys: a bound of the scores, the sum of the weights 2^(score - bound), and the sum of weight
     * v. grid = heads * batches, blocks of 128; at most 1024 splits. */
-template <typename T>
-__device__ inline void attention_combine(const attention<T> &p, const ignis_wide<T> *parts, int splits)
+__device__ inline void attention_combine(const Attention &p, const Wide *parts, int splits)
 {
-    typedef ignis_wide<T> Wide;
     __shared__ Wide weights[1024];
     const int b = blockIdx.x / p.heads, h = blockIdx.x % p.heads, size = p.head_dim + 2;
     Wide top = -ignis_infinity<Wide>(), sum = 0;
@@ -228,7 +203,7 @@ __device__ inline void attention_combine(const attention<T> &p, const ignis_wide
 #pragma unroll 8
         for (int i = 0; i < splits; i++)
             x += weights[i] * parts[i * size + 2 + d];
-        p.out.at(b, h)[d] = T(x / sum);
+        attention_head(p.out, b, h)[d] = T(x / sum);
     }
 }
 
@@ -239,7 +214,7 @@ __device__ inline void attention_combine(const attention<T> &p, const ignis_wide
 struct attention_share {
     int key, query, end_query, h, end_h, b, end_b;
 
-    template <typename T> __device__ attention_share(const attention<T> &p, int rows, int columns)
+    __device__ attention_share(const Attention &p, int rows, int columns)
     {
         const int across = (p.sk + columns - 1) / columns, down = p.bias.row ? (p.sq + rows - 1) / rows : 1;
         const int heads = p.bias.head ? p.heads : 1, tile = blockIdx.x / across;
@@ -253,13 +228,12 @@ struct attention_share {
     }
 
     /*  Whether none of the queries from one on sees a key of the tile. */
-    template <typename T>
-    __device__ bool unseen(const attention<T> &p, int first, int rows, int columns, int keys) const
+    __device__ bool unseen(const Attention &p, int first, int rows, int columns, int keys) const
     {
         return p.visible(min(first + rows, p.sq) - 1, keys) <= key || p.first_key(first) >= key + columns;
     }
 
-    template <typename T> __device__ Bias *to(const attention<T> &p) const { return p.grad_bias.at(b, h); }
+    __device__ Bias *to(const Attention &p) const { return attention_head(p.grad_bias, b, h); }
 };
 
 #endif

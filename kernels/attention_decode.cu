@@ -17,9 +17,7 @@
 #define IGNIS_DECODE_PACKS 4
 #endif
 
-typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W;
-typedef attention<T> Attention;
 
 constexpr int D = IGNIS_HEAD_DIM;
 constexpr int WARPS = 8;
@@ -71,14 +69,14 @@ __device__ inline void decode(const Attention &p, W *scratch, int per_split, fin
     const int end = p.keys(b),
               start = RANGE ? max(0, end - p.window) : 0; /* of the keys that the query sees; the query is last */
     const int from = start + blockIdx.x * per_split, to = min(end, from + per_split);
-    const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
+    const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);
     const W scale = W(p.scale * LOG2);
 
     W q[G][CHUNKS][PACK], out[G][CHUNKS][PACK], top[G], sum[G];
 #pragma unroll
     for (int g = 0; g < G; g++) {
         ignis_pack<T> part[CHUNKS];
-        load_row<packed>(part, p.q.at(b, first_h + (g < heads ? g : 0)), p.head_dim);
+        load_row<packed>(part, attention_head(p.q, b, first_h + (g < heads ? g : 0)), p.head_dim);
         top[g] = -ignis_infinity<W>();
         sum[g] = 0;
 #pragma unroll
@@ -105,7 +103,7 @@ __device__ inline void decode(const Attention &p, W *scratch, int per_split, fin
         }
 #pragma unroll
         for (int g = 0; g < G; g++) {
-            const attention_scores<T, false> scored(p, b, first_h + (g < heads ? g : 0));
+            const attention_scores<false> scored(p, b, first_h + (g < heads ? g : 0));
             W s[KEYS], higher = top[g];
 #pragma unroll
             for (int n = 0; n < KEYS; n++) {

@@ -46,7 +46,7 @@ struct decode_view {
     __device__ int limit(int) const { return left; }
     __device__ float score(float product, int r, int column) const
     {
-        return attention_scores<T, true>(p, b, min(h + r, last_h))(product, 0, key + column);
+        return attention_scores<true>(p, b, min(h + r, last_h))(product, 0, key + column);
     }
 };
 
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
               to = min(end, start + (int)(blockIdx.x + 1) * per_split);
     const int count = max(0, (to - from + WARPS * KEYS - 1) / (WARPS * KEYS));
     const uint32_t stages = shared_address() + warp * STAGES * stage_bytes;
-    const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
+    const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);
     const float scale = (float)p.scale * LOG2_E;
 
     const auto copy_keys = [&](int n) {
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
         copy_keys(n);
 
     uint32_t q[D / 16][1][4];
-    load_heads(q, p.q.at(b, first_h), heads, p.head_dim);
+    load_heads(q, attention_head(p.q, b, first_h), heads, p.head_dim);
     softmax<1> state;
 #pragma unroll 1
     for (int n = 0; n < count; n++) {

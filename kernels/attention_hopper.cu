@@ -52,9 +52,6 @@
 #define IGNIS_FORWARD_TURNS (IGNIS_FORWARD_GROUPS == 3)
 #endif
 
-typedef ignis_type<IGNIS_T> T;
-typedef attention<T> Attention;
-
 constexpr int D = IGNIS_HEAD_DIM, COLUMNS = (D + 15) / 16 * 16,
               SLABS = (D + 63) / 64; /* of 64 columns, in shared memory */
 constexpr int TEAMS = IGNIS_FORWARD_TEAMS, GROUPS = IGNIS_FORWARD_GROUPS, ALL_GROUPS = TEAMS * GROUPS,
@@ -82,14 +79,6 @@ constexpr float LOG2_E = 1.44269504088896340736f;
 constexpr float LN_2 = 0.69314718055994530942f;
 constexpr float SLACK = 8;
 
-/*  The rest of the parameters; the host has the same struct as ignis__forward_plan. */
-struct forward_plan {
-    unsigned *counter; /* of items that were handed out; 0, and left 0 */
-    float *parts; /* with splits: [splits][batches * heads * sq][D] sums, then for each a bound and a sum of weights */
-    int section;  /* heads whose items are processed together */
-    int splits, tiles; /* of the keys of an item, and tiles of keys of a split */
-};
-
 /* >>items ------------------------------------------------------------------------------------------------------- */
 
 struct alignas(16) work_item {
@@ -115,7 +104,7 @@ __device__ inline int visible_tiles(const Attention &p, int query, int count, in
 
 __device__ inline int first_tile(const Attention &p, int query) { return p.first_key(query) / KEYS; }
 
-__device__ inline int item_count(const Attention &p, const forward_plan &plan)
+__device__ inline int item_count(const Attention &p, const ignis__forward_plan &plan)
 {
     return (p.sq + QUERIES - 1) / QUERIES * p.heads * p.batches * plan.splits;
 }
@@ -129,7 +118,7 @@ __device__ inline int item_query(const Attention &p, int m)
     return CAUSAL ? (p.sq + 63) / 64 * 64 - (m + 1) * QUERIES : m * QUERIES;
 }
 
-__device__ inline work_item find_item(const Attention &p, const forward_plan &plan, int index)
+__device__ inline work_item find_item(const Attention &p, const ignis__forward_plan &plan, int index)
 {
     const int rows = (p.sq + QUERIES - 1) / QUERIES, pairs = p.heads * p.batches;
     const int section = index / plan.splits / (plan.section * rows),
@@ -182,7 +171,7 @@ template <int stages = STAGES> struct ring {
 
 /*  Loads a tile of `rows` rows, slab after slab; and stores one. */
 template <int rows>
-__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int first,
+__device__ inline void load_tile(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int first,
                                  const work_item &item, int h)
 {
     if constexpr (D % 64 == 0)
@@ -194,7 +183,7 @@ __device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint3
 }
 
 template <int rows>
-__device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, int first, const work_item &item)
+__device__ inline void store_tile(const ignis__tensor_map *map, uint32_t from, int first, const work_item &item)
 {
     if constexpr (D % 64 == 0)
         ignis_ptx_tensor_store<5>(map, from, 0, first, 0, item.h, item.b);
@@ -335,8 +324,8 @@ __device__ inline void rescale(float (&out)[COLUMNS / 8][4], const softmax &stat
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
 /*  The thread that copies for a team; memory and base are the team's. */
-__device__ inline void produce(const Attention &p, const forward_plan &plan, const ignis_tensor_map *q,
-                               const ignis_tensor_map *k, const ignis_tensor_map *v, char *memory, uint32_t base,
+__device__ inline void produce(const Attention &p, const ignis__forward_plan &plan, const ignis__tensor_map *q,
+                               const ignis__tensor_map *k, const ignis__tensor_map *v, char *memory, uint32_t base,
                                int team)
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
@@ -350,7 +339,7 @@ __device__ inline void produce(const Attention &p, const forward_plan &plan, con
         if (index < count)
             item = find_item(p, plan, index);
         const int kv_h = item.h / (p.heads / p.kv_heads);
-        const auto load = [&](ring<> &stages, uint32_t at, int full, int empty, const ignis_tensor_map *map, int n) {
+        const auto load = [&](ring<> &stages, uint32_t at, int full, int empty, const ignis__tensor_map *map, int n) {
             ignis_mbarrier_wait(barrier(empty + stages.stage), stages.parity);
             ignis_ptx_mbarrier_arrive_expect(barrier(full + stages.stage), TILE_BYTES);
             load_tile<KEYS>(base + at + stages.stage * TILE_BYTES, map, barrier(full + stages.stage), n * KEYS, item,
@@ -389,7 +378,7 @@ __device__ inline void produce(const Attention &p, const forward_plan &plan, con
 }
 
 /*  Stores the results of a group for its 64 queries: rows of out through its slab of shared memory, and lse. */
-__device__ inline void store_out(const Attention &p, const ignis_tensor_map *map, const work_item &item,
+__device__ inline void store_out(const Attention &p, const ignis__tensor_map *map, const work_item &item,
                                  const float (&out)[COLUMNS / 8][4], const softmax &state, int group, uint32_t place)
 {
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, first = item.query + 64 * group;
@@ -421,7 +410,7 @@ __device__ inline void store_out(const Attention &p, const ignis_tensor_map *map
 }
 
 /*  As store_out, for a part of the keys, unnormalized. */
-__device__ inline void store_part(const Attention &p, const forward_plan &plan, const work_item &item,
+__device__ inline void store_part(const Attention &p, const ignis__forward_plan &plan, const work_item &item,
                                   const float (&out)[COLUMNS / 8][4], const softmax &state, int group)
 {
     const int lane = threadIdx.x % 32, query = item.query + 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -441,8 +430,8 @@ __device__ inline void store_part(const Attention &p, const forward_plan &plan, 
 }
 
 /*  A group of four warps of a team; memory and base are the team's. */
-__device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, char *memory,
-                               uint32_t base, int group)
+__device__ inline void consume(const Attention &p, const ignis__forward_plan &plan, const ignis__tensor_map *map,
+                               char *memory, uint32_t base, int group)
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
     const int lane = threadIdx.x % 32, row = 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -611,9 +600,9 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
 /*  grid = at most as many blocks as there are SMs; blocks of THREADS, SHARED_BYTES of shared memory. The TMA
     maps of q and out have tiles of 64 rows, those of k and v of KEYS. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    ignis_sdpa(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
-               const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out,
-               const Attention p, const forward_plan plan)
+    ignis_sdpa(const __grid_constant__ ignis__tensor_map q, const __grid_constant__ ignis__tensor_map k,
+               const __grid_constant__ ignis__tensor_map v, const __grid_constant__ ignis__tensor_map out,
+               const Attention p, const ignis__forward_plan plan)
 {
     extern __shared__ __align__(1024) char memory[];
     const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0),
@@ -645,7 +634,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 }
 
 /*  Adds the splits. A warp has a query of a head; blocks of 256, enough for all queries. */
-extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Attention p, const forward_plan plan)
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Attention p, const ignis__forward_plan plan)
 {
     ignis_grid_dependency();
     const long long rows = (long long)p.batches * p.heads * p.sq, row = blockIdx.x * 8LL + threadIdx.x / 32;
@@ -677,6 +666,6 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Atten
             for (int k = 0; k < 4; k++)
                 x[k] += part[k] * w;
         }
-        ignis_store(p.out.at(b, h) + query * p.out.row + d, ignis_pack_round<T>(x));
+        ignis_store(attention_head(p.out, b, h) + query * p.out.row + d, ignis_pack_round<T>(x));
     }
 }

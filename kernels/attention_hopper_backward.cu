@@ -42,9 +42,6 @@
 #define IGNIS_DIRECT 0
 #endif
 
-typedef ignis_type<IGNIS_T> T;
-typedef attention<T> Attention;
-
 constexpr int HEAD_DIM = IGNIS_HEAD_DIM, D = (HEAD_DIM + 15) / 16 * 16; /* filled up with zeros by the copies */
 constexpr bool CAUSAL = IGNIS_CAUSAL, FEW = IGNIS_FEW;
 constexpr float LOG2_E = 1.44269504088896340736f;
@@ -68,20 +65,6 @@ constexpr int TURNS =
     DIRECT ? 2 * CLUSTER : 1; /* words for a tile of grad_q: one for each group of each block, or one in all */
 static_assert(!IGNIS_DIRECT || D == 128, "for others it is not faster, or not measured");
 
-/*  Scratch that the kernels pass on; the host has the same struct as ignis__attention_scratch. Rows of a head
-    are filled up to full tiles. */
-struct backward_scratch {
-    float *lse, *delta; /* [batch, heads, rows]: lse in units of log 2, infinity after the last query */
-    float *grad_q; /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them;
-                           FEW: [parts of the keys][batch, heads, sq][D] */
-    uint32_t *turns; /* [batch, heads, tiles][TURNS]: number of blocks that have added to the tile */
-    uint32_t *next;  /* the place in the order for the next block */
-    float *
-        sums; /* of columns, of SUMMED rows each: [batch, parts of the rows][heads of keys, of values][HEAD_DIM]; or null */
-    int rows;
-    int section; /* key heads per section, so that what they read again stays in the L2 cache; FEW: tiles of keys of a part, which a block loops over */
-};
-
 /* >>sums -------------------------------------------------------------------------------------------------------- */
 
 #if !IGNIS_FEW /* then there are more keys than queries, so no projection made both */
@@ -90,8 +73,8 @@ constexpr int SUMMED = 64, PAIRS = HEAD_DIM / 2; /* rows of a sum; columns that 
 
 /*  The sums of two columns of SUMMED rows in shared memory. from(row): where a row has both. */
 template <typename From>
-__device__ inline void sum_pair(const Attention &p, const backward_scratch &s, int b, int part, int head, int pair,
-                                From from)
+__device__ inline void sum_pair(const Attention &p, const ignis__attention_scratch &s, int b, int part, int head,
+                                int pair, From from)
 {
     float2 sum = make_float2(0, 0);
 #pragma unroll 16
@@ -114,7 +97,7 @@ constexpr int AT_ONCE = 4; /* rows, for enough loads on their way; the host know
 
 /*  Some lanes process AT_ONCE rows of a head, one after the other; heads are innermost, as in memory. grid =
     ceil(batches * heads * rows / AT_ONCE / (256 / lanes)), blocks of 256. */
-extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, backward_scratch s)
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, ignis__attention_scratch s)
 {
     ignis_grid_dependency();
     constexpr int lanes = D <= 64 ? 8 : D <= 128 ? 16 : 32;
@@ -127,8 +110,8 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++)
         if (b < p.batches && query + i < p.sq && lane * 8 < HEAD_DIM) {
-            xs[i] = *(const uint4 *)(p.out.at(b, h) + (query + i) * p.out.row + lane * 8);
-            ys[i] = *(const uint4 *)(p.grad_out.at(b, h) + (query + i) * p.grad_out.row + lane * 8);
+            xs[i] = *(const uint4 *)(attention_head(p.out, b, h) + (query + i) * p.out.row + lane * 8);
+            ys[i] = *(const uint4 *)(attention_head(p.grad_out, b, h) + (query + i) * p.grad_out.row + lane * 8);
         }
     float delta = 0;
 #pragma unroll
@@ -313,7 +296,7 @@ __device__ inline uint64_t column(uint64_t desc, int rows, int d)
     return ignis_wgmma_ahead(desc, d / 64 * rows * ROW + d % 64 * 2);
 }
 
-__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int rows, int row, int h,
+__device__ inline void load_tile(uint32_t to, const ignis__tensor_map *map, uint32_t bar, int rows, int row, int h,
                                  int b)
 {
     if constexpr (HEAD_DIM % 64 == 0) {
@@ -326,7 +309,7 @@ __device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint3
 }
 
 /*  Loads a slab by a TMA map whose tiles are single slabs, for any size of heads. */
-__device__ inline void load_slab(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int slab, int row, int h,
+__device__ inline void load_slab(uint32_t to, const ignis__tensor_map *map, uint32_t bar, int slab, int row, int h,
                                  int b)
 {
     if constexpr (HEAD_DIM % 64 == 0)
@@ -335,7 +318,7 @@ __device__ inline void load_slab(uint32_t to, const ignis_tensor_map *map, uint3
         ignis_ptx_tensor_load<4>(to, map, bar, slab * 64, row, h, b);
 }
 
-__device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, int rows, int row, int h, int b)
+__device__ inline void store_tile(const ignis__tensor_map *map, uint32_t from, int rows, int row, int h, int b)
 {
     if constexpr (HEAD_DIM % 64 == 0) {
         ignis_ptx_tensor_store<5>(map, from, 0, row, 0, h, b);
@@ -563,7 +546,7 @@ struct few_walk {
     int first, end;  /* tiles of keys */
     int keys, query; /* of the sequence; the position of the first query */
 
-    __device__ few_walk(const Attention &p, const backward_scratch &s)
+    __device__ few_walk(const Attention &p, const ignis__attention_scratch &s)
     {
         const int pairs = p.heads * p.batches;
         pair = blockIdx.x % pairs;
@@ -595,10 +578,10 @@ struct few_walk {
 
 /*  One thread loads the queries, then tile after tile of k and v. Their gradients replace them in shared
     memory; when they are stored, the stage is free for the next tile. */
-__device__ inline void carry_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k,
-                                 const ignis_tensor_map *v, const ignis_tensor_map *grad_out,
-                                 const ignis_tensor_map *grad_k, const ignis_tensor_map *grad_v,
-                                 const backward_scratch &s, const few_walk &walk)
+__device__ inline void carry_all(uint32_t base, const ignis__tensor_map *q, const ignis__tensor_map *k,
+                                 const ignis__tensor_map *v, const ignis__tensor_map *grad_out,
+                                 const ignis__tensor_map *grad_k, const ignis__tensor_map *grad_v,
+                                 const ignis__attention_scratch &s, const few_walk &walk)
 {
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const long long stat = (long long)walk.pair * s.rows;
@@ -639,8 +622,8 @@ template <int n> __device__ inline void clear(float (&c)[n][4])
     queries, with all columns. For wide heads it has the scores of half of the queries, passes P and dS to the
     other group, and has its columns of all gradients. */
 template <int chunks>
-__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,
-                                     const few_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p,
+                                     const ignis__attention_scratch &s, const few_walk &walk)
 {
     constexpr int halves = WIDE ? 2 : 1,
                   own = WIDE ? QUERIES / 2 : QUERIES; /* of queries: with its grad_q, with its scores */
@@ -750,10 +733,11 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
 
 /*  grid = parts of the keys * heads * batches, blocks of 384 threads, SHARED_BYTES. */
 extern "C" __global__ void __launch_bounds__(384, 1)
-    ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
-                        const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,
-                        const __grid_constant__ ignis_tensor_map grad_k,
-                        const __grid_constant__ ignis_tensor_map grad_v, const Attention p, const backward_scratch s)
+    ignis_sdpa_backward(const __grid_constant__ ignis__tensor_map q, const __grid_constant__ ignis__tensor_map k,
+                        const __grid_constant__ ignis__tensor_map v, const __grid_constant__ ignis__tensor_map grad_out,
+                        const __grid_constant__ ignis__tensor_map grad_k,
+                        const __grid_constant__ ignis__tensor_map grad_v, const Attention p,
+                        const ignis__attention_scratch s)
 {
     ignis_grid_dependency();
     extern __shared__ __align__(1024) char shared[];
@@ -785,7 +769,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 
 /*  Sums the parts of grad_q, scales and rounds. A thread has 8 columns of a row. grid = ceil(batches * heads
     * sq * D / 8 / 256), blocks of 256. */
-extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, ignis__attention_scratch s)
 {
     ignis_grid_dependency();
     const long long item = (long long)blockIdx.x * 256 + threadIdx.x, row = item / CHUNKS,
@@ -804,7 +788,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Att
     for (int i = 0; i < 8; i++)
         sum[i] *= (float)p.scale;
     const long long pair = row / p.sq;
-    ignis_store<8>(p.grad_q.at(pair / p.heads, pair % p.heads) + row % p.sq * p.grad_q.row + chunk * 8,
+    ignis_store<8>(attention_head(p.grad_q, pair / p.heads, pair % p.heads) + row % p.sq * p.grad_q.row + chunk * 8,
                    ignis_pack_round<T>(sum));
 }
 
@@ -817,9 +801,9 @@ __device__ inline int columns_of(int w, int rank) { return w == 0 ? 64 * rank : 
 /* >>producers --------------------------------------------------------------------------------------------------- */
 
 /*  One thread loads keys and values, then tile after tile of q and grad_out. */
-__device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k,
-                                const ignis_tensor_map *v, const ignis_tensor_map *grad_out, const Attention &p,
-                                const backward_scratch &s, const block_walk &walk)
+__device__ inline void load_all(uint32_t base, const ignis__tensor_map *q, const ignis__tensor_map *k,
+                                const ignis__tensor_map *v, const ignis__tensor_map *grad_out, const Attention &p,
+                                const ignis__attention_scratch &s, const block_walk &walk)
 {
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     ignis_ptx_mbarrier_arrive_expect(bar(FULL_KV), 2 * KV_BYTES + (WIDE ? 2 * SLAB_BYTES : 0));
@@ -882,7 +866,7 @@ __device__ inline void end_turn(uint32_t *turns, unsigned turn)
 
 /*  Two warps add to grad_q, alternate steps, so that one adds while the other waits until it is done. In a
     step, each group has half of the buffer. */
-__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const backward_scratch &s,
+__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const ignis__attention_scratch &s,
                                  const block_walk &walk)
 {
     const int lane = threadIdx.x % 32;
@@ -925,7 +909,7 @@ __device__ inline void add_steps(uint32_t base, int me, const Attention &p, cons
 
 /*  DIRECT: the threads of a group add to grad_q. A warp tells them when it is their turn, and the next block
     when they have added. */
-__device__ inline void lead_adding(int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
+__device__ inline void lead_adding(int w, const Attention &p, const ignis__attention_scratch &s, const block_walk &walk)
 {
     const int lane = threadIdx.x % 32;
     for (int g = 0; g < walk.group; g++)
@@ -946,7 +930,8 @@ __device__ inline void lead_adding(int w, const Attention &p, const backward_scr
 }
 
 /*  One thread waits for the block's turn, before the threads that add. */
-__device__ inline void watch_turns(uint32_t base, const Attention &p, const backward_scratch &s, const block_walk &walk)
+__device__ inline void watch_turns(uint32_t base, const Attention &p, const ignis__attention_scratch &s,
+                                   const block_walk &walk)
 {
     unsigned i = 0;
     for (int g = 0; g < walk.group; g++)
@@ -1076,8 +1061,8 @@ template <int n> __device__ inline void hand_over(char *buffer, const float (&z)
 
 /*  A group with all columns of 64 keys. It has own_chunks chunks of columns of grad_q. */
 template <int own_chunks>
-__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,
-                                     const block_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p,
+                                     const ignis__attention_scratch &s, const block_walk &walk)
 {
     constexpr bool SPLIT_QUERIES =
         D == 64; /* a group has half of the queries of grad_q; else one of two slabs of columns */
@@ -1162,8 +1147,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
     acknowledgement is needed: that block sent its dS for a step after all steps before, so the stage of the
     step before is free when it arrives. */
 template <int own_chunks>
-__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,
-                                     const block_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p,
+                                     const ignis__attention_scratch &s, const block_walk &walk)
 {
     constexpr int own = QUERIES / 2; /* queries */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
@@ -1250,8 +1235,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
 
 #endif
 
-__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,
-                               const block_walk &walk)
+__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p,
+                               const ignis__attention_scratch &s, const block_walk &walk)
 {
     constexpr int first = WIDE ? 16 : 8, second = SAME_CODE ? first : CHUNKS - first;
     if constexpr (SAME_CODE)
@@ -1270,10 +1255,11 @@ __device__ inline void compute(char *shared, uint32_t base, int w, const Attenti
 
 /*  grid = CLUSTER * ceil(sk / SPAN) * kv_heads * batches, blocks of 384 threads, SHARED_BYTES. */
 extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
-    ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
-                        const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,
-                        const __grid_constant__ ignis_tensor_map grad_k,
-                        const __grid_constant__ ignis_tensor_map grad_v, const Attention p, const backward_scratch s)
+    ignis_sdpa_backward(const __grid_constant__ ignis__tensor_map q, const __grid_constant__ ignis__tensor_map k,
+                        const __grid_constant__ ignis__tensor_map v, const __grid_constant__ ignis__tensor_map grad_out,
+                        const __grid_constant__ ignis__tensor_map grad_k,
+                        const __grid_constant__ ignis__tensor_map grad_v, const Attention p,
+                        const ignis__attention_scratch s)
 {
     ignis_grid_dependency();
     extern __shared__ __align__(1024) char shared[];
@@ -1359,11 +1345,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
 /* >>finish ------------------------------------------------------------------------------------------------------ */
 
 /*  The rotation of q and k; their gradients are rotated back. */
-struct rotation {
-    long long offset; /* position of the first row */
-    const float *own; /* see angles */
-    frequency_table<float> frequencies;
-
+struct rotation : ignis__rotation {
     /*  Rotates back a chunk of a row of a head, and the one half a row after it. */
     __device__ void back(uint4 &first, uint4 &second, int row, int chunk) const
     {
@@ -1380,7 +1362,7 @@ constexpr int ROW_STRIDE = D * 2 + 16; /* bytes of a row in shared memory */
 
 /*  Writes a tile of grad_q, scaled and rounded, to shared memory, so that rows are stored in chunks of 16
     bytes. */
-__device__ inline void round_tile(char *rows, const Attention &p, const backward_scratch &s, int first, int b)
+__device__ inline void round_tile(char *rows, const Attention &p, const ignis__attention_scratch &s, int first, int b)
 {
     const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
     const bool unseen =
@@ -1405,14 +1387,14 @@ __device__ inline void round_tile(char *rows, const Attention &p, const backward
 }
 
 /*  Stores a tile of grad_q for the caller. grid = tiles * heads * batches, blocks of 256. */
-extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
+extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, ignis__attention_scratch s)
 {
     ignis_grid_dependency();
     __shared__ __align__(16) char rows[QUERIES * ROW_STRIDE];
     const int tiles = s.rows / QUERIES, first = blockIdx.x % tiles * QUERIES, item = blockIdx.x / tiles,
               h = item % p.heads, b = item / p.heads;
     round_tile(rows, p, s, first, b);
-    T *to = p.grad_q.at(b, h);
+    T *to = attention_head(p.grad_q, b, h);
 #pragma unroll
     for (int i = threadIdx.x; i < QUERIES * CHUNKS; i += 256) {
         const int row = i / CHUNKS, chunk = i % CHUNKS;
@@ -1429,7 +1411,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Att
 /*  As above, rotated back; after the blocks of grad_q come those that rotate grad_k in place. For heads of
     full pairs of chunks, and as many keys as queries. grid = tiles * (heads + kv_heads) * batches. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_sdpa_backward_rotated(Attention p, backward_scratch s, const __grid_constant__ rotation turn)
+    ignis_sdpa_backward_rotated(Attention p, ignis__attention_scratch s, const __grid_constant__ rotation turn)
 {
     ignis_grid_dependency();
     __shared__ __align__(16) char rows[QUERIES * ROW_STRIDE];
@@ -1440,7 +1422,7 @@ extern "C" __global__ void __launch_bounds__(256)
     const auto &grad = of_k ? p.grad_k : p.grad_q;
     if (!of_k)
         round_tile(rows, p, s, first, b);
-    T *const to = grad.at(b, h);
+    T *const to = attention_head(grad, b, h);
     constexpr int HALF = HEAD_DIM / 16; /* chunks */
 #pragma unroll 2
     for (int i = threadIdx.x; i < QUERIES * HALF; i += 256) {

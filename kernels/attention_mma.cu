@@ -151,7 +151,7 @@ constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;
 /*  The keys of a tile that a lane's rows see; key is the tile's first. */
 struct tile_view {
     const Attention &p;
-    const attention_scores<T, true> &scored;
+    const attention_scores<true> &scored;
     int query, key, keys;
 
     __device__ int first(int r) const { return p.first_key(query + r) - key; }
@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const uint32_t q_tile = shared_address() + warp * 16 * F_TILES * ROW_BYTES;
     const uint32_t kv_tiles = shared_address() + F_QUERIES * ROW_BYTES; /* k, v, k, v */
     const float scale = (float)p.scale * LOG2_E;
-    const attention_scores<T, true> scored(p, b, h);
+    const attention_scores<true> scored(p, b, h);
 
     /* Tiles of keys begin with the first visible key, and end with the last. No other key is read, as 0 times
        NaN is NaN. */
@@ -185,14 +185,16 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
               whole_from = p.first_key(last) - begin; /* tiles that all rows see completely */
     const int count = (end - begin + F_KEYS - 1) / F_KEYS;
 
-    copy_tile<F_QUERIES, threads>(shared_address(), p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
+    copy_tile<F_QUERIES, threads>(shared_address(), attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim,
+                                  threadIdx.x);
     ignis_ptx_cp_async_commit();
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
         const unsigned thread = late(threadIdx.x);
-        copy_tile<F_KEYS, threads>(to, p.k.at(b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim, thread);
-        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, late(kv_h)), p.v.row, begin + n * F_KEYS, end, p.head_dim,
+        copy_tile<F_KEYS, threads>(to, attention_head(p.k, b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim,
                                    thread);
+        copy_tile<F_KEYS, threads>(to + tile_bytes, attention_head(p.v, b, late(kv_h)), p.v.row, begin + n * F_KEYS,
+                                   end, p.head_dim, thread);
     };
     if (count > 0)
         copy_keys(0);
@@ -244,8 +246,8 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
             if (p.lse && lane % 4 == 0 && row < p.sq)
                 p.put_stat(p.stat(b, h) + row, state.top[m][half], sum);
         }
-    store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(), p.out.at(b, h),
-                              p.out.row, first + warp * 16 * F_TILES, p.sq, p.head_dim);
+    store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(),
+                              attention_head(p.out, b, h), p.out.row, first + warp * 16 * F_TILES, p.sq, p.head_dim);
 }
 
 /* >>backward ---------------------------------------------------------------------------------------------------- */
@@ -269,7 +271,7 @@ template <bool masked>
 __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4],
                                         float (&grad_v)[K_TILES][K_COLUMNS / 8][4], uint32_t kv_lane, uint32_t q_lane,
                                         uint32_t q_columns_lane, const float *lse, const float *delta, float scale,
-                                        const attention_scores<T, true> &scored, const Attention &p, int keys, int key,
+                                        const attention_scores<true> &scored, const Attention &p, int keys, int key,
                                         int query)
 {
     const int lane = threadIdx.x % 32;
@@ -338,17 +340,17 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
     clear(grad_k);
     clear(grad_v);
 
-    copy_tile<K_KEYS, threads>(k_tile, p.k.at(b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);
-    copy_tile<K_KEYS, threads>(v_tile, p.v.at(b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);
+    copy_tile<K_KEYS, threads>(k_tile, attention_head(p.k, b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);
+    copy_tile<K_KEYS, threads>(v_tile, attention_head(p.v, b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);
 
     /* Loops over the tiles of the first query head, then over those of the next. */
     const auto copy_queries = [&](int n) {
         const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;
         const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;
         const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;
-        copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, end, p.head_dim, thread);
-        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, end, p.head_dim,
-                                      thread);
+        copy_tile<K_QUERIES, threads>(to, attention_head(p.q, b, h), p.q.row, from, end, p.head_dim, thread);
+        copy_tile<K_QUERIES, threads>(to + tile_bytes, attention_head(p.grad_out, b, h), p.grad_out.row, from, end,
+                                      p.head_dim, thread);
         copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p, p.stat(b, h), from, end);
     };
     if (count > 0)
@@ -365,7 +367,7 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
 
         const int stage = n % 2, from = begin + n % tiles * K_QUERIES;
         const bool masked = from < whole || ((RANGE || BIASED) && from + K_QUERIES > whole_end);
-        const attention_scores<T, true> scored(p, b, kv_h * group + n / tiles);
+        const attention_scores<true> scored(p, b, kv_h * group + n / tiles);
 #pragma unroll 1
         for (int strip = 0; strip < K_QUERIES; strip += K_STRIP) {
             const uint32_t strip_tile = q_tiles + stage * 2 * tile_bytes + strip * ROW_BYTES;
@@ -391,10 +393,10 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
             scales[m][half] = (float)p.scale;
             ones[m][half] = 1;
         }
-    store_results<K_TILES, K_COLUMNS>(grad_k, scales, row * ROW_BYTES, column, shared_memory(), p.grad_k.at(b, kv_h),
-                                      p.grad_k.row, first + row, p.sk, p.head_dim);
+    store_results<K_TILES, K_COLUMNS>(grad_k, scales, row * ROW_BYTES, column, shared_memory(),
+                                      attention_head(p.grad_k, b, kv_h), p.grad_k.row, first + row, p.sk, p.head_dim);
     store_results<K_TILES, K_COLUMNS>(grad_v, ones, (K_KEYS + row) * ROW_BYTES, column, shared_memory(),
-                                      p.grad_v.at(b, kv_h), p.grad_v.row, first + row, p.sk, p.head_dim);
+                                      attention_head(p.grad_v, b, kv_h), p.grad_v.row, first + row, p.sk, p.head_dim);
 }
 
 constexpr int Q_WARPS = IGNIS_Q_WARPS, Q_TILES = IGNIS_Q_TILES, Q_KEYS = IGNIS_Q_KEYS, Q_STRIP = IGNIS_Q_STRIP;
@@ -457,21 +459,23 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const uint32_t q_tile = shared_address(), grad_tile = q_tile + Q_QUERIES * ROW_BYTES;
     const uint32_t kv_tiles = grad_tile + Q_QUERIES * ROW_BYTES; /* k, v, k, v */
     const float scale = (float)p.scale * LOG2_E;
-    const attention_scores<T, true> scored(p, b, h);
+    const attention_scores<true> scored(p, b, h);
 
     const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),
               end = p.visible(last, keys); /* as in forward */
     const int whole = (p.visible(first, keys) - begin) / Q_KEYS, whole_from = p.first_key(last) - begin;
     const int count = (end - begin + Q_KEYS - 1) / Q_KEYS;
 
-    copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
+    copy_tile<Q_QUERIES, threads>(q_tile, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
     copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p, p.stat(b, h), first, p.sq);
-    copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, threadIdx.x);
+    copy_tile<Q_QUERIES, threads>(grad_tile, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim,
+                                  threadIdx.x);
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
-        copy_tile<Q_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, begin + n * Q_KEYS, end, p.head_dim, threadIdx.x);
-        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, begin + n * Q_KEYS, end, p.head_dim,
+        copy_tile<Q_KEYS, threads>(to, attention_head(p.k, b, kv_h), p.k.row, begin + n * Q_KEYS, end, p.head_dim,
                                    threadIdx.x);
+        copy_tile<Q_KEYS, threads>(to + tile_bytes, attention_head(p.v, b, kv_h), p.v.row, begin + n * Q_KEYS, end,
+                                   p.head_dim, threadIdx.x);
     };
     if (count > 0)
         copy_keys(0);
@@ -510,7 +514,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 #pragma unroll
         for (int half = 0; half < 2; half++)
             scales[m][half] = (float)p.scale;
-    store_results<Q_TILES, D>(grad_q, scales, rows, 0, shared_memory(), p.grad_q.at(b, h), p.grad_q.row,
+    store_results<Q_TILES, D>(grad_q, scales, rows, 0, shared_memory(), attention_head(p.grad_q, b, h), p.grad_q.row,
                               first + warp * 16 * Q_TILES, p.sq, p.head_dim);
 }
 
@@ -536,18 +540,20 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_b
     for (int b = share.b; b < share.end_b; b++)
         for (int h = share.h; h < share.end_h; h++) {
             const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);
-            const attention_scores<T, true> scored(p, b, h);
+            const attention_scores<true> scored(p, b, h);
             for (int first = share.query; first < share.end_query; first += Q_QUERIES) {
                 if (share.unseen(p, first, Q_QUERIES, Q_KEYS, keys))
                     continue;
                 const unsigned thread = thread_in_loop();
                 __syncthreads(); /* nobody reads the tiles any more */
-                copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, thread);
-                copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim,
+                copy_tile<Q_QUERIES, threads>(q_tile, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim,
                                               thread);
-                copy_tile<Q_KEYS, threads>(kv_tile, p.k.at(b, kv_h), p.k.row, share.key, p.sk, p.head_dim, thread);
-                copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, p.v.at(b, kv_h), p.v.row, share.key, p.sk,
-                                           p.head_dim, thread);
+                copy_tile<Q_QUERIES, threads>(grad_tile, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq,
+                                              p.head_dim, thread);
+                copy_tile<Q_KEYS, threads>(kv_tile, attention_head(p.k, b, kv_h), p.k.row, share.key, p.sk, p.head_dim,
+                                           thread);
+                copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, attention_head(p.v, b, kv_h), p.v.row,
+                                           share.key, p.sk, p.head_dim, thread);
                 copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p, p.stat(b, h), first, p.sq);
                 ignis_ptx_cp_async_commit();
                 ignis_ptx_cp_async_wait<0>();

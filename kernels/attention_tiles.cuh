@@ -12,9 +12,6 @@
 #define IGNIS_HEAD_DIM 64
 #endif
 
-typedef ignis_type<IGNIS_T> T;
-typedef attention<T> Attention;
-
 constexpr int D = IGNIS_HEAD_DIM;
 constexpr float LOG2_E = 1.44269504088896340736f;
 

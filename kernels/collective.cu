@@ -147,7 +147,7 @@ __device__ inline bool take_packets(ignis_comm_progress &progress, uint32_t rank
 
 #define PACKET_THREADS 544
 
-extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets(const ignis__comm_call call)
 {
     ignis_grid_dependency();
     const int workers = blockDim.x - 32, rank = call.rank;
@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
 
 #ifdef IGNIS_OP
 /*  Slice r begins at packet r * chunk. */
-extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets_two(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets_two(const ignis__comm_call call)
 {
     ignis_grid_dependency();
     ignis_comm_progress progress(call);
@@ -289,7 +289,7 @@ __device__ inline bool together(ignis_comm_progress &progress)
     that it has done `steps` steps. */
 __device__ inline void post(const ignis_comm_progress &progress, int lane, int phase, int steps)
 {
-    const ignis_comm_call &call = progress.call;
+    const ignis__comm_call &call = progress.call;
     if (lane < N && lane != call.rank)
         ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[lane], progress.set, phase, blockIdx.x, call.rank),
                                  (unsigned long long)progress.op << 32 | (uint32_t)steps);
@@ -299,7 +299,7 @@ __device__ inline void post(const ignis_comm_progress &progress, int lane, int p
     ranks. */
 __device__ inline void await(ignis_comm_progress &progress, int lane, int phase, int steps)
 {
-    const ignis_comm_call &call = progress.call;
+    const ignis__comm_call &call = progress.call;
     if (blockIdx.x == 0 && phase == 0 && steps == 1)
         progress.await_header(lane);
     if (lane >= N || lane == call.rank)
@@ -345,7 +345,7 @@ struct ranks_words {
 /*  In iteration i a block pushes its slice of step i, and then takes that of step i - 1, which has had time
     to arrive. By then all others have posted step i - 1, before which they took step i - 3. So step i + 1 may
     use the slot of step i - 3: four slots. */
-extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis__comm_call call)
 {
     ignis_grid_dependency_wait();
     ignis_comm_progress progress(call);
@@ -356,7 +356,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
     const auto packs = [&](int step) { return (int)max(min(all - first(step), (long long)chunk), 0LL); };
     const auto slot = [&](int owner, int step, int from) {
         return (uint4 *)ignis_comm_data_at(call.region[owner], progress.set, 0) +
-               (((step % IGNIS_COMM_ONE_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
+               (((step % IGNIS__COMM_ONE_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
     };
     const auto push = [&](int step) {
         const long long begin = first(step);
@@ -450,7 +450,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
     Three slots are enough in each phase. Before a block pushes slices of tile i, it has seen the others'
     results of tile i - 3, which they posted after taking those slices. Before it pushes the result of tile i
     - 1, it has seen their slices of tile i - 1, which they posted after taking the results of tile i - 4. */
-extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis__comm_call call)
 {
     ignis_grid_dependency_wait();
     ignis_comm_progress progress(call);
@@ -468,7 +468,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(
     };
     const auto slot = [&](int owner, int phase, int step, int from) {
         return (uint4 *)ignis_comm_data_at(call.region[owner], progress.set, phase) +
-               (((step % IGNIS_COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
+               (((step % IGNIS__COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
     };
     const auto push = [&](int step) {
         const long long begin = first(step);
@@ -575,27 +575,25 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(
     taken. */
 __device__ inline char *pair_flag(char *region, int from, int lane, uint32_t number)
 {
-    return region + IGNIS_COMM_PAIRS + (from * IGNIS_COMM_LANES + lane) * 128 + number % IGNIS_COMM_PAIR_SLOTS * 8;
+    return region + IGNIS__COMM_PAIRS + (from * IGNIS__COMM_LANES + lane) * 128 + number % IGNIS__COMM_PAIR_SLOTS * 8;
 }
 __device__ inline char *pair_taken(char *region, int to, int lane)
 {
-    return region + IGNIS_COMM_PAIRS + (to * IGNIS_COMM_LANES + lane) * 128 + 64;
+    return region + IGNIS__COMM_PAIRS + (to * IGNIS__COMM_LANES + lane) * 128 + 64;
 }
 __device__ inline uint4 *pair_slot(char *region, int from, int lane, uint32_t number)
 {
-    return (
-        uint4 *)(region + IGNIS_COMM_PAIR_DATA +
-                 ((size_t)(from * IGNIS_COMM_LANES + lane) * IGNIS_COMM_PAIR_SLOTS + number % IGNIS_COMM_PAIR_SLOTS) *
-                     IGNIS_COMM_PAIR_SLOT);
+    const size_t slot = (size_t)(from * IGNIS__COMM_LANES + lane) * IGNIS__COMM_PAIR_SLOTS;
+    return (uint4 *)(region + IGNIS__COMM_PAIR_DATA + (slot + number % IGNIS__COMM_PAIR_SLOTS) * IGNIS__COMM_PAIR_SLOT);
 }
 
 /*  Arguments of a launch: the blocks of sending lanes come first. in_stride is the count of bytes to send,
     out_stride that to receive; push is the mask of the receiver, take that of the sender; chunk the sending
     lanes, steps the receiving ones; fingerprint_in is that of the received message. */
-extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis_comm_call call)
+extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis__comm_call call)
 {
     ignis_grid_dependency_wait();
-    constexpr int packs_a_slot = IGNIS_COMM_PAIR_SLOT / 16;
+    constexpr int packs_a_slot = IGNIS__COMM_PAIR_SLOT / 16;
     const int sending = call.push ? call.chunk : 0;
     const bool sends = blockIdx.x < sending;
     const int lane = sends ? blockIdx.x : blockIdx.x - sending, lanes = sends ? call.chunk : call.steps;
@@ -603,7 +601,7 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
     const unsigned long long print = sends ? call.fingerprint : call.fingerprint_in;
     const long long bytes = sends ? call.in_stride : call.out_stride, all = (bytes + 15) / 16;
     const int steps = (int)max((all + (long long)lanes * packs_a_slot - 1) / ((long long)lanes * packs_a_slot), 1LL);
-    ignis_comm_state *const state = call.state;
+    ignis__comm_state *const state = call.state;
     uint32_t *const counter = sends ? &state->sent[peer][lane] : &state->received[peer][lane];
     const uint32_t begun = *(volatile uint32_t *)counter;
     ignis_comm_progress progress(call);
@@ -617,12 +615,12 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
                 [&] {
                     if (sends) /* the slot is free when its previous step was taken */
                         return (int32_t)((uint32_t)ignis_ptx_ld_acquire_u64(pair_taken(call.region[rank], peer, lane)) +
-                                         IGNIS_COMM_PAIR_SLOTS - number) >= 0;
+                                         IGNIS__COMM_PAIR_SLOTS - number) >= 0;
                     const unsigned long long word =
                         ignis_ptx_ld_acquire_u64(pair_flag(call.region[rank], peer, lane, number));
                     const bool came = ignis_comm_is_of(word, number);
                     if (came && word != ignis_comm_numbered(print, number)) {
-                        ignis_comm_report(state, IGNIS_COMM_MISMATCH, peer, rank, number, print, word);
+                        ignis_comm_report(state, IGNIS__COMM_MISMATCH, peer, rank, number, print, word);
                         progress.over = true;
                     }
                     return came;
@@ -661,10 +659,10 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
 
 /*  Runs before and after an operation of NCCL, which has no deadline: the host sees how long it takes. steps
     is 1 before it, 0 after. */
-extern "C" __global__ void ignis_comm_mark(const ignis_comm_call call)
+extern "C" __global__ void ignis_comm_mark(const ignis__comm_call call)
 {
     ignis_grid_dependency_wait();
-    ignis_comm_state *const state = call.state;
+    ignis__comm_state *const state = call.state;
     if (threadIdx.x == 0)
         ignis_ptx_st_release_u64(&state->record->nccl, call.steps ? ++state->marks : 0);
 }

@@ -90,73 +90,7 @@ __device__ inline unsigned long long ignis_ptx_globaltimer() /* nanoseconds */
 
 /* >>layout ------------------------------------------------------------------------------------------------------ */
 
-/*  Equal to the host's values and structs (region.c). */
-#define IGNIS_COMM_BLOCKS 256     /* of a kernel, at most */
-#define IGNIS_COMM_LANES 64       /* blocks of one direction of a pair, at most */
-#define IGNIS_COMM_FLAGS 4096 /* offsets into the region, and sizes of its buffers; control is at 0 */
-#define IGNIS_COMM_PAIRS (IGNIS_COMM_FLAGS + 4 * IGNIS_COMM_BLOCKS * 128)
-#define IGNIS_COMM_PACKETS (1 << 18)
-#define IGNIS_COMM_PACKETS_SIZE (4 << 20) /* of one set and phase */
-#define IGNIS_COMM_DATA (IGNIS_COMM_PACKETS + 4 * IGNIS_COMM_PACKETS_SIZE)
-#ifndef IGNIS_COMM_DATA_MIB
-#define IGNIS_COMM_DATA_MIB 24
-#endif
-#define IGNIS_COMM_DATA_SIZE (IGNIS_COMM_DATA_MIB << 20) /* of one set and phase */
-#define IGNIS_COMM_PAIR_DATA (IGNIS_COMM_DATA + 4 * IGNIS_COMM_DATA_SIZE)
-#define IGNIS_COMM_PAIR_SLOT (16 << 10)
-#define IGNIS_COMM_PAIR_SLOTS 4
-#define IGNIS_COMM_ONE_PHASE_SLOTS 4 /* steps that an operation may be in advance; see the kernels */
-#define IGNIS_COMM_TWO_PHASE_SLOTS 3
-
-enum { IGNIS_COMM_FINE, IGNIS_COMM_TIMEOUT, IGNIS_COMM_MISMATCH, IGNIS_COMM_PEER, IGNIS_COMM_TWICE };
-
-/*  The record, in pinned host memory. */
-struct ignis_comm_record {
-    unsigned long long abort; /* the host asks to return: code, and peer << 8 */
-    unsigned long long code;  /* written last */
-    uint32_t peer;
-    uint32_t reporter;
-    uint32_t op;
-    unsigned long long mine, theirs; /* fingerprints */
-    unsigned long long nccl; /* the number of NCCL's running operation; 0: none */
-};
-
-/*  The state, in memory of this rank alone. */
-struct ignis_comm_state {
-    uint32_t op[IGNIS_COMM_BLOCKS]; /* the last one, counted by each block */
-    uint32_t broken;                /* a code */
-    uint32_t running; /* kernels, except for pairs */
-    uint32_t rank, size;
-    ignis_comm_record *record;
-    char *region[8];
-    uint32_t sent[8][IGNIS_COMM_LANES], received[8][IGNIS_COMM_LANES]; /* steps of pairs */
-    unsigned long long marks; /* operations of NCCL */
-};
-
-/*  Arguments of a launch. A slice is what one rank sends to or takes from another. */
-struct ignis_comm_call {
-    char *region[8];
-    ignis_comm_state *state;
-    const char *in;
-    char *out;
-    long long count; /* elements of a slice; of all slices together in operations of two phases */
-    long long in_stride, out_stride; /* bytes from slice to slice */
-    long long timeout_ns;
-    unsigned long long fingerprint;
-    unsigned long long fingerprint_in; /* of pairs: of the received message */
-    int rank;
-    /* packs of 16 bytes that a block moves of each slice in a step; packets of a slice for LL in two
-       phases */
-    int chunk;
-    int steps;
-    uint32_t push, take; /* ranks to which this one pushes, and from which it takes */
-    uint32_t push_two; /* as push, for the second phase */
-    uint32_t take_two;
-    int root; /* the rank whose data are copied */
-    int none; /* the rank without a slice of a tile; IGNIS_RANKS: none */
-    int in_aligned, out_aligned; /* every slice begins at a multiple of 16 bytes */
-    int keep; /* this rank's own slice is copied to its output */
-};
+#include "shared/collective.h"
 
 __device__ inline char *ignis_comm_header_at(char *region, uint32_t set, int from)
 {
@@ -164,16 +98,16 @@ __device__ inline char *ignis_comm_header_at(char *region, uint32_t set, int fro
 }
 __device__ inline char *ignis_comm_flag_at(char *region, uint32_t set, int phase, int block, int from)
 {
-    return region + IGNIS_COMM_FLAGS + ((set * 2 + phase) * IGNIS_COMM_BLOCKS + block) * 128 + from * 16;
+    return region + IGNIS__COMM_FLAGS + ((set * 2 + phase) * IGNIS__COMM_BLOCKS + block) * 128 + from * 16;
 }
 __device__ inline char *ignis_comm_packets_at(char *region, uint32_t set, int phase, int from)
 {
-    constexpr int each = IGNIS_COMM_PACKETS_SIZE / (N > 4 ? 8 : N > 2 ? 4 : 2);
-    return region + IGNIS_COMM_PACKETS + (size_t)(set * 2 + phase) * IGNIS_COMM_PACKETS_SIZE + (size_t)from * each;
+    constexpr int each = IGNIS__COMM_PACKETS_SIZE / (N > 4 ? 8 : N > 2 ? 4 : 2);
+    return region + IGNIS__COMM_PACKETS + (size_t)(set * 2 + phase) * IGNIS__COMM_PACKETS_SIZE + (size_t)from * each;
 }
 __device__ inline char *ignis_comm_data_at(char *region, uint32_t set, int phase)
 {
-    return region + IGNIS_COMM_DATA + (size_t)(set * 2 + phase) * IGNIS_COMM_DATA_SIZE;
+    return region + IGNIS__COMM_DATA + (size_t)(set * 2 + phase) * IGNIS__COMM_DATA_SIZE;
 }
 
 template <bool condition, typename A, typename B> struct ignis_comm_choose { typedef A type; };
@@ -194,10 +128,10 @@ __device__ inline uint32_t ignis_comm_next(uint32_t op) { return op == 0xFFFFFFF
 /* >>deadlines --------------------------------------------------------------------------------------------------- */
 
 /*  Writes the record and poisons the other ranks, once. */
-__device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter,
+__device__ inline void ignis_comm_report(ignis__comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter,
                                          uint32_t op, unsigned long long mine, unsigned long long theirs)
 {
-    ignis_comm_record *record = state->record;
+    ignis__comm_record *record = state->record;
     if (atomicCAS(&state->broken, 0, code) != 0)
         return;
     record->peer = peer;
@@ -207,7 +141,7 @@ __device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code,
     record->theirs = theirs;
     ignis_ptx_st_release_u64(&record->code, code);
     for (uint32_t r = 0; r < state->size; r++) {
-        const bool differs = code == IGNIS_COMM_MISMATCH && r == peer; /* for that rank, this one differs */
+        const bool differs = code == IGNIS__COMM_MISMATCH && r == peer; /* for that rank, this one differs */
         const unsigned long long about = differs ? state->rank : peer, print = differs ? mine : theirs;
         if (r == state->rank)
             continue;
@@ -219,7 +153,7 @@ __device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code,
 
 /*  Tells a thread that has waited for a while whether to give up. begun is 0 at first, then the time when the
     wait began. */
-__device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long long *begun, long long timeout_ns,
+__device__ inline bool ignis_comm_give_up(ignis__comm_state *state, unsigned long long *begun, long long timeout_ns,
                                           uint32_t op, int peer, unsigned long long mine)
 {
     const unsigned long long now = ignis_ptx_globaltimer(),
@@ -233,20 +167,20 @@ __device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long
     else if (abort)
         ignis_comm_report(state, abort & 0xFF, abort >> 8 & 0xFF, state->rank, op, mine, 0);
     else if ((long long)(now - *begun) > timeout_ns)
-        ignis_comm_report(state, IGNIS_COMM_TIMEOUT, peer, state->rank, op, mine, 0);
+        ignis_comm_report(state, IGNIS__COMM_TIMEOUT, peer, state->rank, op, mine, 0);
     return ignis_ptx_ld_relaxed_u32(&state->broken) != 0;
 }
 
 /*  State of a thread in an operation. */
 struct ignis_comm_progress {
-    const ignis_comm_call &call;
+    const ignis__comm_call &call;
     uint32_t op, set;
     bool over; /* this thread has given up: it stores no results */
 
     /* Called by every thread of the block. */
-    __device__ ignis_comm_progress(const ignis_comm_call &call) : call(call)
+    __device__ ignis_comm_progress(const ignis__comm_call &call) : call(call)
     {
-        ignis_comm_state *state = call.state;
+        ignis__comm_state *state = call.state;
         const uint32_t last = ignis_ptx_ld_relaxed_u32(&state->op[blockIdx.x]),
                        broken = ignis_ptx_ld_relaxed_u32(&state->broken);
         const uint32_t poison = ignis_ptx_ld_relaxed_u32(call.region[call.rank]); /* three loads, one wait */
@@ -270,7 +204,7 @@ struct ignis_comm_progress {
         if (threadIdx.x == 0 && blockIdx.x == 0)
             call.state->running = 0;
         if (blockIdx.x == 0) /* for the blocks that this launch does not have */
-            for (int b = gridDim.x + threadIdx.x; b < IGNIS_COMM_BLOCKS; b += blockDim.x)
+            for (int b = gridDim.x + threadIdx.x; b < IGNIS__COMM_BLOCKS; b += blockDim.x)
                 counts[b] = op;
     }
 
@@ -292,7 +226,7 @@ struct ignis_comm_progress {
     __device__ void post_header(int lane)
     {
         if (lane == 31 && atomicExch(&call.state->running, 1) != 0) {
-            ignis_comm_report(call.state, IGNIS_COMM_TWICE, call.rank, call.rank, op, call.fingerprint, 0);
+            ignis_comm_report(call.state, IGNIS__COMM_TWICE, call.rank, call.rank, op, call.fingerprint, 0);
             over = true;
         }
         if ((op & 0x7FFFFFFF) == 3 || (op & 0x7FFFFFFF) == 4)
@@ -316,7 +250,7 @@ struct ignis_comm_progress {
             },
             [&] { return lane; });
         if (came && header != ignis_comm_numbered(call.fingerprint, op)) {
-            ignis_comm_report(call.state, IGNIS_COMM_MISMATCH, lane, call.rank, op, call.fingerprint, header);
+            ignis_comm_report(call.state, IGNIS__COMM_MISMATCH, lane, call.rank, op, call.fingerprint, header);
             over = true;
         }
     }
@@ -339,11 +273,11 @@ struct ignis_comm_progress {
     {
         char *const region = call.region[call.rank];
         const uint32_t last = set ^ 1;
-        uint4 *const packets = (uint4 *)(region + IGNIS_COMM_PACKETS + (size_t)last * 2 * IGNIS_COMM_PACKETS_SIZE);
-        uint4 *const flags = (uint4 *)(region + IGNIS_COMM_FLAGS + last * 2 * IGNIS_COMM_BLOCKS * 128);
-        for (int i = lane; i < 2 * IGNIS_COMM_PACKETS_SIZE / 16; i += 32)
+        uint4 *const packets = (uint4 *)(region + IGNIS__COMM_PACKETS + (size_t)last * 2 * IGNIS__COMM_PACKETS_SIZE);
+        uint4 *const flags = (uint4 *)(region + IGNIS__COMM_FLAGS + last * 2 * IGNIS__COMM_BLOCKS * 128);
+        for (int i = lane; i < 2 * IGNIS__COMM_PACKETS_SIZE / 16; i += 32)
             packets[i] = make_uint4(0, 0, 0, 0);
-        for (int i = lane; i < 2 * IGNIS_COMM_BLOCKS * 128 / 16; i += 32)
+        for (int i = lane; i < 2 * IGNIS__COMM_BLOCKS * 128 / 16; i += 32)
             flags[i] = make_uint4(0, 0, 0, 0);
         ignis_ptx_fence_acq_rel_sys();
         __syncwarp();

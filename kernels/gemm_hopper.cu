@@ -113,7 +113,7 @@ typedef PlaceOf<int> Spot; /* TMA takes no larger coordinates */
 /*  Loads a k step of an operand in `most` boxes of some rows at most: by k as rows of 64 k, else as 64 rows
     at each k. A shared operand is loaded for both blocks of a pair. */
 template <int most, bool by_k, bool shared>
-__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int count, int box, int row,
+__device__ inline void load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int count, int box, int row,
                             int k, int batch)
 {
 #pragma unroll
@@ -137,7 +137,7 @@ __device__ inline int boxes_of(int rows, int first, long long all, int box)
 
 #if IGNIS_PATCHES
 /*  Of some pixels of the grid, 64 channels of a tap. */
-__device__ inline void load_pixels(const ignis__patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier,
+__device__ inline void load_pixels(const ignis__patches &q, uint32_t to, const ignis__tensor_map *map, uint32_t barrier,
                                    const Pixel &at, const Tap &of)
 {
     ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1],
@@ -146,7 +146,7 @@ __device__ inline void load_pixels(const ignis__patches &q, uint32_t to, const i
 #endif
 
 /*  Stores 64 rows of 64 columns of out: at once, or as pixels that are apart. */
-__device__ inline void store_slab(const Product &p, const ignis_tensor_map *map, uint32_t from, int column, int row,
+__device__ inline void store_slab(const Product &p, const ignis__tensor_map *map, uint32_t from, int column, int row,
                                   int batch)
 {
 #if IGNIS_PATCHES == 1
@@ -235,7 +235,7 @@ __device__ inline uint32_t activate(uint32_t before)
     pass through its staging memory to TMA, which skips what does not exist. The activation's input takes the
     same way before. */
 template <int N>
-__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre,
+__device__ inline void store_direct(const Product &p, const ignis__tensor_map *out, const ignis__tensor_map *pre,
                                     const Spot &place, int group, uint32_t room, float (&sum)[N / 8][4])
 {
     constexpr int across = SLAB_STAGED || N < 128 ? 64 : 128;
@@ -247,7 +247,7 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
                                  ignis_ptx_bulk_wait_read<0>();
                              ignis_ptx_bar_sync(1 + group, 128);
     };
-    const auto end = [&](const ignis_tensor_map *map, T *array, int at, int width) {
+    const auto end = [&](const ignis__tensor_map *map, T *array, int at, int width) {
         ignis_ptx_fence_proxy_async();
         ignis_ptx_bar_sync(1 + group, 128);
         if (width < 64) { /* the columns beside it belong to the next tile */
@@ -305,7 +305,7 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
 
 /*  Stores silu of the first half of a warpgroup's part of a tile, times the second half. */
 template <int N>
-__device__ inline void store_paired(const Product &p, const ignis_tensor_map *out, const Spot &place, int group,
+__device__ inline void store_paired(const Product &p, const ignis__tensor_map *out, const Spot &place, int group,
                                     uint32_t room, float (&sum)[N / 8][4])
 {
     float x[N / 16][4];
@@ -343,7 +343,7 @@ __device__ inline int strips_of(const Product &p, const Spot &place)
 
 /*  Loads a strip of the other matrix, by one thread. `turn` counts the strips of all tiles: two alternate in
     the staging memory. */
-__device__ inline void load_other(const ignis_tensor_map *other, const Spot &place, int strip, uint32_t room,
+__device__ inline void load_other(const ignis__tensor_map *other, const Spot &place, int strip, uint32_t room,
                                   uint32_t barriers, int turn)
 {
     const uint32_t barrier = barriers + turn % 2 * 8;
@@ -380,7 +380,7 @@ __device__ inline void sum_columns(float (&two)[2], const float (*sum)[4])
 /*  Stores a warpgroup's part of a tile with another matrix, whose strips of 64 columns come and go through
     the staging memory. The first two are on their way. */
 template <int N>
-__device__ inline void store_with_other(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *other,
+__device__ inline void store_with_other(const Product &p, const ignis__tensor_map *out, const ignis__tensor_map *other,
                                         const Spot &place, int group, uint32_t room, uint32_t barriers, float *sums,
                                         int &turn, float (&sum)[N / 8][4])
 {
@@ -580,8 +580,8 @@ template <int N> struct Constant {
 #define IGNIS_CLUSTERED
 #endif
 extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS, BLOCKS)
-    ignis_gemm_hopper(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b,
-                      const __grid_constant__ ignis_tensor_map out, const __grid_constant__ ignis_tensor_map other,
+    ignis_gemm_hopper(const __grid_constant__ ignis__tensor_map a, const __grid_constant__ ignis__tensor_map b,
+                      const __grid_constant__ ignis__tensor_map out, const __grid_constant__ ignis__tensor_map other,
                       const __grid_constant__ Product p)
 {
     extern __shared__ __align__(1024) char memory[];

@@ -22,7 +22,7 @@ struct Finish {
     static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1,
                          RING = SLABS == 2 ? 2 : 3; /* of a strip; strips that have slabs at a time */
     const Product &p;
-    const ignis_tensor_map *out, *other;
+    const ignis__tensor_map *out, *other;
     uint32_t room, barriers; /* of the slabs; of the slabs of the other matrix */
     int group, turn, odd;    /* the strip's slabs; odd: 1 in each second round of them */
     Chunks chunks;

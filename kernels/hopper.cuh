@@ -207,13 +207,9 @@ __device__ inline void ignis_ptx_red_add_f32(float4 *to, float4 x)
 
 /* >>copies ------------------------------------------------------------------------------------------------------ */
 
-/*  A tensor in global memory (a TMA map), as cuTensorMapEncodeTiled describes it; a kernel takes it as const
-    __grid_constant__ ignis_tensor_map. */
-struct alignas(64) ignis_tensor_map {
-    uint64_t words[16];
-};
+#include "shared/tensor_map.h"
 
-__device__ inline void ignis_ptx_prefetch_tensormap(const ignis_tensor_map *map)
+__device__ inline void ignis_ptx_prefetch_tensormap(const ignis__tensor_map *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -223,7 +219,7 @@ __device__ inline void ignis_ptx_prefetch_tensormap(const ignis_tensor_map *map)
     zeros, and stores and additions do nothing. A load is announced with ignis_ptx_mbarrier_arrive_expect.
     Stores and additions belong to the group that the thread's next ignis_ptx_bulk_commit closes. */
 template <int rank>
-__device__ inline void ignis_ptx_tensor_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int x, int y,
+__device__ inline void ignis_ptx_tensor_load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int x, int y,
                                              int z = 0, int u = 0, int v = 0)
 {
     static_assert(rank >= 2 && rank <= 5, "tensors have 2 to 5 dimensions here");
@@ -250,7 +246,7 @@ __device__ inline void ignis_ptx_tensor_load(uint32_t to, const ignis_tensor_map
 }
 
 template <int rank>
-__device__ inline void ignis_ptx_tensor_store(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0,
+__device__ inline void ignis_ptx_tensor_store(const ignis__tensor_map *map, uint32_t from, int x, int y, int z = 0,
                                               int u = 0, int v = 0)
 {
     static_assert(rank >= 2 && rank <= 5, "tensors have 2 to 5 dimensions here");
@@ -277,7 +273,7 @@ __device__ inline void ignis_ptx_tensor_store(const ignis_tensor_map *map, uint3
 /*  As above, for pixels: rows of a tile are consecutive pixels of a box in each image of a tensor [image, y,
     x, channel], as cuTensorMapEncodeIm2col describes it, from a pixel of the box on. Loads read at (right,
     down) from there, 0 to 255. */
-__device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int channel,
+__device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int channel,
                                              int x, int y, int image, int right, int down)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
@@ -287,7 +283,7 @@ __device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis_tensor_map
                  : "memory");
 }
 
-__device__ inline void ignis_ptx_pixels_store(const ignis_tensor_map *map, uint32_t from, int channel, int x, int y,
+__device__ inline void ignis_ptx_pixels_store(const ignis__tensor_map *map, uint32_t from, int channel, int x, int y,
                                               int image)
 {
     asm volatile(
@@ -297,7 +293,7 @@ __device__ inline void ignis_ptx_pixels_store(const ignis_tensor_map *map, uint3
 }
 
 template <int rank>
-__device__ inline void ignis_ptx_tensor_add(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0,
+__device__ inline void ignis_ptx_tensor_add(const ignis__tensor_map *map, uint32_t from, int x, int y, int z = 0,
                                             int u = 0, int v = 0)
 {
     static_assert(rank >= 2 && rank <= 5, "tensors have 2 to 5 dimensions here");
@@ -342,7 +338,7 @@ __device__ inline void ignis_ptx_bulk_prefetch(const void *from, uint32_t bytes)
 
 /*  Loads a tile of three dimensions for the blocks of a cluster whose bits are set: to the same address in
     each, and counted at the barrier there. */
-__device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis_tensor_map *map, uint32_t barrier,
+__device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis__tensor_map *map, uint32_t barrier,
                                                   uint16_t blocks, int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "

@@ -35,6 +35,9 @@ typedef unsigned long long uint64_t;
 /*  For the texts of src/shared, which the host reads, too. */
 template <typename E> using ignis__pointer = E *;
 #define IGNIS__POINTER(type) ignis__pointer<type>
+#define IGNIS__TEMPLATE(E) template <typename E>
+#define IGNIS__OF(type, E) type<E>
+#define IGNIS__ALIGNED(bytes) alignas(bytes)
 #define IGNIS__ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == bytes, "the host's size")
 
 /*  PTX that has no intrinsic without CUDA's headers: one instruction each. */

@@ -2,8 +2,8 @@
 /*  image.cuh - loops over images [n, height, width, channels], for kernels that compute each element of one
     from a few pixels of another
 
-    A thread has a pack of channels of a pixel, or IGNIS__IMAGE_SHARE packs with those of its neighbours between. Compiled
-    with -DIGNIS_T=<1 to 4>, the element type; blocks have IGNIS__IMAGE_THREADS threads, grids any number of
+    A thread has a pack of channels of a pixel, or IGNIS__IMAGE_SHARE packs with those of its neighbours between.
+    Compiled with -DIGNIS_T=<1 to 4>, the element type; blocks have IGNIS__IMAGE_THREADS threads, grids any number of
     blocks. packed: channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes. */
 #ifndef IGNIS_IMAGE_CUH
 #define IGNIS_IMAGE_CUH

@@ -6,13 +6,14 @@
 
     A table in device memory lists the parameters. Each takes ceil(count / chunk) blocks of a launch, from its
     first_block on; so a launch has as many blocks as all parameters together. A step has more of them, from
-    first_step on, each of which takes IGNIS__OPTIM_SHARE elements: what blocks that run at a time read and write then is
-    close together, where the memory is faster. Values that change from step to step (count of steps, learning
+    first_step on, each of which takes IGNIS__OPTIM_SHARE elements: what blocks that run at a time read and write then
+    is close together, where the memory is faster. Values that change from step to step (count of steps, learning
     rate, clipping) is in device memory too, and the device itself moves it on, so that a CUDA graph of a step
     can be replayed.
 
         ignis_optim_table       writes rows of the table, without any memory of the host that would have to stay
-        ignis_optim_advance     once a step, first: counts, computes learning rate and each parameter's bias corrections; or has the step skipped
+        ignis_optim_advance     once a step, first: counts, computes learning rate and each parameter's bias
+        corrections; or has the step skipped
         ignis_adamw, ...        the step: ignis_adam, _sgd, _rmsprop, _lion too; all take the same arguments
         ignis_muon              before the matrices are made orthogonal, and ignis_muon_apply after that
         ignis_grad_squares      the sum of squares of each block's gradients

@@ -42,7 +42,7 @@ __device__ void rotate(T *y, const T *x, long long y_row, long long x_row, const
         }
     }
     Wide sine[N], cosine[N];
-    angles(sine, cosine, r % seq + offset, own, frequencies, first, Wide(direction));
+    angles(sine, cosine, r % seq + offset, own, frequencies.at, first, Wide(direction));
 #pragma unroll
     for (int k = 0; k < HEADS; k++) {
         const long long head = group + (long long)k * groups;

@@ -7,12 +7,12 @@
 #ifndef IGNIS_ROPE_CUH
 #define IGNIS_ROPE_CUH
 
-#define MAX_HALF 256 /* of the table that comes with the launch; the host's has as many */
+#include "shared/rope.h"
 
 /*  As a parameter, the table needs no memory that outlives a graph which captured the launch. Its numbers
     have the type that angles are computed in. */
 template <typename Wide> struct frequency_table {
-    Wide at[MAX_HALF];
+    Wide at[IGNIS__ROPE_HALF];
 };
 
 /*  Computes sine and cosine of position * frequency, as if exactly and rounded at the end, to a few units in
@@ -46,11 +46,11 @@ __device__ inline void sine_cosine(double position, double frequency, double &si
     those of the table. direction: 1 or, for gradients, -1. */
 template <int N, typename Wide, typename Own>
 __device__ inline void angles(Wide (&sine)[N], Wide (&cosine)[N], long long position, const Own *own,
-                              const frequency_table<Wide> &frequencies, int first, Wide direction)
+                              const Wide (&frequencies)[IGNIS__ROPE_HALF], int first, Wide direction)
 {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const Wide frequency = own ? Wide(own[first + i]) : frequencies.at[first + i];
+        const Wide frequency = own ? Wide(own[first + i]) : frequencies[first + i];
         sine_cosine(Wide(position), frequency, sine[i], cosine[i]);
         sine[i] *= direction;
     }

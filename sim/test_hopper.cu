@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(128) tf32_products(const float *a, 
 /*  Computes c[64][64] = a[64][64 * steps] b[64][64 * steps]^T: one warp loads, the warps of a warpgroup
     multiply, with `fault` in it. Shared memory has two stages of a and b, then c, then the barriers. */
 extern "C" __global__ void __launch_bounds__(256)
-    product(const __grid_constant__ ignis_tensor_map a, const __grid_constant__ ignis_tensor_map b, const __grid_constant__ ignis_tensor_map c,
+    product(const __grid_constant__ ignis__tensor_map a, const __grid_constant__ ignis__tensor_map b, const __grid_constant__ ignis__tensor_map c,
             int steps, int fault, const uint32_t *never)
 {
     extern __shared__ char shared[];
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(256)
             if (fault == WRONG_RANK)
                 ignis_ptx_tensor_load<3>(to, &a, barrier, 64 * i, 0, 0);
             ignis_ptx_tensor_load<2>(to + (fault == MISALIGNED_TILE ? 128 : fault == TILE_BEYOND ? 7 * TILE : 0),
-                                     fault == NO_MAP ? (const ignis_tensor_map *)shared : &a, barrier, 64 * i, 0);
+                                     fault == NO_MAP ? (const ignis__tensor_map *)shared : &a, barrier, 64 * i, 0);
             ignis_ptx_tensor_load<2>(to + TILE, &b, barrier, 64 * i, 0);
             if (fault == UNUSED_LOAD && i == steps - 1) {
                 ignis_ptx_mbarrier_arrive_expect(spare, 16);
@@ -155,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 /*  Copies without a product: 1024 floats to shared memory and from there to three places. A tile is out of
     the tensor's range by 8 rows and 16 columns; it is added where it exceeds the other end of the range. */
-extern "C" __global__ void copies(const __grid_constant__ ignis_tensor_map map, const float *from, float *to, float *sum, float *tile)
+extern "C" __global__ void copies(const __grid_constant__ ignis__tensor_map map, const float *from, float *to, float *sum, float *tile)
 {
     extern __shared__ char shared[];
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(shared), barrier = at + 3 * TILE;
@@ -189,7 +189,7 @@ extern "C" __global__ void copies(const __grid_constant__ ignis_tensor_map map, 
 
 /*  Copies 64 pixels of 64 channels, from (x, y) of an image on, moved by (right, down), and stores them as
     those of another map from its begin on. */
-extern "C" __global__ void pixels(const __grid_constant__ ignis_tensor_map from, const __grid_constant__ ignis_tensor_map to, int x, int y,
+extern "C" __global__ void pixels(const __grid_constant__ ignis__tensor_map from, const __grid_constant__ ignis__tensor_map to, int x, int y,
                                   int image, int right, int down)
 {
     extern __shared__ char shared[];
@@ -328,7 +328,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
 enum { NOT_THERE = 1, NOWHERE };
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
-    multicasts(const __grid_constant__ ignis_tensor_map map, float *out, int fault)
+    multicasts(const __grid_constant__ ignis__tensor_map map, float *out, int fault)
 {
     extern __shared__ __align__(1024) float tiles[]; /* [CLUSTER][64], and the barriers: full, and empty */
     const int rank = blockIdx.x % CLUSTER;

@@ -3,7 +3,7 @@
 #
 #   awk -f tools/shared_layout.awk src/shared/*.h src/shared/*/*.h
 #
-# It relies on clang-format: a struct begins with a line "typedef struct NAME {" and ends with a line "} NAME;".
+# The last definition of a struct counts; some kernels have another one. It relies on clang-format: a struct begins with a line "typedef struct NAME {" and ends with a line "} NAME;".
 
 # The lines without comments.
 {
@@ -27,7 +27,9 @@ line ~ /^#/ { next } # members that some kernels have not
 match(line, /^typedef (struct|union) [a-z_0-9]+ \{/) {
     split(line, word, " ")
     name = word[3]
-    structs[++struct_count] = name
+    if (!(name in first)) structs[++struct_count] = name
+    for (i = first[name]; i >= 1 && i <= member_count; i++) if (index(members[i], name ",") == 1) delete members[i] # of other kernels
+    first[name] = member_count + 1
     text = ""
     next
 }
@@ -55,5 +57,7 @@ END {
         print "    X(" structs[i] ")" (i < struct_count ? " \\" : "")
     print "#define SHARED_MEMBERS(X) \\"
     for (i = 1; i <= member_count; i++)
-        print "    X(" members[i] ")" (i < member_count ? " \\" : "")
+        if (i in members)
+            print "    X(" members[i] ") \\"
+    print ""
 }

@@ -48,9 +48,9 @@ template <int G> struct findings {
 };
 
 /*  Computes attention of G query heads of a group, over the keys of a block's splits. */
-template <int G> __device__ inline void walk(const paged_params &p, findings<G> &found)
+template <int G> __device__ inline void walk(const ignis__paged &p, findings<G> &found)
 {
-    const generate_row &row = p.rows[blockIdx.z];
+    const ignis__generate_row &row = p.rows[blockIdx.z];
     const paged_heads heads(p, G, blockIdx.y); /* the last group may be smaller; then its first head is repeated */
     const paged_splits splits(row.position + 1);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;
@@ -215,7 +215,7 @@ template <int G> __device__ inline void walk(const paged_params &p, findings<G> 
 
 /*  grid = blocks that divide the splits, kv_heads * ceil(heads / kv_heads / G), rows. */
 #define PAGED(G)                                                                                          \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_paged_##G(paged_params p) \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_paged_##G(ignis__paged p) \
     {                                                                                                     \
         __shared__ findings<G> found;                                                                     \
         walk<G>(p, found);                                                                                \

@@ -18,7 +18,8 @@
 #endif
 
 typedef ignis_type<IGNIS_T> T;
-typedef ignis_wide<T> W;
+typedef ignis_wide<T> W, Wide;
+#include "shared/models/kv_cache.h"
 template <typename> struct pair_of {
     typedef float2 type;
 };
@@ -27,27 +28,8 @@ template <> struct pair_of<double> {
 };
 typedef pair_of<W>::type W2;
 
-/*  keys of a split are a multiple of SPLIT; the largest number of splits; the host has the same */
-constexpr int SPLIT = 64, SPLITS = 32;
+constexpr int SPLIT = IGNIS__SPLIT, SPLITS = IGNIS__SPLITS;
 constexpr double LOG2_E = 1.44269504088896340736;
-
-/*  The host has the same struct: ignis__paged. */
-struct paged_params {
-    const T *q; /* [rows, heads, head_dim], rows of q_row elements */
-    T *out;     /* [rows, heads * head_dim] */
-    const T *k, *v;
-    const generate_row *rows;
-    /* [rows, heads, splits, 2 + head_dim]: the greatest score, the sum of 2^(score - greatest), and that of 2^(score
-       - greatest) v */
-    W *scratch;
-    /* [rows, heads]: blocks that have ended, for each group of heads; zeros before and after the launch */
-    uint32_t *ended;
-    long long q_row;
-    double scale;
-    int heads, kv_heads, head_dim, splits;
-    int settled; /* earlier kernels write no keys and values of the row's sequence, except those of the row itself */
-    int count;   /* rows */
-};
 
 /*  The splits of a row's keys. */
 struct paged_splits {
@@ -76,11 +58,11 @@ struct paged_heads {
         row = blockIdx.z;
     }
     /*  Returns where the result of a split for a head is; then where the heads' output is. */
-    __device__ W *found(const paged_params &p, int h, int split) const
+    __device__ W *found(const ignis__paged &p, int h, int split) const
     {
         return p.scratch + (((long long)row * p.heads + first + h) * p.splits + split) * (2 + p.head_dim);
     }
-    __device__ T *out(const paged_params &p) const { return p.out + ((long long)row * p.heads + first) * p.head_dim; }
+    __device__ T *out(const ignis__paged &p) const { return p.out + ((long long)row * p.heads + first) * p.head_dim; }
 };
 
 /*  loaded side by side, because each round waits for memory */
@@ -124,7 +106,7 @@ template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
 }
 
 /*  Combines the results of all splits for these heads, and writes their output. */
-__device__ inline void combine_heads(const paged_params &p, const paged_heads &heads, int splits, int thread,
+__device__ inline void combine_heads(const ignis__paged &p, const paged_heads &heads, int splits, int thread,
                                      int threads)
 {
     for (int at = 2 * thread; at < heads.count * p.head_dim; at += 2 * threads) {
@@ -142,7 +124,7 @@ __device__ inline void combine_heads(const paged_params &p, const paged_heads &h
 }
 
 /*  Ends a block: the last block of these heads combines the results of the splits. All threads call it. */
-__device__ inline void combine_by_the_last(const paged_params &p, const paged_heads &heads, int splits)
+__device__ inline void combine_by_the_last(const ignis__paged &p, const paged_heads &heads, int splits)
 {
     __shared__ bool is_last;
     const int blocks = min(splits, (int)gridDim.x);

@@ -60,7 +60,7 @@ struct block_parts {
     /* splits of the part that the block has; before: splits of the parts before */
     int first, last, before;
 
-    __device__ block_parts(const many_memory &m, const paged_params &p)
+    __device__ block_parts(const many_memory &m, const ignis__paged &p)
         : m(m), count(p.count), group(p.heads / p.kv_heads), kv_heads(p.kv_heads),
           from((int)((long long)m.rows[count - 1].next * blockIdx.x / gridDim.x)),
           to((int)((long long)m.rows[count - 1].next * (blockIdx.x + 1) / gridDim.x)), row(0), kv(0), head(0), first(0),
@@ -159,7 +159,7 @@ struct warp_tiles {
     Tiles come from shared memory, so this takes fewer instructions than the products of paged_team. The sums are the
     same. */
 struct many_warp {
-    const paged_params &p;
+    const ignis__paged &p;
     many_memory &m;
     const char *const tile;
     const uint32_t keys, values;      /* addresses in shared memory */
@@ -168,7 +168,7 @@ struct many_warp {
     uint32_t weights[PAGES][2];
     float out[CHUNKS][4], top, sum; /* of head g; of `out` the first two */
 
-    __device__ many_warp(const paged_params &p, many_memory &m, const tile_memory *tiles)
+    __device__ many_warp(const ignis__paged &p, many_memory &m, const tile_memory *tiles)
         : p(p), m(m), tile((const char *)(tiles + threadIdx.x / 32)), keys((uint32_t)__cvta_generic_to_shared(tile)),
           values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4),
           chunk(lane % CHUNKS), row(lane / CHUNKS), scale((float)p.scale * (float)LOG2_E)
@@ -379,7 +379,7 @@ struct many_warp {
 };
 
 /*  Combines the results of a split's rows, if this block has finished the last split. The other threads run it. */
-__device__ inline void combine_parts(const paged_params &p, many_memory &m, block_parts parts)
+__device__ inline void combine_parts(const ignis__paged &p, many_memory &m, block_parts parts)
 {
     const int thread = threadIdx.x - 32 * WARPS, warp = thread % 32 % WARPS;
     const uint32_t finished = (uint32_t)__cvta_generic_to_shared(&m.finished[warp]);
@@ -416,7 +416,7 @@ __device__ inline void combine_parts(const paged_params &p, many_memory &m, bloc
 
 /*  grid = any number of blocks. Shared memory for WARPS tiles. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS + OTHERS, 1)
-    ignis_attention_paged_many(const __grid_constant__ paged_params p)
+    ignis_attention_paged_many(const __grid_constant__ ignis__paged p)
 {
     extern __shared__ __align__(1024) char memory[];
     __shared__ many_memory m;

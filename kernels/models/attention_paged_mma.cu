@@ -36,12 +36,12 @@ extern "C" __global__ void
 #if IGNIS_CLUSTERS
 __cluster_dims__(CLUSTER, 1, 1)
 #endif
-    __launch_bounds__(TEAMS *TEAM, BLOCKS) ignis_attention_paged_mma(const __grid_constant__ paged_params p)
+    __launch_bounds__(TEAMS *TEAM, BLOCKS) ignis_attention_paged_mma(const __grid_constant__ ignis__paged p)
 {
     __shared__ team_memory of_teams[TEAMS];
     extern __shared__ __align__(16) char memory[]; /* arrivals, with clusters */
     arrivals &arrived = *(arrivals *)memory;
-    const generate_row &row = p.rows[blockIdx.z];
+    const ignis__generate_row &row = p.rows[blockIdx.z];
     const paged_heads heads(p, HEADS, blockIdx.y);
     const paged_splits splits(row.position + 1);
     paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, row.pages, p.scale, of_teams[threadIdx.x / TEAM]);

@@ -12,7 +12,7 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W;
 
 /*  Dequantises a row. One block of threads does it. */
-template <typename To> __device__ inline void numbers_of(To *to, const quantised &w, long long row)
+template <typename To> __device__ inline void numbers_of(To *to, const ignis__quantised_weight &w, long long row)
 {
     constexpr int some = sizeof(To) > 4 ? 2 : 4;
     for (int i = threadIdx.x; i < w.k / 8; i += blockDim.x) {
@@ -31,15 +31,15 @@ template <typename To> __device__ inline void numbers_of(To *to, const quantised
 
 /*  Dequantises rows from `first` on. grid = rows. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_blocks_rows(T *to, const __grid_constant__ quantised w, long long first)
+    ignis_blocks_rows(T *to, const __grid_constant__ ignis__quantised_weight w, long long first)
 {
     numbers_of(to + blockIdx.x * w.k, w, first + blockIdx.x);
 }
 
 /*  Gathers rows by ids; NaN for an id outside the table, as in ignis_embedding. grid = any number of blocks. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_blocks_embedding(T *to, const __grid_constant__ quantised w, const void *ids, int id_bytes, long long count,
-                           long long vocab)
+    ignis_blocks_embedding(T *to, const __grid_constant__ ignis__quantised_weight w, const void *ids, int id_bytes,
+                           long long count, long long vocab)
 {
     for (long long i = blockIdx.x; i < count; i += gridDim.x) {
         const long long id = ignis_index(ids, id_bytes, i);
@@ -54,9 +54,10 @@ extern "C" __global__ void __launch_bounds__(256)
 /*  Embeds the tokens of a decode step, as ignis_generate_embed; positions: learned ones that are added, or null. grid
     = rows. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_blocks_embed(W *sum, const __grid_constant__ quantised w, const T *positions, const generate_row *rows)
+    ignis_blocks_embed(W *sum, const __grid_constant__ ignis__quantised_weight w, const T *positions,
+                       const ignis__generate_row *rows)
 {
-    const generate_row &row = rows[blockIdx.x];
+    const ignis__generate_row &row = rows[blockIdx.x];
     W *to = sum + blockIdx.x * w.k;
     if (row.position < 0) {
         for (int i = threadIdx.x; i < w.k; i += 256)

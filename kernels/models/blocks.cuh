@@ -26,12 +26,7 @@ constexpr int RECORD = 8; /* blocks per record */
 
 enum blocks_type { BLOCKS_Q4_0 = 2, BLOCKS_Q8_0 = 8, BLOCKS_Q4_K = 12, BLOCKS_Q6_K = 14 }; /* the numbers of GGUF */
 
-/*  The host has the same struct: ignis__quantised_weight. */
-struct quantised {
-    const uint8_t *records, *scales; /* scales: d of Q6_K, [rows, records] */
-    long long k;
-    int type;
-};
+#include "shared/models/weights.h"
 
 __device__ inline float blocks_half(const uint8_t *at) { return ignis_ptx_cvt_f32_f16(*(const uint16_t *)at); }
 
@@ -53,7 +48,7 @@ __device__ inline long long first_record(long long row, int records)
 }
 
 /*  Dequantises elements 8 i to 8 i + 7 of a block. Products and sums are rounded one by one, as on the host. */
-__device__ inline void blocks_eight(const quantised &w, long long row, int block, int i, float (&v)[8])
+__device__ inline void blocks_eight(const ignis__quantised_weight &w, long long row, int block, int i, float (&v)[8])
 {
     const int own = block % RECORD, records = (int)((w.k + 32 * RECORD - 1) / (32 * RECORD));
     const uint8_t *record = w.records + (first_record(row, records) + block / RECORD * TOGETHER) * record_bytes(w.type);

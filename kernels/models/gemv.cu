@@ -11,23 +11,10 @@
 #include "activation.cuh"
 
 typedef ignis_type<IGNIS_T> T;
-typedef ignis_wide<T> W;
+typedef ignis_wide<T> W, Wide;
+#include "shared/models/gemv.h"
 
 constexpr int WARPS = 4;
-
-enum gemv_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS }; /* the host has the same: ignis__gemv_kind */
-
-/*  The host has the same struct: ignis__gemv. Rows of x have k elements, rows of results result_row. */
-struct gemv_params {
-    /* weights [n, k]; gated [2 n, k]: silu of the first half's product, times that of the second half */
-    const T *x, *weights;
-    const T *bias; /* [n] or [2 n], or null */
-    T *out;
-    W *sum;
-    float *logits;
-    long long n, k, result_row;
-    int rows, kind, packed; /* packed: rows of x and of the weights consist of aligned packs of 16 bytes */
-};
 
 __device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }
@@ -61,7 +48,7 @@ __device__ inline void dot(W (&sum)[parts][N], const T *const (&weights)[parts],
             sum[part][c] = ignis_warp_sum(sum[part][c]);
 }
 
-template <int N, bool gated> __device__ inline void product(const gemv_params &p)
+template <int N, bool gated> __device__ inline void product(const ignis__gemv &p)
 {
     constexpr int parts = gated ? 2 : 1;
     const long long column = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
@@ -90,11 +77,11 @@ template <int N, bool gated> __device__ inline void product(const gemv_params &p
         W y = sum[0][c] + (p.bias ? W(p.bias[column]) : W(0));
         if constexpr (gated)
             y = y * sigmoid(y) * (sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));
-        if (p.kind == TO_OUT)
+        if (p.kind == IGNIS__GEMV_OUT)
             p.out[at] = T(y);
-        else if (p.kind == TO_OUT_BY_GELU)
+        else if (p.kind == IGNIS__GEMV_GELU)
             p.out[at] = T(gelu(y));
-        else if (p.kind == ADDED_TO_SUM)
+        else if (p.kind == IGNIS__GEMV_ADD)
             p.sum[at] += y;
         else
             p.logits[at] = float(y);
@@ -103,8 +90,8 @@ template <int N, bool gated> __device__ inline void product(const gemv_params &p
 
 /*  grid = ceil(n / WARPS), ceil(rows / N). */
 #define GEMV(N)                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_##N(gemv_params p) { product<N, false>(p); } \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(gemv_params p)                     \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_##N(ignis__gemv p) { product<N, false>(p); } \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_gemv_gated_##N(ignis__gemv p)                     \
     {                                                                                                                \
         product<N, true>(p);                                                                                         \
     }

@@ -13,45 +13,12 @@
 #include "generate.cuh"
 
 typedef ignis_type<IGNIS_T> T;
+typedef ignis_wide<T> Wide;
+#include "shared/models/gemv.h"
 
 constexpr int SLICES = 8, THREADS = 32 * SLICES;
 /*  floats from a column of 16 to the next in shared memory: warps write without conflicts */
 constexpr int COLUMN = 20;
-
-/*  the host has the same: ignis__gemv_kind */
-enum gemv_mma_kind { TO_OUT, TO_OUT_BY_GELU, ADDED_TO_SUM, TO_LOGITS, TO_CACHE };
-
-/*  The host has the same struct: ignis__gemv_mma. Rows of x have k elements, rows of results result_row. */
-struct gemv_mma_params {
-    const T *x;
-    const void *weights; /* [n, k]; gated [2 n, k]: silu of the first half's product, times that of the second half */
-    const T *bias;       /* [n] or [2 n], or null */
-    T *out;
-    float *sum, *logits;
-    const float *norm_of; /* one row, whose norm is x; null if x is ready */
-    const T *norm_weight, *norm_bias;
-    const generate_row *places; /* TO_CACHE: results are q, k and v of heads; k and v go to the KV cache */
-    T *keys, *values;
-    const float *frequencies; /* of the rotation of q and k, or null */
-    double eps;
-    long long n, k, result_row;
-    int rows, kind, gated, rms, heads, kv_heads, head_dim;
-    /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
-    int ring, found_at;
-};
-
-/*  Params of quantised weights. The host has the same struct: ignis__gemv_blocks. */
-struct gemv_blocks_params {
-    gemv_mma_params product;
-    const uint8_t *scales_of; /* of weights whose scales are outside of the records: see blocks.cuh */
-    /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, high bytes, then low ones, eight elements
-       after eight */
-    uint8_t *x;
-    /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
-    float *scales;
-    /* the result of the first row of these weights; product.n is the one after the last row */
-    int first;
-};
 
 /*  The barrier of THREADS threads: of the whole block, or of one with more threads. */
 struct all_of_block {
@@ -80,10 +47,10 @@ template <typename Threads> __device__ inline float sum_of_threads(float x, floa
 struct row_norm {
     /* packs of a thread that stay in registers; elements of one pack of each thread */
     static constexpr int kept = 4, step = THREADS * 4;
-    const gemv_mma_params &p;
+    const ignis__gemv_mma &p;
     ignis_pack<T, 4> weight[kept];
 
-    __device__ explicit row_norm(const gemv_mma_params &p) : p(p)
+    __device__ explicit row_norm(const ignis__gemv_mma &p) : p(p)
     {
 #pragma unroll
         for (int round = 0; round < kept; round++)
@@ -149,7 +116,7 @@ template <typename Product> __device__ inline void tile_rows(const Product &p, i
     if (p.gated) {
         low = 8 * tile;
         high = low + (int)p.n;
-    } else if (p.kind == TO_CACHE) { /* elements that rotate together */
+    } else if (p.kind == IGNIS__GEMV_CACHE) { /* elements that rotate together */
         const int half = p.head_dim / 2, head = at / p.head_dim;
         low = head * p.head_dim + (at - head * p.head_dim) / 2;
         high = low + half;
@@ -164,10 +131,10 @@ __device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }
     the product runs. */
 struct finish_line {
     float bias[2], sum[2], sine, cosine;
-    T *to; /* TO_CACHE: where both results go, half a head apart; or null */
+    T *to; /* IGNIS__GEMV_CACHE: where both results go, half a head apart; or null */
 
     /*  Loads what earlier kernels do not write. */
-    __device__ void load(const gemv_mma_params &p, int low, int high, int c)
+    __device__ void load(const ignis__gemv_mma &p, int low, int high, int c)
     {
         bias[0] = bias[1] = sine = 0;
         cosine = 1;
@@ -178,9 +145,9 @@ struct finish_line {
             bias[0] = float(p.bias[low]);
             bias[1] = p.gated || high < p.n ? float(p.bias[high]) : 0.0f;
         }
-        if (p.kind != TO_CACHE)
+        if (p.kind != IGNIS__GEMV_CACHE)
             return;
-        const generate_row &place = p.places[c];
+        const ignis__generate_row &place = p.places[c];
         const int head = low / p.head_dim, i = low - head * p.head_dim;
         if (place.position < 0)
             return;
@@ -193,15 +160,15 @@ struct finish_line {
         }
     }
     /*  Loads what earlier kernels write. */
-    __device__ void load_sum(const gemv_mma_params &p, int low, int high, int c)
+    __device__ void load_sum(const ignis__gemv_mma &p, int low, int high, int c)
     {
-        if (p.kind != ADDED_TO_SUM)
+        if (p.kind != IGNIS__GEMV_ADD)
             return;
         sum[0] = low < p.n ? p.sum[c * p.result_row + low] : 0.0f;
         sum[1] = high < p.n ? p.sum[c * p.result_row + high] : 0.0f;
     }
 
-    __device__ void put(const gemv_mma_params &p, int low, int high, int c, float a, float b) const
+    __device__ void put(const ignis__gemv_mma &p, int low, int high, int c, float a, float b) const
     {
         const long long row = c * p.result_row;
         a += bias[0];
@@ -210,16 +177,16 @@ struct finish_line {
             return;
         if (p.gated) {
             p.out[row + low] = T(a * sigmoid(a) * b);
-        } else if (p.kind == TO_CACHE) {
+        } else if (p.kind == IGNIS__GEMV_CACHE) {
             if (to) {
                 to[0] = T(rotated(a, b, -sine, cosine));
                 to[p.head_dim / 2] = T(rotated(b, a, sine, cosine));
             }
-        } else if (p.kind == TO_OUT || p.kind == TO_OUT_BY_GELU) {
-            p.out[row + low] = T(p.kind == TO_OUT ? a : gelu(a));
+        } else if (p.kind == IGNIS__GEMV_OUT || p.kind == IGNIS__GEMV_GELU) {
+            p.out[row + low] = T(p.kind == IGNIS__GEMV_OUT ? a : gelu(a));
             if (high < p.n)
-                p.out[row + high] = T(p.kind == TO_OUT ? b : gelu(b));
-        } else if (p.kind == ADDED_TO_SUM) {
+                p.out[row + high] = T(p.kind == IGNIS__GEMV_OUT ? b : gelu(b));
+        } else if (p.kind == IGNIS__GEMV_ADD) {
             p.sum[row + low] = sum[0] + a;
             if (high < p.n)
                 p.sum[row + high] = sum[1] + b;
@@ -286,7 +253,7 @@ template <int slices, int M, int N> struct slice_tree {
 /*  Adds the slices of a tile, and does the epilogue of its rows. line: has the sums of this thread's first column; if
     `loaded`, all else, too. */
 template <int columns, bool loaded>
-__device__ inline void finish_tile(const gemv_mma_params &p, const float *slices, int low, int high, finish_line &line)
+__device__ inline void finish_tile(const ignis__gemv_mma &p, const float *slices, int low, int high, finish_line &line)
 {
     const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and first column of this thread */
 #pragma unroll

@@ -37,16 +37,16 @@ struct slice_of_k {
     }
 };
 
-__device__ inline int tiles_of(const gemv_blocks_params &all)
+__device__ inline int tiles_of(const ignis__gemv_blocks &all)
 {
-    const gemv_mma_params &p = all.product;
+    const ignis__gemv_mma &p = all.product;
     return (int)((p.n - all.first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
 }
 
 /*  Returns rows g and g + 8 of a tile; low, high: the first row and the ninth. */
-__device__ inline weights weights_of_tile(const gemv_blocks_params &all, int tile, int g, int &low, int &high)
+__device__ inline weights weights_of_tile(const ignis__gemv_blocks &all, int tile, int g, int &low, int &high)
 {
-    const gemv_mma_params &p = all.product;
+    const ignis__gemv_mma &p = all.product;
     const int behind = (int)(p.gated ? 2 * p.n : p.n) - 1 - all.first;
     tile_rows(p, all.first, tile, low, high);
     low -= all.first;
@@ -65,9 +65,9 @@ __device__ inline ignis_pack<T, 8> eight_of(const T *row, int at, long long k)
 
 /*  Converts rows of x to whole numbers. grid = rows; shared memory for a row, if its norm comes first. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_gemv_blocks_rows(const __grid_constant__ gemv_blocks_params all)
+    ignis_gemv_blocks_rows(const __grid_constant__ ignis__gemv_blocks all)
 {
-    const gemv_mma_params &p = all.product;
+    const ignis__gemv_mma &p = all.product;
     uint4 *const memory = shared_memory();
     const int units = slice_of_k(p.k).units, columns = (gridDim.x + 7) / 8 * 8;
     const T *row = p.x + blockIdx.x * p.k;
@@ -103,14 +103,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     starts the copy of the next chunk, if there is one; wait(slot); of(slot, i), which returns what a lane has of the
     i-th unit. */
 struct piece_order {
-    const gemv_blocks_params &all;
+    const ignis__gemv_blocks &all;
     const slice_of_k &k;
     const int tiles, row; /* row: of a tile's first eight, that this lane has */
     int tile, unit;       /* of the next chunk */
     int low, high;        /* rows of that tile */
     weights from;
 
-    __device__ piece_order(const gemv_blocks_params &all, const slice_of_k &k, int tiles, int row)
+    __device__ piece_order(const ignis__gemv_blocks &all, const slice_of_k &k, int tiles, int row)
         : all(all), k(k), tiles(k.first < k.last ? tiles : 0), row(row), tile(blockIdx.x), unit(k.first),
           from(weights_of_tile(all, blockIdx.x, row, low, high))
     {
@@ -131,7 +131,7 @@ struct pieces_in_registers : piece_order {
     static constexpr int units = 1, slots = weights::halves || weights::bytes ? 2 : 3;
     weights::unit loaded[slots];
 
-    __device__ pieces_in_registers(const gemv_blocks_params &all, const void *, const slice_of_k &k, int tiles)
+    __device__ pieces_in_registers(const ignis__gemv_blocks &all, const void *, const slice_of_k &k, int tiles)
         : piece_order(all, k, tiles, threadIdx.x % 32 / 4)
     {
     }
@@ -157,7 +157,7 @@ struct pieces_in_shared : piece_order {
     weights::unit rest[slots];
     uint32_t ring, barriers, phases;
 
-    __device__ pieces_in_shared(const gemv_blocks_params &all, const void *memory, const slice_of_k &k, int tiles)
+    __device__ pieces_in_shared(const ignis__gemv_blocks &all, const void *memory, const slice_of_k &k, int tiles)
         : piece_order(all, k, tiles, row_of_lanes(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)
     {
         const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), warp = threadIdx.x / 32;
@@ -176,7 +176,7 @@ struct pieces_in_shared : piece_order {
             return;
         __syncwarp(); /* all have read the slot */
         if (threadIdx.x % 32 == 0) {
-            const gemv_mma_params &p = all.product;
+            const ignis__gemv_mma &p = all.product;
             /* the second eight may not exist */
             const int rows = (int)(p.gated ? 2 * p.n : p.n) - all.first, first[2] = {low, high < rows ? high : low};
             ignis_ptx_mbarrier_arrive_expect(barriers + 8 * slot, 16 * bytes);
@@ -241,9 +241,9 @@ __device__ inline void put_whole(const T *row, const slice_of_k &k, long long le
     before. grid = blocks of up to 32 tiles; shared memory for the ring, TILE floats per tile, the row as whole
     numbers with scales and, for minima, sums, and the row itself if its norm comes first. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_gemv_blocks_1(const __grid_constant__ gemv_blocks_params all)
+    ignis_gemv_blocks_1(const __grid_constant__ ignis__gemv_blocks all)
 {
-    const gemv_mma_params &p = all.product;
+    const ignis__gemv_mma &p = all.product;
     uint4 *const memory = shared_memory();
     const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);
     const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x,
@@ -327,9 +327,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 }
 
 /*  Multiplies up to 8 N rows. */
-template <int N> __device__ inline void product(const gemv_blocks_params &all)
+template <int N> __device__ inline void product(const ignis__gemv_blocks &all)
 {
-    const gemv_mma_params &p = all.product;
+    const ignis__gemv_mma &p = all.product;
     uint4 *const memory = shared_memory();
     constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;
     /* as registers allow */
@@ -401,22 +401,22 @@ template <int N> __device__ inline void product(const gemv_blocks_params &all)
 
 /*  grid = any number of blocks, at most one per tile; shared memory for 2 SLICES COLUMN columns floats. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_gemv_blocks_8(const __grid_constant__ gemv_blocks_params p)
+    ignis_gemv_blocks_8(const __grid_constant__ ignis__gemv_blocks p)
 {
     product<1>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    ignis_gemv_blocks_16(const __grid_constant__ gemv_blocks_params p)
+    ignis_gemv_blocks_16(const __grid_constant__ ignis__gemv_blocks p)
 {
     product<2>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    ignis_gemv_blocks_32(const __grid_constant__ gemv_blocks_params p)
+    ignis_gemv_blocks_32(const __grid_constant__ ignis__gemv_blocks p)
 {
     product<4>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    ignis_gemv_blocks_64(const __grid_constant__ gemv_blocks_params p)
+    ignis_gemv_blocks_64(const __grid_constant__ ignis__gemv_blocks p)
 {
     product<8>(p);
 }

@@ -17,17 +17,18 @@ static_assert(EIGHT_BYTES == 1024, "that of a swizzle");
 
 struct dense_source {
     static constexpr int STAGE_BYTES = WEIGHT_BYTES + COLUMNS / 8 * EIGHT_BYTES; /* the host has the same */
-    const gemv_mma_params &p;
-    const ignis_tensor_map *of_weights, *of_x;
+    const ignis__gemv_mma &p;
+    const ignis__tensor_map *of_weights, *of_x;
     int length, per_slice, advance;
     int region, eight; /* where this lane's box of weights goes to */
 
-    __device__ dense_source(const gemv_mma_params &p, const ignis_tensor_map *of_weights, const ignis_tensor_map *of_x)
+    __device__ dense_source(const ignis__gemv_mma &p, const ignis__tensor_map *of_weights,
+                            const ignis__tensor_map *of_x)
         : p(p), of_weights(of_weights), of_x(of_x), length(((int)p.k + 31) / 32),
           per_slice((length + SLICES - 1) / SLICES), advance(STEP)
     {
         /* rows of a box: the host has the same */
-        const int half = p.kind == TO_CACHE ? p.head_dim / 2 : 64, box = min(64, half & -half);
+        const int half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64, box = min(64, half & -half);
         region = threadIdx.x % 32 * box / 64;
         eight = threadIdx.x % 32 * box % 64 / 8;
     }
@@ -76,9 +77,9 @@ struct dense_source {
     rows. Rows of tiles have BOX elements. */
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
     __launch_bounds__(THREADS + 32, COLUMNS == 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)
-        ignis_gemv_cluster(const __grid_constant__ gemv_mma_params p,
-                           const __grid_constant__ ignis_tensor_map of_weights,
-                           const __grid_constant__ ignis_tensor_map of_x)
+        ignis_gemv_cluster(const __grid_constant__ ignis__gemv_mma p,
+                           const __grid_constant__ ignis__tensor_map of_weights,
+                           const __grid_constant__ ignis__tensor_map of_x)
 {
     dense_source source(p, &of_weights, &of_x);
     cluster_product(p, 0, source);

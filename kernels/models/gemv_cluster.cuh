@@ -46,17 +46,17 @@ constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIV
 
 /*  Finds the rows of tile i of a group: eight from `low` on, and eight from `high` on. Tiles of a group are adjacent.
     Rows are numbered as results are, and all tiles begin at `first`. */
-__device__ inline void group_rows(const gemv_mma_params &p, int first, int group, int i, int &low, int &high)
+__device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group, int i, int &low, int &high)
 {
     low = first + group * 16 * TILES + 8 * i;
     high = low + 8 * TILES;
-    if (p.gated || p.kind == TO_CACHE)
+    if (p.gated || p.kind == IGNIS__GEMV_CACHE)
         tile_rows(p, first, group * TILES + i, low, high);
 }
 
 /*  Does the epilogue of a part: two rows of weights by two of x for each lane. The operands have rows of x in the
     order of the lanes, too. */
-__device__ inline void finish(const gemv_mma_params &p, int first, int group, int part, const float (&y)[4])
+__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])
 {
     const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);
     int low, high;
@@ -92,7 +92,7 @@ struct step_order {
 /*  Multiplies by THREADS + 32 threads, of which the last warp starts the copies. grid = any number of blocks, at most
     one per group of tiles; or one cluster per group. Shared memory for p.ring stages, FOUND_BYTES from p.found_at on,
     and barriers. first: see group_rows. */
-template <typename Source> __device__ inline void cluster_product(const gemv_mma_params &p, int first, Source &source)
+template <typename Source> __device__ inline void cluster_product(const ignis__gemv_mma &p, int first, Source &source)
 {
     extern __shared__ __align__(1024) char memory[];
     constexpr int STAGE_BYTES = Source::STAGE_BYTES;

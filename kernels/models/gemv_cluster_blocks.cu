@@ -20,12 +20,12 @@ static_assert(RECORD_BYTES / 16 % 2 == 1, "so rows that lanes read at a time hav
 struct blocks_source {
     /* the host has the same */
     static constexpr int STAGE_BYTES = (X_BYTES + SCALES_BYTES + WEIGHT_BYTES + 1023) / 1024 * 1024;
-    const gemv_blocks_params &all;
-    const gemv_mma_params &p;
-    const ignis_tensor_map *of_x;
+    const ignis__gemv_blocks &all;
+    const ignis__gemv_mma &p;
+    const ignis__tensor_map *of_x;
     int length, per_slice, advance, rows;
 
-    __device__ blocks_source(const gemv_blocks_params &all, const ignis_tensor_map *of_x)
+    __device__ blocks_source(const ignis__gemv_blocks &all, const ignis__tensor_map *of_x)
         : all(all), p(all.product), of_x(of_x), length(((int)p.k + 32 * RECORD - 1) / (32 * RECORD)),
           per_slice((length + SLICES - 1) / SLICES), advance(1), rows((p.rows + 7) / 8 * 8)
     {
@@ -108,8 +108,8 @@ struct blocks_source {
 
 /*  Params: a TMA map of x, as 16-bit numbers, whose tiles are COLUMNS rows of 64. */
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, 1)
-    ignis_gemv_cluster_blocks(const __grid_constant__ gemv_blocks_params all,
-                              const __grid_constant__ ignis_tensor_map of_x)
+    ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,
+                              const __grid_constant__ ignis__tensor_map of_x)
 {
     blocks_source source(all, &of_x);
     cluster_product(all.product, all.first, source);

@@ -20,7 +20,7 @@ typedef dense_weights<T> weights;
 
 #ifndef IGNIS_GROUPS
 /*  Computes norms before a GEMV, dense or quantised. grid = rows. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const __grid_constant__ gemv_mma_params p)
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const __grid_constant__ ignis__gemv_mma p)
 {
     T *y = p.out + blockIdx.x * p.k;
     ignis_grid_dependents_launch();
@@ -48,12 +48,12 @@ struct slice_of_k {
 
 /*  Enumerates the chunks of a block's tiles, in their order. */
 struct piece_order {
-    const gemv_mma_params &p;
+    const ignis__gemv_mma &p;
     const slice_of_k &slice;
     const int tiles;
     int tile, piece; /* of the next chunk; no tile after the last one */
 
-    __device__ piece_order(const gemv_mma_params &p, const slice_of_k &slice, int tiles)
+    __device__ piece_order(const ignis__gemv_mma &p, const slice_of_k &slice, int tiles)
         : p(p), slice(slice), tiles(tiles), tile(blockIdx.x), piece(0)
     {
     }
@@ -71,7 +71,7 @@ struct piece_order {
 struct pieces_in_registers : piece_order {
     weights::block ahead[PIECE];
 
-    __device__ pieces_in_registers(const gemv_mma_params &p, const ignis_tensor_map *, const void *,
+    __device__ pieces_in_registers(const ignis__gemv_mma &p, const ignis__tensor_map *, const void *,
                                    const slice_of_k &slice, int tiles)
         : piece_order(p, slice, tiles)
     {
@@ -109,12 +109,12 @@ struct pieces_in_shared : piece_order {
     /* elements of a row of the TMA map's tiles; the host has the same */
     static constexpr int BOX = 64, BOX_BYTES = 8 * 2 * BOX;
     static constexpr int PIECE_BYTES = 2 * PIECE * 32 / BOX * BOX_BYTES;
-    const ignis_tensor_map *map;
+    const ignis__tensor_map *map;
     int low, high; /* rows of the next copy */
     int place;     /* of the next chunk in the ring */
     uint32_t phase, ring, barriers;
 
-    __device__ pieces_in_shared(const gemv_mma_params &p, const ignis_tensor_map *map, void *memory,
+    __device__ pieces_in_shared(const ignis__gemv_mma &p, const ignis__tensor_map *map, void *memory,
                                 const slice_of_k &slice, int tiles)
         : piece_order(p, slice, tiles), map(map), place(0), phase(0)
     {
@@ -174,7 +174,7 @@ typedef pieces_in_registers pieces_of_one;
 
 /*  Multiplies up to 8 N rows; single: one, which is in shared memory. */
 template <int N, bool single, typename Pieces>
-__device__ inline void product(const gemv_mma_params &p, const ignis_tensor_map *map)
+__device__ inline void product(const ignis__gemv_mma &p, const ignis__tensor_map *map)
 {
     extern __shared__ __align__(1024) uint4 memory[];
     constexpr int columns = single ? 1 : 8 * N, found_size = SLICES * columns * COLUMN;
@@ -271,7 +271,7 @@ constexpr int TILES = IGNIS_GROUPS, OWN_SLICES = IGNIS_GROUPS, TEAMS = SLICES / 
 constexpr int STEP = 2, STAGES = 4;   /* blocks of 32 elements of a k step; k steps of x that are there or in flight */
 constexpr int X_ROW = 64 * STEP + 64; /* bytes from a row of x to the next: lanes read without conflicts */
 
-template <int N> __device__ inline void product_of_many(const gemv_mma_params &p)
+template <int N> __device__ inline void product_of_many(const ignis__gemv_mma &p)
 {
     extern __shared__ uint4 memory[];
     constexpr int columns = 8 * N, team_bytes = columns * X_ROW, stage_bytes = TEAMS * team_bytes;
@@ -395,15 +395,15 @@ template <int N> __device__ inline void product_of_many(const gemv_mma_params &p
 
 /*  grid = any number of blocks, at most one per group of tiles; shared memory for STAGES stages, which is enough for
     the results. */
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const __grid_constant__ gemv_mma_params p)
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_16(const __grid_constant__ ignis__gemv_mma p)
 {
     product_of_many<2>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ gemv_mma_params p)
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_32(const __grid_constant__ ignis__gemv_mma p)
 {
     product_of_many<4>(p);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ gemv_mma_params p)
+extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const __grid_constant__ ignis__gemv_mma p)
 {
     product_of_many<8>(p);
 }
@@ -411,11 +411,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_gemv_mma_64(const
 /*  grid = any number of blocks, at most one per tile; shared memory for the ring, 2 SLICES COLUMN columns floats,
     and, if single, for the row, with zeros up to a multiple of 32. */
 extern "C" __global__ void __launch_bounds__(THREADS, __CUDA_ARCH__ == 900 ? 3 : 2)
-    ignis_gemv_mma_1(const __grid_constant__ gemv_mma_params p, const __grid_constant__ ignis_tensor_map map)
+    ignis_gemv_mma_1(const __grid_constant__ ignis__gemv_mma p, const __grid_constant__ ignis__tensor_map map)
 {
     product<1, true, pieces_of_one>(p, &map);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_mma_8(const __grid_constant__ gemv_mma_params p)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_gemv_mma_8(const __grid_constant__ ignis__gemv_mma p)
 {
     product<1, false, pieces_in_registers>(p, nullptr);
 }

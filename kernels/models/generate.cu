@@ -10,35 +10,31 @@
 #include "generate.cuh"
 
 typedef ignis_type<IGNIS_T> T;
-typedef ignis_wide<T> W;
+typedef ignis_wide<T> W, Wide;
+#include "shared/models/kv_cache.h"
 
 /* --- uploads: parameters of launches, so no host memory needs to stay ----------------------------------------- */
 
-struct words {
-    int32_t at[960];
-};
-
-extern "C" __global__ void ignis_generate_words(int32_t *to, const __grid_constant__ words from, int count)
+extern "C" __global__ void ignis_generate_words(int32_t *to, const __grid_constant__ ignis__upload_words from,
+                                                int count)
 {
     for (int i = threadIdx.x; i < count; i += blockDim.x)
         to[i] = from.at[i];
 }
 
-struct some_rows {
-    generate_row at[32];
-};
-
-extern "C" __global__ void ignis_generate_rows(generate_row *to, const __grid_constant__ some_rows from, int count)
+extern "C" __global__ void ignis_generate_rows(ignis__generate_row *to,
+                                               const __grid_constant__ ignis__upload_rows_of from, int count)
 {
     for (int i = threadIdx.x; i < count; i += blockDim.x)
         to[i] = from.at[i];
 }
 
 /*  Writes the rows of one sequence from a position on. */
-extern "C" __global__ void ignis_generate_chunk(generate_row *to, const __grid_constant__ generate_row first, int count)
+extern "C" __global__ void ignis_generate_chunk(ignis__generate_row *to,
+                                                const __grid_constant__ ignis__generate_row first, int count)
 {
     for (int i = threadIdx.x; i < count; i += blockDim.x) {
-        generate_row row = first;
+        ignis__generate_row row = first;
         row.position += i;
         to[i] = row;
     }
@@ -50,9 +46,9 @@ extern "C" __global__ void ignis_generate_chunk(generate_row *to, const __grid_c
     rows, lets this one begin only after all earlier work has ended, because later kernels may load weights before
     they wait. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_generate_embed(W *sum, const T *embedding, const T *positions, const generate_row *rows, int hidden)
+    ignis_generate_embed(W *sum, const T *embedding, const T *positions, const ignis__generate_row *rows, int hidden)
 {
-    const generate_row &row = rows[blockIdx.x];
+    const ignis__generate_row &row = rows[blockIdx.x];
     const long long to = (long long)blockIdx.x * hidden;
     ignis_grid_dependency();
     for (int i = threadIdx.x; i < hidden; i += 256) {
@@ -194,30 +190,18 @@ extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, cons
 
 /* --- the KV cache --------------------------------------------------------------------------------------------- */
 
-/*  The host has the same struct: ignis__generate_cache. */
-struct cache_params {
-    T *qkv;   /* [rows, heads + 2 kv_heads, head_dim] */
-    T *k, *v; /* of the KV cache */
-    /* null, or a second destination: [positions, kv_heads, head_dim], of one sequence */
-    T *k_too, *v_too;
-    const T *q_weight, *k_weight; /* of an rms_norm of each head before it is rotated; null if there is no norm */
-    const generate_row *rows;
-    double eps;
-    int heads, kv_heads, head_dim, turns;
-};
-
 /*  Rotates heads of q in place, and heads of k on their way to the KV cache; writes heads of v there. grid = rows,
     blocks that divide a row's heads. head_dim is a multiple of 8, up to 256. With norms there is shared memory for
     the factor of each head of a block. Rows and pages were written long before. */
 extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
-    ignis_generate_cache(cache_params p, const __grid_constant__ frequency_table<W> frequencies)
+    ignis_generate_cache(ignis__generate_cache p, const __grid_constant__ frequency_table<W> frequencies)
 {
     /* elements of a pack; packs of both halves that a thread has at a time */
     constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3;
     extern __shared__ double memory[];
     W *const factors = (W *)memory;
     __shared__ W sines[HALF], cosines[HALF];
-    const generate_row &row = p.rows[blockIdx.x];
+    const ignis__generate_row &row = p.rows[blockIdx.x];
     const int position = row.position, half = p.head_dim / 2, turning = p.heads + p.kv_heads,
               all = turning + p.kv_heads, packs = half / N;
     const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share,
@@ -293,8 +277,8 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
 /*  Gathers keys and values of a sequence's first tokens from its pages: [tokens, kv_heads, head_dim]. head_dim is a
     multiple of 8. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const generate_row *row, int tokens, int kv_heads,
-                          int head_dim)
+    ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const ignis__generate_row *row, int tokens,
+                          int kv_heads, int head_dim)
 {
     constexpr int pack = 16 / sizeof(T);
     const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,

@@ -24,31 +24,17 @@
 */
 #include "ignis.cuh"
 #include "generate.cuh"
-
-/*  A number that is added to a logit. The biases of a row are in the order of their ids. */
-struct logit_bias {
-    int32_t id;
-    float bias;
-};
-
-/*  The sampled token of a row. The host has the same struct: ignis__generate_draw. */
-struct generate_draw {
-    /* id: or NO_TOKEN, NO_LOGITS; kept: tokens that the filters left, 0 if the row has no filters */
-    int32_t id, kept;
-    float log_prob; /* of the model itself: temperature 1, no filters */
-};
+#include "shared/models/sampling.h"
 
 /*  The weight of a token: a whole number, so that sums do not depend on an order. It is e^(score - greatest) in units
     of 2^-43; less than half a unit is 0. 2^19 tokens add up to less than 2^63. */
 typedef unsigned long long weight_t;
 constexpr float UNITS = 8796093022208.0f; /* 2^43 */
 
-constexpr int PARTS = 64, PART_THREADS = 256, CUT_THREADS = 512; /* the host has the same */
+constexpr int PARTS = IGNIS__DRAW_PARTS, PART_THREADS = 256, CUT_THREADS = 512; /* the host has the same threads */
 constexpr int BINS = 2048, LIST = 16384, DIGITS = 256;
 constexpr float BINS_EACH = BINS / 31.0f; /* e^-31 is less than half a unit */
 constexpr int NOBODY = 0x7fffffff;
-/*  no token can be sampled: all are forbidden; no logit is above minus infinity */
-constexpr int NO_TOKEN = -1, NO_LOGITS = -2;
 constexpr float LOWEST = -3.402823466e38f;
 
 /*  The sampled one of some tokens: the greatest (score - greatest) / temperature + noise, the lowest id of equal
@@ -89,31 +75,24 @@ struct draw_bins {
     draw_best best[PARTS];  /* results of the blocks that filter; left: tokens that they kept */
     uint32_t left[PARTS];
 };
-static_assert(sizeof(draw_part) == 24 && sizeof(draw_bins) == BINS * 12 + 32 + LIST * 4 + PARTS * 12,
-              "as IGNIS__DRAW_PART and IGNIS__DRAW_BINS say");
-
-/*  The host has the same struct: ignis__draw. */
-struct draw_params {
-    const float *logits; /* [rows, stride] */
-    float *scores;       /* of the same size */
-    generate_row *rows;
-    const logit_bias *biases; /* [rows, bias_room] */
-    draw_part *parts;         /* [rows, PARTS] */
-    const uint32_t *masks;    /* [any number, mask_room]: a bit for each token */
-    draw_bins *bins;          /* [rows] */
-    long long stride;
-    int vocab, bias_room, mask_room;
-};
+static_assert(sizeof(draw_part) == IGNIS__DRAW_PART && sizeof(draw_bins) == IGNIS__DRAW_BINS,
+              "the host allocates both");
 
 /*  Returns x, or minus infinity for NaN. */
 __device__ inline float number_of(float x) { return x == x ? x : -ignis_infinity<float>(); }
 
 /*  Returns whether scores equal the logits. */
-__device__ inline bool is_plain(const generate_row &row) { return row.biases == 0 && row.penalty == 1 && !row.masked; }
+__device__ inline bool is_plain(const ignis__generate_row &row)
+{
+    return row.biases == 0 && row.penalty == 1 && !row.masked;
+}
 
 /*  Returns whether top k or top p, which need weights, may exclude tokens; then whether any filter may. */
-__device__ inline bool has_sums(const generate_row &row) { return row.top_k > 0 || (row.top_p > 0 && row.top_p < 1); }
-__device__ inline bool has_cuts(const generate_row &row)
+__device__ inline bool has_sums(const ignis__generate_row &row)
+{
+    return row.top_k > 0 || (row.top_p > 0 && row.top_p < 1);
+}
+__device__ inline bool has_cuts(const ignis__generate_row &row)
 {
     return row.temperature != 0 && (has_sums(row) || row.min_p > 0);
 }
@@ -127,11 +106,11 @@ __device__ inline uint32_t draw_word(uint4 words, int i)
 
 /*  The scores of a row: those that draw_scores wrote, or the logits. */
 struct draw_row {
-    const generate_row &row;
+    const ignis__generate_row &row;
     const float *scores;
     float greatest, temperature;
 
-    __device__ draw_row(const draw_params &p, const generate_row &row, float greatest)
+    __device__ draw_row(const ignis__draw &p, const ignis__generate_row &row, float greatest)
         : row(row), scores((is_plain(row) ? p.logits : p.scores) + blockIdx.y * p.stride), greatest(greatest),
           temperature((float)row.temperature)
     {
@@ -176,7 +155,7 @@ struct draw_row {
     }
 };
 
-__device__ inline float bias_of(const logit_bias *biases, int count, int id)
+__device__ inline float bias_of(const ignis__generate_bias *biases, int count, int id)
 {
     int low = 0, high = count - 1;
     while (low < high) {
@@ -224,18 +203,19 @@ __device__ inline void draw_join_warp(draw_part &part)
 
 /*  Returns the score that was computed from a logit. With a mask, allowed tokens stay above forbidden ones, even if
     biases forbid all of them. Tokens without a logit stay forbidden. */
-__device__ inline float draw_score(const generate_row &row, float logit, float score)
+__device__ inline float draw_score(const ignis__generate_row &row, float logit, float score)
 {
     return row.masked && logit >= LOWEST ? fmaxf(score, LOWEST) : score;
 }
 
 /*  Computes the scores of a slice of a row, if they differ from the logits, and a thread's greatest one. */
-__device__ inline void draw_scores(const draw_params &p, const generate_row &row, int from, int to, draw_best &greatest)
+__device__ inline void draw_scores(const ignis__draw &p, const ignis__generate_row &row, int from, int to,
+                                   draw_best &greatest)
 {
     const int thread = threadIdx.x;
     const float *logits = p.logits + blockIdx.y * p.stride;
     float *scores = p.scores + blockIdx.y * p.stride;
-    const logit_bias *biases = p.biases + (long long)blockIdx.y * p.bias_room;
+    const ignis__generate_bias *biases = p.biases + (long long)blockIdx.y * p.bias_room;
     const uint32_t *mask = p.masks + (long long)max(row.masked - 1, 0) * p.mask_room;
     for (int i = from + thread; i < to; i += PART_THREADS)
         scores[i] = number_of(logits[i]);
@@ -270,14 +250,15 @@ __device__ inline void draw_scores(const draw_params &p, const generate_row &row
 
 /*  Appends a row's token to the sequence, tells the host, and moves the row to this token. If no token can be
     sampled, a step that is queued already continues with token 0, and its result is ignored. */
-__device__ inline void draw_put(const draw_params &p, generate_row &row, const draw_part &whole, int id, int kept)
+__device__ inline void draw_put(const ignis__draw &p, ignis__generate_row &row, const draw_part &whole, int id,
+                                int kept)
 {
     const int position = row.position;
     const bool none = !(whole.greatest.value > -ignis_infinity<float>());
     id = none ? 0 : id;
     const float x = number_of(p.logits[blockIdx.y * p.stride + id]);
-    generate_draw &draw = row.draws[position % 2];
-    draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? NO_TOKEN : NO_LOGITS;
+    ignis__generate_draw &draw = row.draws[position % 2];
+    draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? IGNIS__DRAW_NO_TOKEN : IGNIS__DRAW_NO_LOGITS;
     draw.kept = kept;
     draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);
     row.ids[position + 1] = id;
@@ -285,12 +266,12 @@ __device__ inline void draw_put(const draw_params &p, generate_row &row, const d
 }
 
 /*  Samples, or computes the statistics of filtered rows. grid = PARTS, rows. */
-extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(draw_params p)
+extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(ignis__draw p)
 {
     constexpr int batch = 8, warps = PART_THREADS / 32;
     __shared__ draw_part found[warps];
     __shared__ bool is_last;
-    generate_row &row = p.rows[blockIdx.y];
+    ignis__generate_row &row = p.rows[blockIdx.y];
     draw_bins &bins = p.bins[blockIdx.y];
     draw_part *parts = p.parts + blockIdx.y * PARTS;
     const float *logits = p.logits + blockIdx.y * p.stride;
@@ -385,11 +366,11 @@ extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw(d
 /* --- the histogram -------------------------------------------------------------------------------------------- */
 
 /*  Counts and weighs the tokens of a row by bins. grid = PARTS, rows. */
-extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_bins(draw_params p)
+extern "C" __global__ void __launch_bounds__(PART_THREADS) ignis_generate_draw_bins(ignis__draw p)
 {
     __shared__ weight_t weight[BINS]; /* of this slice: atomics on the row's bins would collide */
     __shared__ uint32_t count[BINS];
-    const generate_row &place = p.rows[blockIdx.y];
+    const ignis__generate_row &place = p.rows[blockIdx.y];
     draw_bins &bins = p.bins[blockIdx.y];
     int from, to;
     draw_share(p.vocab, PARTS, from, to);
@@ -688,10 +669,10 @@ __device__ inline weight_t draw_weight_of(double share, weight_t sum)
 }
 
 /*  Filters, samples, and moves the row to the next token. grid = any number of blocks up to PARTS, rows. */
-extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw_cut(draw_params p)
+extern "C" __global__ void __launch_bounds__(CUT_THREADS, 1) ignis_generate_draw_cut(ignis__draw p)
 {
     __shared__ draw_memory memory;
-    generate_row &place = p.rows[blockIdx.y];
+    ignis__generate_row &place = p.rows[blockIdx.y];
     draw_bins &bins = p.bins[blockIdx.y];
     const int thread = threadIdx.x;
     ignis_grid_dependency_wait();

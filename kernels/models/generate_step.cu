@@ -16,12 +16,14 @@
     Sums have the order of gemv_mma.cu and attention_paged_mma.cu, so a row has the same bits in every way. For f16
     and bf16, sm_90a; all blocks of a launch must run at once. One program per type and size of heads: compiled with
     -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too. Weights are of T:
-    generate_step_dense.cuh; or quantised, with -DIGNIS_BLOCKS_TYPES: generate_step_blocks.cuh, and sums have the
-    order of gemv_blocks.cu. With -DIGNIS_HEAD_NORMS=1, heads of q and k have norms.
+    generate_step_dense.cuh; or ignis__quantised_weight, with -DIGNIS_BLOCKS_TYPES: generate_step_blocks.cuh, and sums
+    have the order of gemv_blocks.cu. With -DIGNIS_HEAD_NORMS=1, heads of q and k have norms.
 */
 #ifdef IGNIS_BLOCKS_TYPES
+#define IGNIS__STEP_OF_PARTS
 #include "generate_step_blocks.cuh"
 #else
+#define IGNIS__STEP_OF_MAPS
 #include "generate_step_dense.cuh"
 #endif
 #include "blocks.cuh"
@@ -35,35 +37,6 @@ typedef unsigned long long word;
 
 constexpr int TEAMS = 2;   /* of warps, for attention */
 constexpr int ROW = D + 8; /* elements from a row of q to the next in shared memory: lanes read without conflicts */
-
-enum step_which { QKV, ATTENDED, UP, DOWN, HEAD, PRODUCTS }; /* products of a layer, and that of the logits */
-
-/*  The host has the same structs: ignis__decode_step_layer, ignis__decode_step. */
-struct alignas(64) step_layer {
-    step_weights weights[4]; /* after the last layer: those of the logits */
-    const T *bias[4], *norm[2], *norm_bias[2];
-    const T *head_norm[2]; /* of q and k, or null */
-};
-
-struct step_params {
-    const step_layer *layers; /* [count + 1] */
-    const generate_row *row;  /* the uploaded row */
-    const float *frequencies;
-    const T *embedding, *positions; /* positions: of learned ones, or null */
-    quantised table;                /* in place of the embedding, if it has records */
-    T *cache;                       /* keys and values of one layer after the other */
-    long long slab;                 /* elements of a layer's keys */
-    float *logits;
-    /* the number of the last step's last layer, and the count of ended blocks, which is 0 between steps */
-    uint32_t *state;
-    word *sums[2];                /* before attention, and after it */
-    word *qkv, *attended, *inner; /* two elements per word */
-    word *found;                  /* of attention: [heads, splits, 2 + head_dim] */
-    double eps, scale;
-    step_shape shapes[PRODUCTS];
-    /* found_at, row_at: offsets of the slices' results and of x in shared memory */
-    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
-};
 
 /* >>words ------------------------------------------------------------------------------------------------------- */
 
@@ -96,13 +69,13 @@ __device__ inline float number_of(word x) { return __uint_as_float((uint32_t)x);
 
 /* >>weights ----------------------------------------------------------------------------------------------------- */
 
-__device__ inline step_product product_of(const step_params &p, int which)
+__device__ inline step_product product_of(const ignis__decode_step &p, int which)
 {
     step_product x;
     int ahead = 0;
     for (int i = 0; i < which; i++)
         ahead += p.shapes[i].tiles;
-    *(step_shape *)&x = p.shapes[which];
+    *(ignis__decode_step_shape *)&x = p.shapes[which];
     /* continues over a layer's products, so that blocks get equal numbers of tiles */
     x.first = (blockIdx.x + gridDim.x - ahead % gridDim.x) % gridDim.x;
     x.grains = (x.k + GRAIN - 1) / GRAIN;
@@ -116,21 +89,24 @@ __device__ inline step_product product_of(const step_params &p, int which)
 struct step_place {
     int layer, which;
 
-    __device__ explicit step_place(const step_params &p) : layer(0), which(p.count > 0 ? QKV : HEAD) {}
-    __device__ void go_on(const step_params &p)
+    __device__ explicit step_place(const ignis__decode_step &p)
+        : layer(0), which(p.count > 0 ? IGNIS__STEP_QKV : IGNIS__STEP_HEAD)
+    {
+    }
+    __device__ void go_on(const ignis__decode_step &p)
     {
         which++;
-        if (which > DOWN) {
-            which = layer + 1 < p.count ? QKV : HEAD;
+        if (which > IGNIS__STEP_DOWN) {
+            which = layer + 1 < p.count ? IGNIS__STEP_QKV : IGNIS__STEP_HEAD;
             layer++;
         }
     }
-    __device__ bool more(const step_params &p) const { return layer <= p.count; }
+    __device__ bool more(const ignis__decode_step &p) const { return layer <= p.count; }
 };
 
 /*  The shared memory of a block. */
 struct step_memory {
-    step_product products[PRODUCTS];
+    step_product products[IGNIS__STEP_PRODUCTS];
     team_memory teams[TEAMS];
     alignas(16) T q[TEAMS][HEADS + 2][ROW];           /* the last two rows: the row's own key and value */
     T head_norms[TEAMS][2][IGNIS_HEAD_NORMS ? D : 4]; /* each team loads its own */
@@ -140,7 +116,7 @@ struct step_memory {
 };
 
 struct step_block {
-    const step_params &p;
+    const ignis__decode_step &p;
     step_memory &m;
     const step_ring ring;
     const step_row row; /* of x, followed by zeros up to whole grains */
@@ -156,14 +132,14 @@ struct step_block {
     template <typename Each> __device__ void each_piece(step_source &source, Each each) const
     {
         step_place at(p);
-        source.load(p.layers[at.layer].weights[at.which % HEAD]);
+        source.load(p.layers[at.layer].weights[at.which % IGNIS__STEP_HEAD]);
 #pragma unroll 1
         while (at.more(p)) {
             const step_product x = m.products[at.which];
             source.begin(x);
             at.go_on(p);
             if (at.more(p))
-                source.load(p.layers[at.layer].weights[at.which % HEAD]);
+                source.load(p.layers[at.layer].weights[at.which % IGNIS__STEP_HEAD]);
 #pragma unroll 1
             for (int tile = x.first; tile < x.tiles; tile += gridDim.x) {
                 int low, high;
@@ -240,11 +216,11 @@ struct step_block {
         step_turn turn = {0, 0};
         for (step_place at(p); at.more(p); at.go_on(p)) {
             const step_product &x = m.products[at.which];
-            const step_layer &l = p.layers[at.layer];
-            const T *bias = at.which == HEAD ? nullptr : l.bias[at.which];
-            const bool adds = at.which == ATTENDED || at.which == DOWN;
-            const uint32_t own = number(at.layer), base_number = at.which == DOWN ? own : own - 1;
-            const word *const sums = p.sums[at.which == DOWN];
+            const ignis__decode_step_layer &l = p.layers[at.layer];
+            const T *bias = at.which == IGNIS__STEP_HEAD ? nullptr : l.bias[at.which];
+            const bool adds = at.which == IGNIS__STEP_ATTENDED || at.which == IGNIS__STEP_DOWN;
+            const uint32_t own = number(at.layer), base_number = at.which == IGNIS__STEP_DOWN ? own : own - 1;
+            const word *const sums = p.sums[at.which == IGNIS__STEP_DOWN];
             ulonglong2 next_base;
             T next_more = T(0.0f);
             const auto find = [&](int tile, int &low, int &i) { /* a row of a tile; false if it does not exist */
@@ -276,14 +252,14 @@ struct step_block {
                 turn.go_on(TURNS);
                 y += float(more);
                 const float other = __shfl_xor_sync(0xffffffff, y, 8);
-                if (at.which == UP) {
+                if (at.which == IGNIS__STEP_UP) {
                     const float a = x.gated ? y * sigmoid(y) * other : gelu(y),
                                 next = __shfl_down_sync(0xffffffff, a, 1);
                     if (threadIdx.x % 32 < (x.gated ? 8 : 16) && lane % 2 == 0 && there)
                         put_word(p.inner + i / 2, ignis_round_two<T>(a, next), own);
                     continue;
                 }
-                if (at.which == QKV) {
+                if (at.which == IGNIS__STEP_QKV) {
                     const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);
                     /* else the readers rotate */
                     const bool value = head >= p.heads + p.kv_heads, turns = !value && !IGNIS_HEAD_NORMS;
@@ -302,13 +278,13 @@ struct step_block {
                 }
                 if (!there || threadIdx.x % 32 >= 16)
                     continue;
-                if (at.which == HEAD) {
+                if (at.which == IGNIS__STEP_HEAD) {
                     p.logits[i] = y;
                 } else {
                     while ((uint32_t)(base.x >> 32) != base_number || (uint32_t)(base.y >> 32) != base_number)
                         /* available since the block has x, but the load may have come before */
                         base = ignis_ptx_ld_relaxed_gpu_v2(sums + i / 2 * 2);
-                    put_word(p.sums[at.which == ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);
+                    put_word(p.sums[at.which == IGNIS__STEP_ATTENDED] + i, number_of(i % 2 ? base.y : base.x) + y, own);
                 }
             }
         }
@@ -351,7 +327,7 @@ struct step_block {
         const uint32_t own = number(at.layer);
         part_of_block::sync(); /* the previous row is no longer needed */
         if (!normed && at.which % 2) {
-            const word *const from = at.which == ATTENDED ? p.attended : p.inner;
+            const word *const from = at.which == IGNIS__STEP_ATTENDED ? p.attended : p.inner;
             if (D < 256 && slice > 8 * 32 * 4) /* else in two rounds; larger heads leave no registers for one */
                 fetch<16>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);
             else
@@ -370,7 +346,8 @@ struct step_block {
                 ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);
         }
         ignis_ptx_cp_async_commit();
-        fetch<8>(numbers, p.sums[at.which == UP], own - (at.which != UP), threadIdx.x, THREADS, k / 2);
+        fetch<8>(numbers, p.sums[at.which == IGNIS__STEP_UP], own - (at.which != IGNIS__STEP_UP), threadIdx.x, THREADS,
+                 k / 2);
         ignis_ptx_cp_async_wait<0>();
         part_of_block::sync();
         float mean = 0, squares = 0;
@@ -418,9 +395,9 @@ struct step_block {
         const step_product &x = m.products[at.which];
         const step_norms own = norms;
         if (at.which % 2 == 0 && at.layer < p.count) {
-            const step_layer &next = p.layers[at.layer + (at.which == UP)];
-            norms.weight = next.norm[at.which == QKV];
-            norms.bias = next.norm_bias[at.which == QKV];
+            const ignis__decode_step_layer &next = p.layers[at.layer + (at.which == IGNIS__STEP_UP)];
+            norms.weight = next.norm[at.which == IGNIS__STEP_QKV];
+            norms.bias = next.norm_bias[at.which == IGNIS__STEP_QKV];
         }
         if (x.first >= x.tiles)
             return;
@@ -668,7 +645,7 @@ struct step_block {
         step_place at(p);
 #pragma unroll 1
         while (at.more(p)) {
-            if (at.which == QKV) {
+            if (at.which == IGNIS__STEP_QKV) {
                 attend(w, at.layer, splits, false);
                 product<true>(at, norms, stage, turn);
                 at.go_on(p);
@@ -677,11 +654,11 @@ struct step_block {
             }
 #pragma unroll 1
             do { /* separate from the product above, where registers hold keys, too */
-                if (at.which == HEAD)
+                if (at.which == IGNIS__STEP_HEAD)
                     ignis_grid_dependents_launch();
                 product<false>(at, norms, stage, turn);
                 at.go_on(p);
-            } while (at.more(p) && at.which != QKV);
+            } while (at.more(p) && at.which != IGNIS__STEP_QKV);
         }
     }
 };
@@ -690,7 +667,7 @@ struct step_block {
     slices, and the longest row, with what its norm takes, or with 352 elements after it that warps read and ignore.
     */
 extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
-    ignis_generate_step(const __grid_constant__ step_params p)
+    ignis_generate_step(const __grid_constant__ ignis__decode_step p)
 {
     extern __shared__ __align__(1024) char memory[];
     __shared__ step_memory m;
@@ -700,7 +677,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
     const step_ring ring = {
         stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};
     step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};
-    if (threadIdx.x < PRODUCTS)
+    if (threadIdx.x < IGNIS__STEP_PRODUCTS)
         m.products[threadIdx.x] = product_of(p, threadIdx.x);
     if (threadIdx.x == 0)
         m.asked = 0;
@@ -739,7 +716,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1)
     ignis_ptx_setmaxnreg_inc<MULTIPLYING_REGISTERS>();
     ignis_grid_dependency_wait();
     block.before = p.state[0];
-    const int position = p.row->position, hidden = p.shapes[QKV].k;
+    const int position = p.row->position, hidden = p.shapes[IGNIS__STEP_QKV].k;
     if (threadIdx.x < p.head_dim / 2) {
         m.sines[threadIdx.x] = 0;
         m.cosines[threadIdx.x] = 1;

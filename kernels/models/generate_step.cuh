@@ -5,7 +5,7 @@
         .._REGISTERS                of a thread that multiplies, and of another one
         GRAIN, PIECE, STAGE_BYTES   elements of K that stay together; grains of a chunk of a warp's slice of K, at most;
                                     bytes of a stage of the ring
-        step_weights                the place of a product's weights, as the host writes it
+        ignis__decode_step_weights                the place of a product's weights, as the host writes it
         step_source                 copies its part of half a stage, as one of BRINGERS. on_way: halves in flight
         step_row(at, room)          a row of x in shared memory. A warp writes its slice, elements `begin` to `end`,
                                     with zeros after the first k: by fill(begin, end, k, get), where get(i) returns
@@ -18,19 +18,16 @@
 
 #include "gemv.cuh"
 #include "hopper.cuh"
+#include "shared/models/weights.h"
+#include "shared/models/fused_step.h"
 
 constexpr int BRINGERS = 2;      /* warps that start copies of weights */
 constexpr int HALF = SLICES / 2; /* warps that share half a stage, which may arrive before the other half */
 constexpr int TURNS = 4;         /* tiles whose slices wait to be added */
 
-/*  The host has the same struct: ignis__decode_step_shape. */
-struct step_shape {
-    int n, k, kind, gated, head_dim, tiles;
-};
-
 /*  A product, as a block sees it. A warp has a slice of K, in grains, and its chunks: see gemv_mma.cu and
     gemv_blocks.cu. */
-struct step_product : step_shape {
+struct step_product : ignis__decode_step_shape {
     int first; /* the first tile of this block; the next ones are gridDim.x apart */
     int grains, per_slice, pieces, size;
 

@@ -31,21 +31,9 @@ constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * P
 constexpr int SCALES_BYTES = has_type(BLOCKS_Q6_K) ? 4096 : 0; /* of all records of a tile; K is small enough */
 constexpr int SCALES_AT = SLICES * PIECE_BYTES, TYPE_AT = SCALES_AT + SCALES_BYTES, STAGE_BYTES = TYPE_AT + 16;
 
-/*  Rows of a matrix that have one type. */
-struct alignas(16) step_part {
-    const uint8_t *records; /* scales that are outside of the records follow them */
-    int type, first;
-};
-
-/*  The host has the same struct: ignis__decode_step_weights. */
-struct step_weights {
-    step_part parts[PARTS]; /* first of a part that does not exist: the number of rows */
-    uint4 padding[5];       /* to the size of a TMA map */
-};
-
 struct step_source {
     const int own;
-    step_part parts[PARTS], next[PARTS];
+    ignis__decode_step_part parts[PARTS], next[PARTS];
     const uint8_t *from, *scales;   /* of the tile's first eight rows */
     long long between;              /* bytes from there to the second eight */
     int rows, type, bytes, further; /* bytes: of eight records; further: rows from the first eight to the second */
@@ -54,7 +42,7 @@ struct step_source {
 
     __device__ explicit step_source(int own) : own(own) {}
     /*  Loads the parts of the next product: early, because the load takes as long as a copy of weights. */
-    __device__ void load(const step_weights &weights)
+    __device__ void load(const ignis__decode_step_weights &weights)
     {
 #pragma unroll
         for (int i = 0; i < PARTS; i++)

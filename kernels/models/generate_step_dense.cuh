@@ -18,22 +18,17 @@ constexpr int GRAIN = 32, PIECE = 4;
 constexpr int BOX = 64, BOX_BYTES = 16 * 2 * BOX;
 constexpr int PIECE_BYTES = PIECE * GRAIN / BOX * BOX_BYTES, STAGE_BYTES = SLICES * PIECE_BYTES;
 
-/*  The host has the same struct: ignis__decode_step_weights. */
-struct step_weights {
-    ignis_tensor_map map; /* columns, rows, and planes if a tile's rows are not adjacent */
-};
-
 struct step_source {
     const int own;
-    const ignis_tensor_map *map, *next;
+    const ignis__tensor_map *map, *next;
     int period, boxes, plane, row, on_way; /* period: rows of the map's second dimension */
 
     __device__ explicit step_source(int own) : own(own) {}
-    __device__ void load(const step_weights &weights) { next = &weights.map; }
+    __device__ void load(const ignis__decode_step_weights &weights) { next = &weights.map; }
     __device__ void begin(const step_product &x)
     {
         map = next;
-        period = x.kind == TO_CACHE ? x.head_dim / 2 : x.n;
+        period = x.kind == IGNIS__GEMV_CACHE ? x.head_dim / 2 : x.n;
         boxes = (GRAIN * x.size + BOX - 1) / BOX;
         on_way = WAY_BYTES / (boxes * HALF * BOX_BYTES);
     }

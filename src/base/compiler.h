@@ -117,8 +117,12 @@
 
 /*  For the texts of src/shared, which kernels read, too: there it is a pointer, here an address on the device. */
 #define IGNIS__POINTER(type) ignis__address
+#define IGNIS__TEMPLATE(E) /* of the type that addresses of a struct point to */
+#define IGNIS__OF(type, E) struct type
+#define IGNIS__ALIGNED(bytes) /* where kernels need it, the host copies */
 /*  Fails to compile if the size of a struct that kernels have, too, is not the one that they check as well. */
-#define IGNIS__ASSERT_SIZE(type, bytes) typedef char type##_size_is_shared[sizeof(type) == (bytes) ? 1 : -1]
+#define IGNIS__ASSERT_SIZE(type, bytes) IGNIS__STATIC_ASSERT(size_of_##type, sizeof(type) == (bytes))
+#define IGNIS__STATIC_ASSERT(name, condition) typedef char ignis__assert_##name[(condition) ? 1 : -1]
 
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 

@@ -1,4 +1,5 @@
-/*  base - threads, clock, files, memory of the host, errors, handles, and the tables of the libraries of CUDA. Knows no device. */
+/*  base - threads, clock, files, memory of the host, errors, handles, and the tables of the libraries of CUDA. Knows no
+    device. */
 #pragma once
 
 #include "compiler.h"
@@ -600,8 +601,8 @@ typedef struct ignis__label {
 /*  Objects alive at ignis_shutdown are reported one per line up to this many, and counted beyond. */
 #define IGNIS__LEAKS_SHOWN 20
 
-/*  Functions of the headers above, which ignis_shutdown calls in this order and before all else. Each room registers its
-    function at its first object. */
+/*  Functions of the headers above, which ignis_shutdown calls in this order and before all else. Each room registers
+    its function at its first object. */
 enum {
     IGNIS__CLOSE_SEQUENCES, /* before graphs are closed, as sequences hold some */
     IGNIS__CLOSE_LORAS,

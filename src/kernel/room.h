@@ -481,11 +481,7 @@ typedef struct ignis__kernel {
     ignis__tombstone tombstone;
 } ignis__kernel;
 
-/*  A description of an array's tiles for TMA (sm_90 and up). The driver packs the bits on the host for each launch,
-    and the kernel gets them by value: a graph keeps those of the capture. kernels/hopper.cuh has the same struct. */
-typedef struct ignis__tensor_map {
-    uint64_t words[16];
-} ignis__tensor_map;
+#include "../shared/tensor_map.h"
 
 /*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
     to the first and the last pixel, with a step of rows and columns. Columns come first. */

@@ -1,6 +1,7 @@
 /*  models/setup.c - makes the kernels of models known, and registers what ignis_shutdown closes of models
 
-    Uses: ignis__closers of ignis.h. Locks: one of its own, around both. */
+    Uses: ignis__closers of ignis.h.
+    Locks: one of its own, around both. */
 
 #include "room.h"
 
@@ -23,7 +24,8 @@ IGNIS__PRIVATE bool ignis__models_enter(const char *call)
     return true;
 }
 
-/*  Registers the function that closes the objects of a room at ignis_shutdown. Called before the first object is made. */
+/*  Registers the function that closes the objects of a room at ignis_shutdown. Called before the first object is made.
+    */
 IGNIS__PRIVATE void ignis__models_close_by(int closer, void (*close)(const char *call))
 {
     ignis__mutex_lock(&ignis__models_lock);

@@ -194,6 +194,8 @@ typedef struct ignis__strides {
 
 #include "../shared/strided.h"
 
+IGNIS__STATIC_ASSERT(strided_dims, IGNIS_MAX_DIMS == 8); /* of ignis__strided */
+
 #include "../shared/scan.h"
 
 #include "../shared/index.h"
@@ -293,7 +295,7 @@ typedef struct ignis__channel_norm {
     ignis__channel_sizes sizes;
 } ignis__channel_norm;
 
-#define IGNIS__ROPE_HALF 256
+#include "../shared/rope.h"
 
 /*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
 typedef struct ignis__rope {
@@ -352,20 +354,13 @@ typedef struct ignis__cross_entropy_results {
     ignis__array *loss, *scale, *log_sums;
 } ignis__cross_entropy_results;
 
-/*  As in kernels/attention.cuh: rows of the heads of a tensor; strides of row, head and batch in elements. */
-typedef struct ignis__attention_rows {
-    ignis__address data;
-    int64_t row, head, batch;
-} ignis__attention_rows;
+#include "../shared/attention.h"
 
+typedef struct ignis__attention_rows ignis__attention_rows;
+
+/*  An attention, and what its launch depends on. */
 typedef struct ignis__attention {
-    ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-    ignis__address lse, delta;
-    int batches, heads, kv_heads, head_dim, sq, sk, causal;
-    double scale, softcap;
-    ignis__attention_rows bias, grad_bias;
-    ignis__address lengths;
-    int window;                  /* max(sq, sk): none */
+    ignis__attention_params params;
     int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
     int windowed;                /* the caller has set a window, which longer rows exceed */
 } ignis__attention;
@@ -387,13 +382,6 @@ typedef struct ignis__attention_variant {
 typedef struct ignis__attention_hopper_shape {
     int head_dim, teams, groups, keys, stages;
 } ignis__attention_hopper_shape;
-
-/*  The rotation of q and k, for the kernel that rotates their gradients back. */
-typedef struct ignis__rotation {
-    int64_t offset;
-    ignis__address own; /* frequencies on the device; 0: those after it */
-    float frequencies[IGNIS__ROPE_HALF];
-} ignis__rotation;
 
 #include "../shared/fft.h"
 
@@ -860,8 +848,8 @@ IGNIS__PRIVATE void ignis__attention_hopper_define(char *define, size_t size, co
 IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
                                                  const ignis__attention *attention);
 IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
-                                             const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
-                                             int length, int rows, int slabs);
+                                             const ignis__attention *p, const ignis__attention_rows *tensor,
+                                             bool of_keys, int rows, int slabs);
 IGNIS__PRIVATE int ignis__attention_lse_count(const ignis__attention *p);
 IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
                                                                 const ignis__attention *attention);

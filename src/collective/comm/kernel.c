@@ -16,7 +16,7 @@ IGNIS__PRIVATE bool ignis__comm_program_load(const char *call, ignis__device *de
                                                            "ignis_comm_pair",    "ignis_comm_mark"};
     char defines[128];
     bool ok = true;
-    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS_COMM_DATA_MIB=%d", program->ranks,
+    int kernel, length = snprintf(defines, sizeof defines, "-DIGNIS_RANKS=%d -DIGNIS__COMM_DATA_MIB=%d", program->ranks,
                                   IGNIS__COMM_DATA_MIB);
     if (program->op >= 0)
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);

@@ -2,7 +2,7 @@
 
     Types of this room: the region of a rank, what kernels read and write, the communicator itself.
     Uses: vmm, peer, job, nccl; arrays, modules and streams of ignis.h.
-    Invariants: the layout of a region and the structs equal those of kernels/collective.cuh.
+    Invariants: src/shared/collective.h has the layout of a region and the structs that kernels read.
     Locks: a communicator's slot, one operation at a time; then regions->lock; then the job's lock. */
 
 #include "room.h"

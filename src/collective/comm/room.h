@@ -80,70 +80,14 @@ typedef struct ignis__nccl_comm {
     bool hosts;          /* some ranks are on other hosts */
 } ignis__nccl_comm;
 
-#ifndef IGNIS__COMM_DATA_MIB
-#define IGNIS__COMM_DATA_MIB 24
-#endif
+#include "../../shared/collective.h"
 
-/*  The layout of a region, and the structs that kernels use; kernels/collective.cuh has the same and explains
-    them. */
 enum {
-    IGNIS__COMM_BLOCKS = 256,
-    IGNIS__COMM_LANES = 64,
-    IGNIS__COMM_FLAGS = 4096,
-    IGNIS__COMM_PACKETS = 1 << 18,
-    IGNIS__COMM_PACKETS_SIZE = 4 << 20,
-    IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,
-    IGNIS__COMM_DATA_SIZE = IGNIS__COMM_DATA_MIB << 20,
-    IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,
-    IGNIS__COMM_PAIR_SLOT = 16 << 10,
-    IGNIS__COMM_PAIR_SLOTS = 4,
-    IGNIS__COMM_ONE_PHASE_SLOTS = 4,
-    IGNIS__COMM_TWO_PHASE_SLOTS = 3,
     IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; one warp of them moves no data */
     IGNIS__COMM_FLAG_THREADS = 512
 };
 
-/*  What broke a communicator. */
-enum {
-    IGNIS__COMM_FINE,
-    IGNIS__COMM_TIMEOUT,
-    IGNIS__COMM_MISMATCH,
-    IGNIS__COMM_PEER,
-    IGNIS__COMM_TWICE,
-    IGNIS__COMM_NCCL_FAILED
-};
-
-typedef struct ignis__comm_record {
-    uint64_t abort; /* the host's request that kernels return: code, and rank << 8 */
-    uint64_t code;
-    uint32_t peer;
-    uint32_t reporter;
-    uint32_t op;
-    uint64_t mine, theirs;
-    uint64_t nccl;
-} ignis__comm_record;
-
-typedef struct ignis__comm_state {
-    uint32_t op[IGNIS__COMM_BLOCKS];
-    uint32_t broken;
-    uint32_t running;
-    uint32_t rank, size;
-    ignis__address record;
-    ignis__address region[IGNIS_COMM_MAX_RANKS];
-    uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
-    uint64_t marks;
-    uint64_t byte; /* for barriers by NCCL; not read by kernels */
-} ignis__comm_state;
-
-typedef struct ignis__comm_call {
-    ignis__address region[IGNIS_COMM_MAX_RANKS];
-    ignis__address state, in, out;
-    int64_t count, in_stride, out_stride, timeout_ns;
-    uint64_t fingerprint, fingerprint_in;
-    int rank, chunk, steps;
-    uint32_t push, take, push_two, take_two;
-    int root, none, in_aligned, out_aligned, keep;
-} ignis__comm_call;
+IGNIS__STATIC_ASSERT(comm_ranks, IGNIS_COMM_MAX_RANKS == 8); /* regions of a launch */
 
 /*  Parameters for measurements: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator
     starts, and must be equal on all ranks. -1: from the tables. */

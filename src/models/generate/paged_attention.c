@@ -126,21 +126,21 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
         ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_GATHER), dtype,
                              ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256), 256, params);
     memset(&p, 0, sizeof p);
-    p.q.data = paged->q;
-    p.q.row = paged->q_row;
-    p.k.data = k_to;
-    p.v.data = v_to;
-    p.k.row = p.v.row = width;
-    p.out.data = paged->out;
-    p.out.row = (int64_t)paged->heads * head_dim;
-    p.q.head = p.k.head = p.v.head = p.out.head = head_dim;
-    p.batches = 1;
-    p.heads = paged->heads;
-    p.kv_heads = kv_heads;
-    p.head_dim = head_dim;
-    p.sq = count;
-    p.sk = p.window = end;
-    p.causal = 1;
-    p.scale = paged->scale;
+    p.params.q.data = paged->q;
+    p.params.q.row = paged->q_row;
+    p.params.k.data = k_to;
+    p.params.v.data = v_to;
+    p.params.k.row = p.params.v.row = width;
+    p.params.out.data = paged->out;
+    p.params.out.row = (int64_t)paged->heads * head_dim;
+    p.params.q.head = p.params.k.head = p.params.v.head = p.params.out.head = head_dim;
+    p.params.batches = 1;
+    p.params.heads = paged->heads;
+    p.params.kv_heads = kv_heads;
+    p.params.head_dim = head_dim;
+    p.params.sq = count;
+    p.params.sk = p.params.window = end;
+    p.params.causal = 1;
+    p.params.scale = paged->scale;
     ignis__sdpa_run(op, dtype, &p);
 }

@@ -17,65 +17,20 @@
 /*  A type of >>lora, whose parts come later. */
 struct ignis__lora;
 
-/*  Sizes that the host shares with the kernels of kernels/models. */
+/*  Limits that kernels of kernels/models know, too. */
 enum {
-    IGNIS__PAGE = 16,           /* tokens of a page of the KV cache */
-    IGNIS__SPLIT = 64,          /* keys of a split of attention, or a multiple of it */
-    IGNIS__SPLITS = 32,         /* the largest number of splits */
-    IGNIS__UPLOAD_I32S = 960,   /* i32 values that one launch uploads */
-    IGNIS__UPLOAD_ROWS = 32,    /* rows that one launch uploads */
     IGNIS__BIASES = 512,        /* logit biases of a row */
     IGNIS__SPARE_MASKS = 64,    /* masks on the device besides those of a step's rows */
     IGNIS__MANY_HEAD_DIM = 128, /* the largest heads of attention_paged_many.cu */
-    /* DRAW_PARTS: slices of a row's logits; DRAW_PART: bytes of the result of one */
-    IGNIS__DRAW_PARTS = 64,
-    IGNIS__DRAW_PART = 24,
-    IGNIS__DRAW_BLOCKS = 32, /* the largest number of blocks that filter a row */
-    /* bytes of a draw_bins of generate_draw.cu */
-    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12,
-    IGNIS__DRAW_VOCAB = 1 << 19,
-    IGNIS__DRAW_NO_TOKEN = -1, /* in place of an id: all tokens are forbidden */
-    IGNIS__DRAW_NO_LOGITS = -2 /* in place of an id: no logit is above -infinity */
+    IGNIS__DRAW_BLOCKS = 32,    /* the largest number of blocks that filter a row */
+    IGNIS__DRAW_VOCAB = 1 << 19
 };
 
-/*  From here to ignis__decode_step: params, which kernels/models has with the same members. They explain them. */
-typedef struct ignis__generate_row {
-    ignis__address ids, pages;
-    int32_t position, top_k;
-    double temperature, top_p, min_p, penalty;
-    uint64_t seed;
-    int32_t window, biases, masked;
-    ignis__address draws;
-} ignis__generate_row;
-
-typedef struct ignis__generate_bias {
-    int32_t id;
-    float bias;
-} ignis__generate_bias;
-
-typedef struct ignis__generate_draw {
-    int32_t id, kept;
-    float log_prob;
-} ignis__generate_draw;
-
-typedef struct ignis__generate_cache {
-    ignis__address qkv, k, v, k_too, v_too, q_weight, k_weight, rows;
-    double eps;
-    int heads, kv_heads, head_dim, turns;
-} ignis__generate_cache;
-
-typedef struct ignis__paged {
-    ignis__address q, out, k, v, rows, scratch, ended;
-    int64_t q_row;
-    double scale;
-    int heads, kv_heads, head_dim, splits, settled, count;
-} ignis__paged;
-
-typedef struct ignis__draw {
-    ignis__address logits, scores, rows, biases, parts, masks, bins;
-    int64_t stride;
-    int vocab, bias_room, mask_room;
-} ignis__draw;
+#include "../../shared/models/generate.h"
+#include "../../shared/models/kv_cache.h"
+#include "../../shared/models/sampling.h"
+#include "../../shared/models/gemv.h"
+#include "../../shared/models/fused_step.h"
 
 /*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
     rows. */
@@ -84,68 +39,6 @@ typedef enum ignis__sampling_kind {
     IGNIS__SAMPLING_UNFILTERED,
     IGNIS__SAMPLING_FILTERED
 } ignis__sampling_kind;
-
-typedef enum ignis__gemv_kind {
-    IGNIS__GEMV_OUT,
-    IGNIS__GEMV_GELU,
-    IGNIS__GEMV_ADD,
-    IGNIS__GEMV_LOGITS,
-    IGNIS__GEMV_CACHE
-} ignis__gemv_kind;
-
-typedef struct ignis__gemv {
-    ignis__address x, weights, bias, out, sum, logits;
-    int64_t n, k, result_row;
-    int rows, kind, packed;
-} ignis__gemv;
-
-typedef struct ignis__gemv_mma {
-    ignis__address x, weights, bias, out, sum, logits, norm_of, norm_weight, norm_bias, places, keys, values,
-        frequencies;
-    double eps;
-    int64_t n, k, result_row;
-    int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
-} ignis__gemv_mma;
-
-/*  Params of quantised weights. scales_of: scales that are outside of the records; x, scales: many rows of x as whole
-    numbers; first: the result of the first row of this part. */
-typedef struct ignis__gemv_blocks {
-    ignis__gemv_mma product;
-    ignis__address scales_of, x, scales;
-    int first;
-} ignis__gemv_blocks;
-
-/*  A product of generate_step.cu: one of a layer, or the logits. */
-typedef struct ignis__decode_step_shape {
-    int n, k, kind, gated, head_dim, tiles;
-} ignis__decode_step_shape;
-
-/*  A weight for generate_step.cu: a TMA map if dense, else up to three parts of one type each. */
-typedef union ignis__decode_step_weights {
-    ignis__tensor_map map;
-    struct {
-        ignis__address records;
-        int type, first;
-    } parts[3];
-} ignis__decode_step_weights;
-
-typedef struct ignis__decode_step_layer {
-    ignis__decode_step_weights weights[4];
-    ignis__address bias[4], norm[2], norm_bias[2], head_norm[2],
-        /* padding: the maps of the next layer begin at a multiple of 64 bytes */
-        nothing[6];
-} ignis__decode_step_layer;
-
-typedef struct ignis__decode_step {
-    ignis__address layers, row, frequencies, embedding, positions;
-    ignis__quantised_weight table;
-    ignis__address cache;
-    int64_t slab;
-    ignis__address logits, state, sums[2], qkv, attended, inner, found;
-    double eps, scale;
-    ignis__decode_step_shape shapes[5];
-    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
-} ignis__decode_step;
 
 /*  A norm that comes before a product. other: rows that are added to the sum first, or NULL. */
 typedef struct ignis__pre_norm {

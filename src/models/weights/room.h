@@ -159,12 +159,7 @@ struct ignis__blocks_types_type {
     int type, bytes, scale;
 };
 
-/*  As in kernels/models/blocks.cuh. */
-typedef struct ignis__quantised_weight {
-    ignis__address records, scales;
-    int64_t k;
-    int type;
-} ignis__quantised_weight;
+#include "../../shared/models/weights.h"
 
 enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 

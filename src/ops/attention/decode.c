@@ -19,8 +19,8 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
                                                   const ignis__attention *attention)
 {
     ignis__decode_variant variant = IGNIS__ZERO;
-    int head_dim = 64, group = attention->heads / attention->kv_heads, warps;
-    while (head_dim < attention->head_dim)
+    int head_dim = 64, group = attention->params.heads / attention->params.kv_heads, warps;
+    while (head_dim < attention->params.head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
     ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
@@ -60,7 +60,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
             variant = ignis__decode_choose(op, dtype, &p);
             ignis__record_builtin(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
         }
-        p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+        p.params.window = ignis__attention_has_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
     }
     op->as_major = 0;
 }
@@ -69,19 +69,20 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
 static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dtype)
 {
     ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
-    int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
+    int64_t passes = ignis__ceil_div(p->params.heads / p->params.kv_heads, variant.heads),
+            items = passes * p->params.kv_heads * p->params.batches;
     int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
-    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
-    int splits = (int)ignis__ceil_div(p->window,
+    int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->params.window, wanted), variant.keys) * variant.keys);
+    int splits = (int)ignis__ceil_div(p->params.window,
                                       per_split); /* the most keys that the query sees: without a window all of them */
-    int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
+    int64_t numbers = (int64_t)p->params.batches * p->params.heads * splits * (p->params.head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
     ignis__decode_request(op, dtype, p);
-    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->kv_heads, p->batches,
+    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->params.kv_heads, p->params.batches,
                      (unsigned)variant.threads, 1, (size_t)variant.shared, parts);
-    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->batches * p->heads, 1, 1, 128, 1, 0,
-                     combine);
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->params.batches * p->params.heads, 1,
+                     1, 128, 1, 0, combine);
 }
 
 static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
@@ -93,12 +94,12 @@ static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_t
     ignis__array *out;
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
-    if (ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_DECODE, &p) && (p.sq != 1 || p.sk < 1))
+    if (ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_DECODE, &p) && (p.params.sq != 1 || p.params.sk < 1))
         ignis__op_fail(&op, IGNIS_DIAG_SDPA_SHAPE, "q is %s, k is %s; one query and at least one key are needed",
                        ignis__shape_write(&op.in[0]->shape).text, ignis__shape_write(&op.in[1]->shape).text);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &p);
-    if (op.ok && p.batches > 0)
+    if (op.ok && p.params.batches > 0)
         ignis__decode_run(&op, &p, out->dtype);
     return ignis__op_end(&op, out, NULL);
 }

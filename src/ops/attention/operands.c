@@ -22,7 +22,8 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__attention_rows ignis__attention_rows_of(co
 IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
 {
     ignis__attention_rows rows = IGNIS__ZERO;
-    int64_t *steps[] = {&rows.row, &rows.head, &rows.batch}, step = shape->dim[shape->ndim - 1];
+    long long *steps[] = {&rows.row, &rows.head, &rows.batch};
+    int64_t step = shape->dim[shape->ndim - 1];
     int i;
     rows.data = address;
     for (i = 0; i < shape->ndim - 1; i++) {
@@ -38,11 +39,11 @@ IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shap
 IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
-        p->bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
+        p->params.bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
         input++;
     }
     if (p->has_lengths)
-        p->lengths = ignis__op_read(op, op->in[input++]);
+        p->params.lengths = ignis__op_read(op, op->in[input++]);
     return input;
 }
 
@@ -51,10 +52,10 @@ IGNIS__PRIVATE void ignis__attention_operands(ignis__op *op, ignis__array *out, 
 {
     if (!op->ok)
         return;
-    p->q = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_read(op, op->in[0]));
-    p->k = ignis__attention_rows_of(&op->in[1]->shape, p->head_dim, ignis__op_read(op, op->in[1]));
-    p->v = ignis__attention_rows_of(&op->in[2]->shape, p->head_dim, ignis__op_read(op, op->in[2]));
-    p->out = ignis__attention_rows_of(&op->in[0]->shape, p->head_dim, ignis__op_write(op, out));
+    p->params.q = ignis__attention_rows_of(&op->in[0]->shape, p->params.head_dim, ignis__op_read(op, op->in[0]));
+    p->params.k = ignis__attention_rows_of(&op->in[1]->shape, p->params.head_dim, ignis__op_read(op, op->in[1]));
+    p->params.v = ignis__attention_rows_of(&op->in[2]->shape, p->params.head_dim, ignis__op_read(op, op->in[2]));
+    p->params.out = ignis__attention_rows_of(&op->in[0]->shape, p->params.head_dim, ignis__op_write(op, out));
     ignis__attention_read_bias_and_lengths(op, 3, p);
 }
 
@@ -78,13 +79,13 @@ static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, cons
     if (sq >= limit || sk >= limit || batches >= limit)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "queries are %s, keys are %s; 2^30 rows are too many",
                               ignis__shape_write(q).text, ignis__shape_write(k).text);
-    p->batches = (int)batches;
-    p->heads = heads;
-    p->kv_heads = kv_heads;
-    p->head_dim = (int)head_dim;
-    p->sq = (int)sq;
-    p->sk = (int)sk;
-    p->scale = ignis__square_root(1.0 / (double)head_dim);
+    p->params.batches = (int)batches;
+    p->params.heads = heads;
+    p->params.kv_heads = kv_heads;
+    p->params.head_dim = (int)head_dim;
+    p->params.sq = (int)sq;
+    p->params.sk = (int)sk;
+    p->params.scale = ignis__square_root(1.0 / (double)head_dim);
     return true;
 }
 
@@ -150,5 +151,6 @@ IGNIS__PRIVATE bool ignis__attention_packed_sizes(ignis__op *op, int heads, int 
 IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p,
                                                              ignis_dtype dtype, int count)
 {
-    return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
+    return ignis__op_new_row(op, (int64_t)count * p->params.batches * p->params.heads * p->params.sq,
+                             ignis__wide_dtype(dtype));
 }

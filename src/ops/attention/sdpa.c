@@ -20,6 +20,7 @@ IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor 
     known. */
 static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *attention)
 {
+    ignis__attention_params *p = &attention->params;
     const ignis_shape *shape;
     int64_t sizes[4];
     int i;
@@ -27,13 +28,12 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->window is %d, below 0", desc->window);
     if (!(desc->softcap >= 0 && desc->softcap < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->softcap is %g, not a positive number", desc->softcap);
-    attention->window = attention->sq > attention->sk ? attention->sq : attention->sk;
+    p->window = p->sq > p->sk ? p->sq : p->sk;
     attention->windowed = desc->window > 0;
-    if (desc->window && desc->window < attention->window)
-        attention->window = attention->causal && desc->window >= attention->sk
-                                ? attention->window
-                                : desc->window; /* no key is further back than sk - 1 */
-    attention->softcap = desc->softcap;
+    if (desc->window && desc->window < p->window)
+        p->window =
+            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further back than sk - 1 */
+    p->softcap = desc->softcap;
     if (desc->bias.id) {
         shape = &op->in[input]->shape;
         attention->bias_dtype = (int)op->in[input]->dtype;
@@ -41,15 +41,14 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
             (attention->bias_dtype != IGNIS_F32 || op->in[0]->dtype == IGNIS_F64))
             ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s",
                            ignis__dtypes[attention->bias_dtype].name, ignis__dtypes[op->in[0]->dtype].name);
-        sizes[0] = attention->batches, sizes[1] = attention->heads, sizes[2] = attention->sq, sizes[3] = attention->sk;
+        sizes[0] = p->batches, sizes[1] = p->heads, sizes[2] = p->sq, sizes[3] = p->sk;
         for (i = 0; i < shape->ndim && i < 4; i++)
             if (shape->dim[shape->ndim - 1 - i] != sizes[3 - i] && (i == 0 || shape->dim[shape->ndim - 1 - i] != 1))
                 break;
         if (shape->ndim < 1 || shape->ndim > 4 || i < shape->ndim)
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
                            "desc->bias is %s; it has to be [%d or 1, %d or 1, %d or 1, %d], or the last of these",
-                           ignis__shape_write(shape).text, attention->batches, attention->heads, attention->sq,
-                           attention->sk);
+                           ignis__shape_write(shape).text, p->batches, p->heads, p->sq, p->sk);
         input++;
     }
     if (desc->lengths.id) {
@@ -58,9 +57,9 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         if (op->in[input]->dtype != IGNIS_I32)
             ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed",
                            ignis__dtypes[op->in[input]->dtype].name);
-        if (shape->ndim != 1 || shape->dim[0] != attention->batches)
+        if (shape->ndim != 1 || shape->dim[0] != p->batches)
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences",
-                           ignis__shape_write(shape).text, attention->batches);
+                           ignis__shape_write(shape).text, p->batches);
     }
     return op->ok;
 }
@@ -87,72 +86,60 @@ IGNIS__PRIVATE bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *de
               ? ignis__attention_packed_sizes(op, heads, kv_heads, attention)
               : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, attention)))
         return false;
-    attention->causal = desc->mask == IGNIS_MASK_CAUSAL;
+    attention->params.causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
-        attention->scale = desc->scale;
+        attention->params.scale = desc->scale;
     return ignis__sdpa_variant(op, desc, kind == IGNIS__SDPA_PACKED ? 1 : 3, attention);
 }
-
-/*  How the items of the forward pass are distributed; kernels/attention_hopper.cu has the same. */
-typedef struct ignis__forward_plan {
-    ignis__address counter, parts;
-    int section, splits, tiles;
-} ignis__forward_plan;
 
 #define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the L2 cache of an H200 */
 
 /*  Launches the forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
+    ignis__attention_params *p = &attention->params;
     const ignis__attention_hopper_shape *shape;
-    int64_t multiprocessors = op->work.device->info.multiprocessors,
-            pairs = (int64_t)attention->batches * attention->heads;
-    int64_t items, tiles, seen, least, wanted, slabs = ignis__ceil_div(attention->head_dim, 64), shared;
-    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)attention->sk * attention->head_dim);
+    int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
+    int64_t items, tiles, seen, least, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
+    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
-    void *params[] = {&q, &k, &v, &out, attention, &plan}, *combine[] = {attention, &plan};
+    void *params[] = {&q, &k, &v, &out, &attention->params, &plan}, *combine[] = {&attention->params, &plan};
     bool ranged = ignis__attention_has_range(attention) ||
-                  attention->softcap > 0; /* one program for both: a softcap alone is no faster */
+                  p->softcap > 0; /* one program for both: a softcap alone is no faster */
     char define[IGNIS__DEFINES];
     shape = ignis__attention_hopper_choose(op, attention, ranged);
-    ignis__attention_tma_map(op, &q, dtype, attention, &attention->q, attention->heads, attention->sq, 64,
-                             attention->head_dim / 64);
-    ignis__attention_tma_map(op, &k, dtype, attention, &attention->k, attention->kv_heads, attention->sk, shape->keys,
-                             attention->head_dim / 64);
-    ignis__attention_tma_map(op, &v, dtype, attention, &attention->v, attention->kv_heads, attention->sk, shape->keys,
-                             attention->head_dim / 64);
-    ignis__attention_tma_map(op, &out, dtype, attention, &attention->out, attention->heads, attention->sq, 64,
-                             attention->head_dim / 64);
+    ignis__attention_tma_map(op, &q, dtype, attention, &p->q, false, 64, p->head_dim / 64);
+    ignis__attention_tma_map(op, &k, dtype, attention, &p->k, true, shape->keys, p->head_dim / 64);
+    ignis__attention_tma_map(op, &v, dtype, attention, &p->v, true, shape->keys, p->head_dim / 64);
+    ignis__attention_tma_map(op, &out, dtype, attention, &p->out, false, 64, p->head_dim / 64);
     ignis__attention_hopper_define(define, sizeof define, attention, shape);
     ignis__attention_options(define, sizeof define, attention, ranged);
 
-    items = ignis__ceil_div(attention->sq, 64 * shape->groups) * pairs;
-    tiles = ignis__ceil_div(attention->sk, shape->keys);
+    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
+    tiles = ignis__ceil_div(p->sk, shape->keys);
     seen = 64 * shape->groups +
-           (attention->causal ? 1 : 2) * (int64_t)attention->window; /* the most keys that the queries of an item see */
+           (p->causal ? 1 : 2) * (int64_t)p->window; /* the most keys that the queries of an item see */
     tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
     least = shape->keys > 64 ? 2 : 4; /* tiles of keys that are worth a split */
     wanted = op->steady ? 1 : ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
-    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) *
-                                         (attention->heads / attention->kv_heads),
-                                     1, pairs);
+    plan.section = (int)ignis__clamp(
+        ((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
     plan.counter = ignis__op_zeroed(op);
     if (plan.splits > 1)
-        plan.parts = ignis__op_write(
-            op, ignis__op_new_row(op, plan.splits * pairs * attention->sq * (attention->head_dim + 2), IGNIS_F32));
-    shared =
-        slabs * 128 * (64 * shape->groups * (attention->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
+        plan.parts =
+            ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
+    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(attention, dtype, 2, 2, 2);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER), dtype, define,
                      ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define,
-                         ignis__ceil_div(pairs * attention->sq, 8), 1, 1, 256, 1, 0, combine);
+        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1,
+                         1, 256, 1, 0, combine);
 }
 
 /*  Launches the forward by the best kernels for the operands. */
@@ -166,7 +153,8 @@ IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__att
     } else if (op->ok) {
         variant = ignis__attention_choose(op, dtype, p);
         ignis__attention_cost(p, dtype, 2, 2, 2);
-        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, dtype, p->sq, p->heads, p);
+        ignis__attention_launch(op, &variant, variant.forward_kernel, &variant.forward, dtype, p->params.sq,
+                                p->params.heads, p);
     }
 }
 
@@ -183,7 +171,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     ignis__attention_operands(&op, out, &attention);
     if (op.records) {
         lse = ignis__attention_new_statistics(&op, &attention, op.in[0]->dtype, ignis__attention_lse_count(&attention));
-        attention.lse = ignis__op_write(&op, lse);
+        attention.params.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);

@@ -16,19 +16,19 @@ typedef struct ignis__sdpa_packed {
 static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address,
                                     ignis__attention_rows *q, ignis__attention_rows *k, ignis__attention_rows *v)
 {
-    ignis__address head = address ? (ignis__address)(p->head_dim * ignis__dtypes[array->dtype].size) : 0;
-    *q = *k = *v = ignis__attention_rows_of(&array->shape, p->head_dim, address);
-    k->data += head * (ignis__address)p->heads;
-    v->data += head * (ignis__address)(p->heads + p->kv_heads);
+    ignis__address head = address ? (ignis__address)(p->params.head_dim * ignis__dtypes[array->dtype].size) : 0;
+    *q = *k = *v = ignis__attention_rows_of(&array->shape, p->params.head_dim, address);
+    k->data += head * (ignis__address)p->params.heads;
+    v->data += head * (ignis__address)(p->params.heads + p->params.kv_heads);
 }
 
 /*  Sets q, k and v for the kernels. rotated: rotated q and k; NULL: they are not rotated. */
 static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *rotated, ignis__attention *p)
 {
     ignis__attention_rows behind;
-    ignis__sdpa_packed_rows(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
+    ignis__sdpa_packed_rows(p, qkv, ignis__op_read(op, qkv), &p->params.q, &p->params.k, &p->params.v);
     if (rotated)
-        ignis__sdpa_packed_rows(p, rotated, ignis__op_read(op, rotated), &p->q, &p->k, &behind);
+        ignis__sdpa_packed_rows(p, rotated, ignis__op_read(op, rotated), &p->params.q, &p->params.k, &behind);
 }
 
 /*  Computes the gradient of qkv by wgmma, and its column sums if the projection that made qkv has a bias and
@@ -36,8 +36,8 @@ static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis_
 static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed,
                                               ignis__rotation *rotation)
 {
-    int parts = (int)(ignis__ceil_div(p->sk, 64) * p->batches);
-    int64_t n = (int64_t)(p->heads + 2 * p->kv_heads) * p->head_dim;
+    int parts = (int)(ignis__ceil_div(p->params.sk, 64) * p->params.batches);
+    int64_t n = (int64_t)(p->params.heads + 2 * p->params.kv_heads) * p->params.head_dim;
     ignis__address partial = 0, to[3] = {0, 0, 0};
     ignis__array *sums;
     if (summed)
@@ -66,22 +66,23 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     memcpy(&packed, args->params, sizeof packed);
     next = ignis__attention_read_bias_and_lengths(&op, 4, attention);
     ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, attention);
-    attention->out = ignis__attention_rows_of(&op.in[2]->shape, attention->head_dim, ignis__op_read(&op, op.in[2]));
-    attention->grad_out = ignis__attention_rows_of(&op.in[2]->shape, attention->head_dim,
-                                                   ignis__op_read(&op, op.in[0])); /* it has the numel of out */
-    attention->lse = ignis__op_read(&op, op.in[3]);
+    attention->params.out =
+        ignis__attention_rows_of(&op.in[2]->shape, attention->params.head_dim, ignis__op_read(&op, op.in[2]));
+    attention->params.grad_out = ignis__attention_rows_of(&op.in[2]->shape, attention->params.head_dim,
+                                                          ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    attention->params.lse = ignis__op_read(&op, op.in[3]);
     gradients[0] = ignis__op_new_like(&op, op.in[1]);
     gradients[1] = ignis__attention_grad_bias(&op, 4, attention->bias_dtype && args->needed[1], attention);
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
-        ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->grad_q, &attention->grad_k,
-                                &attention->grad_v);
+        ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->params.grad_q, &attention->params.grad_k,
+                                &attention->params.grad_v);
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
     ignis__rope_round_frequencies(rotation.frequencies, packed.rope.frequencies);
     wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, attention);
-    rotates_after = !wgmma || attention->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(attention);
+    rotates_after = !wgmma || attention->params.head_dim % 16 != 0 || ignis__attention_has_one_query_tile(attention);
     if (wgmma)
         sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, attention,
                                         args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
@@ -89,7 +90,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, attention);
     rows.address = address;
-    rows.row = attention->grad_q.row;
+    rows.row = attention->params.grad_q.row;
     if (packed.rope.heads && rotates_after) /* rotates back in place */
         ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, rows, rows, own, -1);
     return ignis__op_finish_backward_with_sums(&op, args, attention->bias_dtype ? 2 : 1, gradients, sums);
@@ -99,7 +100,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__attention *p, int heads)
 {
     ignis_shape shape = op->in[0]->shape;
-    shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->head_dim : 0;
+    shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->params.head_dim : 0;
     return ignis__op_new(op, &shape, op->in[0]->dtype);
 }
 
@@ -108,19 +109,19 @@ static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_d
                                                ignis__sdpa_packed *packed)
 {
     const ignis__attention *p = &packed->attention;
-    int heads = p->heads + p->kv_heads;
+    int heads = p->params.heads + p->params.kv_heads;
     ignis__array *rotated;
     ignis__rope_rows from, to;
     if (desc->num_heads != 0 && desc->num_heads != heads)
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads,
                        heads);
-    if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
+    if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->params.head_dim, &packed->rope))
         return NULL;
     rotated = ignis__sdpa_packed_new_heads(op, p, heads);
     from.address = ignis__op_read(op, op->in[0]);
     from.row = op->in[0]->shape.dim[op->in[0]->shape.ndim - 1];
     to.address = ignis__op_write(op, rotated);
-    to.row = (int64_t)heads * p->head_dim;
+    to.row = (int64_t)heads * p->params.head_dim;
     ignis__rope_rotate(op, &packed->rope, op->in[0]->dtype, to, from, own, 1);
     return rotated;
 }
@@ -140,16 +141,17 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         own = ignis__rope_frequency_array(&op, rope);
         rotated = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
     }
-    out = ignis__sdpa_packed_new_heads(&op, attention, attention->heads);
+    out = ignis__sdpa_packed_new_heads(&op, attention, attention->params.heads);
     if (op.ok)
         ignis__sdpa_packed_operands(&op, op.in[0], rotated, attention);
     if (op.ok)
-        attention->out = ignis__attention_rows_of(&out->shape, attention->head_dim, ignis__op_write(&op, out));
+        attention->params.out =
+            ignis__attention_rows_of(&out->shape, attention->params.head_dim, ignis__op_write(&op, out));
     if (op.ok)
         ignis__attention_read_bias_and_lengths(&op, 1, attention);
     if (op.records) {
         lse = ignis__attention_new_statistics(&op, attention, op.in[0]->dtype, ignis__attention_lse_count(attention));
-        attention->lse = ignis__op_write(&op, lse);
+        attention->params.lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);

@@ -13,24 +13,28 @@
 IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k,
                                           int products)
 {
-    double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
+    double pairs = (double)p->params.batches * p->params.heads, size = ignis__dtypes[dtype].size, seen = 0;
     int i, place, first, last;
     if (!ignis__profiling())
         return;
-    for (i = 0; i < p->sq; i++) {
-        place = i + p->sk - p->sq;
-        first = place >= p->window ? place - p->window + 1 : 0;
-        last = p->causal ? place : p->sk - 1 - place < p->window ? p->sk - 1 : place + p->window - 1;
+    for (i = 0; i < p->params.sq; i++) {
+        place = i + p->params.sk - p->params.sq;
+        first = place >= p->params.window ? place - p->params.window + 1 : 0;
+        last = p->params.causal                              ? place
+               : p->params.sk - 1 - place < p->params.window ? p->params.sk - 1
+                                                             : place + p->params.window - 1;
         seen += last >= first ? last - first + 1 : 0;
     }
-    ignis__cost(size * p->head_dim * (like_q * pairs * p->sq + like_k * (double)p->batches * p->kv_heads * p->sk),
-                2.0 * products * pairs * seen * p->head_dim, (int)dtype);
+    ignis__cost(
+        size * p->params.head_dim *
+            (like_q * pairs * p->params.sq + like_k * (double)p->params.batches * p->params.kv_heads * p->params.sk),
+        2.0 * products * pairs * seen * p->params.head_dim, (int)dtype);
 }
 
 /*  Returns whether there is a window, or lengths of sequences. */
 IGNIS__PRIVATE bool ignis__attention_has_range(const ignis__attention *p)
 {
-    return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk);
+    return p->has_lengths || p->params.window < (p->params.sq > p->params.sk ? p->params.sq : p->params.sk);
 }
 
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
@@ -39,7 +43,7 @@ IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ig
     size_t length = strlen(define);
     if (ranged)
         length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=1");
-    if (p->softcap > 0)
+    if (p->params.softcap > 0)
         length += (size_t)snprintf(define + length, size - length, " -DIGNIS_SOFTCAP=1");
     if (p->bias_dtype)
         snprintf(define + length, size - length, " -DIGNIS_BIAS=%d", p->bias_dtype);
@@ -68,8 +72,8 @@ static int ignis__op_major(const ignis__op *op)
     are packs of 16 bytes. */
 IGNIS__PRIVATE bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
-    const ignis__attention_rows *tensors = &p->q;
-    bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
+    const ignis__attention_rows *tensors = &p->params.q;
+    bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->params.head_dim % 8 == 0;
     int i;
     for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         takes = takes && tensors[i].data % 16 == 0;
@@ -88,17 +92,17 @@ IGNIS__PRIVATE const ignis__attention_hopper_shape *ignis__attention_hopper_choo
                                                                                    bool ranged)
 {
     const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
-    int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads,
+    int64_t items = ignis__ceil_div(p->params.sq, 3 * 64) * p->params.batches * p->params.heads,
             multiprocessors = op->work.device->info.multiprocessors;
-    if (p->head_dim <= 64)
-        return ranged || op->steady || p->sq <= (p->causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
-    if (p->head_dim <= 128 && op->steady)
+    if (p->params.head_dim <= 64)
+        return ranged || op->steady || p->params.sq <= (p->params.causal ? 2048 : 1024) ? &shapes[0] : &shapes[1];
+    if (p->params.head_dim <= 128 && op->steady)
         return &shapes[4];
-    if (p->head_dim <= 128)
-        return p->sk <= 256                                             ? &shapes[2]
-               : !ranged && p->sq > 256 && items >= 8 * multiprocessors ? &shapes[3]
-                                                                        : &shapes[4];
-    return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
+    if (p->params.head_dim <= 128)
+        return p->params.sk <= 256                                             ? &shapes[2]
+               : !ranged && p->params.sq > 256 && items >= 8 * multiprocessors ? &shapes[3]
+                                                                               : &shapes[4];
+    return p->params.head_dim <= 192 ? &shapes[5] : &shapes[6];
 }
 
 /*  Writes the options of its program, except those of a variant. */
@@ -106,14 +110,15 @@ IGNIS__PRIVATE void ignis__attention_hopper_define(char *define, size_t size, co
                                                    const ignis__attention_hopper_shape *shape)
 {
     snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d",
-             p->head_dim, p->causal, shape->groups, shape->keys);
+             p->params.head_dim, p->params.causal, shape->groups, shape->keys);
 }
 
 /*  Returns whether the wgmma kernels can run. If the caller asked for them and they cannot, logs why. */
 IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
                                                  const ignis__attention *attention)
 {
-    const ignis__attention_rows *tensors = &attention->q;
+    const ignis__attention_params *p = &attention->params;
+    const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
     int i;
     if (ignis__attention_backend == IGNIS_ATTENTION_MMA)
@@ -126,9 +131,9 @@ IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtyp
         why = "NVRTC is older than 12.0, or the bundle has no such kernels";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
-    else if (attention->head_dim % 8 != 0 || attention->head_dim < 64 || attention->head_dim > 256)
+    else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
         why = "head_dim is not a multiple of 8 from 64 to 256";
-    else if (attention->batches == 0 || attention->sq == 0 || attention->sk == 0)
+    else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
         why = "there is no query or no key";
     else if (attention->bias_dtype)
         why = "there is a bias";
@@ -141,21 +146,22 @@ IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtyp
     return !why;
 }
 
-/*  Makes the TMA map of a tensor, for tiles of `rows` of its `length` rows. In shared memory a tile is a row
+/*  Makes the TMA map of a tensor of queries or of keys, for tiles of `rows` rows. In shared memory a tile is a row
     of slabs of 64 columns. Heads of full slabs are copied several slabs at a time. Others are copied slab by
     slab, and the last one is filled with zeros. */
 IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
-                                             const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
-                                             int length, int rows, int slabs)
+                                             const ignis__attention *p, const ignis__attention_rows *tensor,
+                                             bool of_keys, int rows, int slabs)
 {
-    int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
+    int heads = of_keys ? p->params.kv_heads : p->params.heads, length = of_keys ? p->params.sk : p->params.sq;
+    int64_t dims[] = {64, length, p->params.head_dim / 64, heads, p->params.batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
     int box[] = {64, rows, slabs, 1, 1}, rank = 5;
-    if (p->head_dim % 64 != 0) { /* no dimension of slabs */
+    if (p->params.head_dim % 64 != 0) { /* no dimension of slabs */
         rank = 4;
-        dims[0] = p->head_dim;
+        dims[0] = p->params.head_dim;
         dims[2] = heads;
-        dims[3] = p->batches;
+        dims[3] = p->params.batches;
         strides[1] = strides[2];
         strides[2] = strides[3];
         box[2] = 1;
@@ -174,7 +180,7 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
     int stats = 1 + ignis__attention_lse_count(attention); /* numbers for a query that backward has in shared memory */
     if (ignis__attention_takes_mma(op, dtype, attention)) {
-        for (i = 0; ignis__attention_mma[i].head_dim < attention->head_dim;)
+        for (i = 0; ignis__attention_mma[i].head_dim < attention->params.head_dim;)
             i++;
         head_dim = ignis__attention_mma[i].head_dim;
         variant.forward_kernel = IGNIS__BUILTIN(SDPA_MMA);
@@ -191,7 +197,7 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
         variant.bias = variant.q;
         variant.bias.shared -= 4 * head_dim * variant.q.walk; /* one tile of keys at a time, not two */
     } else {                                                  /* as computed at the top of kernels/attention.cu */
-        while (head_dim < attention->head_dim)
+        while (head_dim < attention->params.head_dim)
             head_dim *= 2;
         bytes = head_dim * size;
         variant.forward_kernel = IGNIS__BUILTIN(SDPA);
@@ -224,10 +230,11 @@ IGNIS__PRIVATE const char *const ignis__attention_backward_forms[] = {"", " -DIG
 IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype,
                                                          const ignis__attention *attention, bool backward)
 {
+    const ignis__attention_params *p = &attention->params;
     static const struct {
         int major, first;
     } kinds[] = {{7, 0}, {8, 80}}; /* the first also for unaligned rows */
-    bool ranged = ignis__attention_has_range(attention) || attention->softcap > 0;
+    bool ranged = ignis__attention_has_range(attention) || p->softcap > 0;
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
     int i, most;
@@ -240,17 +247,17 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, attention) && backward) {
         for (i = 0; i < IGNIS__COUNT(ignis__attention_backward_forms); i++) {
-            if ((i == 1 && attention->heads != attention->kv_heads) || (i == 2 && attention->head_dim != 128))
+            if ((i == 1 && p->heads != p->kv_heads) || (i == 2 && p->head_dim != 128))
                 continue;
-            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim,
-                     attention->causal, ignis__attention_backward_forms[i]);
+            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
+                     ignis__attention_backward_forms[i]);
             ignis__attention_options(define, sizeof define, attention, ranged);
             ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, attention)) {
         for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
              i++) { /* all shapes of the smallest head_dim that holds it */
-            if (ignis__attention_hopper[i].head_dim < attention->head_dim ||
+            if (ignis__attention_hopper[i].head_dim < p->head_dim ||
                 (most && ignis__attention_hopper[i].head_dim > most))
                 continue;
             most = ignis__attention_hopper[i].head_dim;
@@ -270,7 +277,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__attention_request(ignis__op *op, ignis_dt
     if (!op->ok || !ignis__requests.path[0])
         return;
     ignis__attention_request_variant(op, dtype, &p, backward);
-    p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
+    p.params.window = ignis__attention_has_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
     if (p.windowed && !p.has_lengths)
         ignis__attention_request_variant(op, dtype, &p, backward);
 }
@@ -279,8 +286,8 @@ IGNIS__PRIVATE void ignis__attention_launch(ignis__op *op, const ignis__attentio
                                             ignis__builtin kernel, const ignis__attention_shape *shape,
                                             ignis_dtype dtype, int rows, int heads, ignis__attention *p)
 {
-    int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->batches;
-    void *params[] = {p};
+    int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->params.batches;
+    void *params[] = {&p->params};
     ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1,
                      (size_t)shape->shared, params);
 }

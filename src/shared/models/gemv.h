@@ -1,0 +1,60 @@
+#pragma once
+/*  Params of the products with one or a few rows. Rows of x have k elements, rows of results result_row. Kernels define
+    T, the type of elements, and Wide, that of sums. */
+
+/*  Where a product goes; GELU: out, by that activation; ADD: to the sum; CACHE: q, k and v of heads, rotated. */
+typedef enum ignis__gemv_kind {
+    IGNIS__GEMV_OUT,
+    IGNIS__GEMV_GELU,
+    IGNIS__GEMV_ADD,
+    IGNIS__GEMV_LOGITS,
+    IGNIS__GEMV_CACHE
+} ignis__gemv_kind;
+
+/*  kernels/models/gemv.cu */
+typedef struct ignis__gemv {
+    /* weights [n, k]; gated [2 n, k]: silu of the first half's product, times that of the second half */
+    IGNIS__POINTER(const T) x, weights;
+    IGNIS__POINTER(const T) bias; /* [n] or [2 n], or null */
+    IGNIS__POINTER(T) out;
+    IGNIS__POINTER(Wide) sum;
+    IGNIS__POINTER(float) logits;
+    long long n, k, result_row;
+    int rows, kind, packed; /* packed: rows of x and of the weights consist of aligned packs of 16 bytes */
+} ignis__gemv;
+IGNIS__ASSERT_SIZE(ignis__gemv, 88);
+
+typedef struct ignis__gemv_mma {
+    IGNIS__POINTER(const T) x;
+    /* [n, k]; gated [2 n, k]: silu of the first half's product, times that of the second half */
+    IGNIS__POINTER(const void) weights;
+    IGNIS__POINTER(const T) bias; /* [n] or [2 n], or null */
+    IGNIS__POINTER(T) out;
+    IGNIS__POINTER(float) sum, logits;
+    IGNIS__POINTER(const float) norm_of; /* one row, whose norm is x; null if x is ready */
+    IGNIS__POINTER(const T) norm_weight, norm_bias;
+    /* IGNIS__GEMV_CACHE: results are q, k and v of heads; k and v go to the KV cache */
+    IGNIS__POINTER(const struct ignis__generate_row) places;
+    IGNIS__POINTER(T) keys, values;
+    IGNIS__POINTER(const float) frequencies; /* of the rotation of q and k, or null */
+    double eps;
+    long long n, k, result_row;
+    int rows, kind, gated, rms, heads, kv_heads, head_dim;
+    /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
+    int ring, found_at;
+} ignis__gemv_mma;
+IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);
+
+/*  Params of quantised weights. */
+typedef struct ignis__gemv_blocks {
+    ignis__gemv_mma product;
+    IGNIS__POINTER(const uint8_t) scales_of; /* of weights whose scales are outside of the records: see blocks.cuh */
+    /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, high bytes, then low ones, eight elements
+       after eight */
+    IGNIS__POINTER(uint8_t) x;
+    /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
+    IGNIS__POINTER(float) scales;
+    /* the result of the first row of these weights; product.n is the one after the last row */
+    int first;
+} ignis__gemv_blocks;
+IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 208);
