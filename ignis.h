@@ -13835,6 +13835,9 @@ typedef struct ignis__request {
 #endif
 } ignis__request;
 
+/*  Reads the rest of a line. False: it says why. *whole is false: a word has no quote at its end. */
+typedef bool ignis__request_reader(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
+
 #ifndef IGNIS_NO_TENSORS
 /*  The start of an operation's random numbers: seed, first Philox counter, and in a CUDA graph the counter of its
     launches. */
@@ -17136,18 +17139,9 @@ IGNIS__PRIVATE void ignis__request_free(ignis__request *request)
     request->text = NULL;
 }
 
-/*  Reads the line of a formula, which comes in >>formula. */
-#ifndef IGNIS_NO_TENSORS
-IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
-                                                ignis__string_writer *why);
-#else
-IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
-                                                            ignis__string_writer *why)
-{
-    (void)line, (void)request, (void)whole;
-    return ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
-}
-#endif
+/*  Reads the line of a formula: ignis__request_read_formula, which ignis_setup and ignis_embed set. NULL: this program
+    has no formulas. */
+IGNIS__PRIVATE ignis__request_reader *ignis__formula_reader;
 
 /*  Reads the next word of a line in place: in quotes, with the escapes \n, \r, \" and \\, or up to a blank. NULL if
     there is none, or (*whole is false) if the closing quote is missing. */
@@ -17272,7 +17266,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *
     else if (strcmp(word, "kernel") == 0)
         read = ignis__request_read_kernel(line, request, &whole, why);
     else if (strcmp(word, "formula") == 0)
-        read = ignis__request_read_formula(line, request, &whole, why);
+        read = ignis__formula_reader ? ignis__formula_reader(line, request, &whole, why)
+                                     : ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
     else
         ignis__string_add(why, "'%s' is not ignis, own, formula or kernel", word);
     if (!whole) {
@@ -44834,6 +44829,9 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
                         desc->trace_memory || ignis__global.dry_run || ignis__env_flag("IGNIS_TRACE_MEMORY"));
     ignis__kernels_setup(call, desc);
     ignis__compile_never = compile_when == IGNIS_COMPILE_NEVER;
+#ifndef IGNIS_NO_TENSORS
+    ignis__formula_reader = ignis__request_read_formula;
+#endif
     if (!ignis__requests_setup(call, desc) || !ignis__bundle_setup(call, desc)) {
         ignis__bundle_close();
         return ignis__failed();

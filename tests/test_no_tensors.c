@@ -70,6 +70,10 @@ TEST(records_of_programs_with_tensors)
     SETUP(NULL);
     CHECK_FAILS(ignis_warmup_record(path), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);
     CHECK_MESSAGE_HAS("norm.cu is of the operations of tensors, which IGNIS_NO_TENSORS leaves out");
+    snprintf(text, sizeof text, "ignis %d\nformula 0-999 \"x*x\" \"x\" 1 0 1:1\n", IGNIS_VERSION);
+    test_write_file(path, text, strlen(text));
+    CHECK_FAILS(ignis_warmup_record(path), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);
+    CHECK_MESSAGE_HAS("it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
 }
 
 int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

@@ -409,6 +409,7 @@ static void record_read(const char *path)
     if (!text)
         die("cannot read %s", path);
     text[size] = 0;
+    ignis__formula_reader = ignis__request_read_formula;
     for (int number = 1; *line; line = end, number++) {
         ignis__request *asked = (ignis__request *)grow(NULL, sizeof *asked);
         ignis__formula_source other;

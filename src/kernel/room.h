@@ -526,6 +526,9 @@ typedef struct ignis__request {
 #endif
 } ignis__request;
 
+/*  Reads the rest of a line. False: it says why. *whole is false: a word has no quote at its end. */
+typedef bool ignis__request_reader(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
+
 #ifndef IGNIS_NO_TENSORS
 /*  The start of an operation's random numbers: seed, first Philox counter, and in a CUDA graph the counter of its
     launches. */
@@ -699,14 +702,10 @@ IGNIS__PRIVATE void *ignis__builtin_get(const char *call, ignis__device *device,
                                         ignis_dtype dtype);
 
 /* record_read.c */
+extern ignis__request_reader *ignis__formula_reader;
 IGNIS__PRIVATE void ignis__request_free(ignis__request *request);
 IGNIS__COLD IGNIS__PRIVATE char *ignis__request_word(char **line, bool *whole);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why);
-
-#ifdef IGNIS_NO_TENSORS
-IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
-                                                            ignis__string_writer *why);
-#endif
 
 /* setup.c */
 IGNIS__COLD IGNIS__PRIVATE void ignis__kernels_setup(const char *call, const ignis_desc *desc);

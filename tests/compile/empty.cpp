@@ -27,8 +27,9 @@ ignis_tensor sums(ignis_tensor x, const ignis_reduce_desc &desc)
 /* Each of two descs is a reference, a pointer or {}. */
 ignis_tensor packed(ignis_tensor x, const ignis_sdpa_desc &desc, const ignis_rope_desc &rope)
 {
-    ignis_tensor made[] = {ignis_sdpa_packed(x, desc, rope),   ignis_sdpa_packed(x, desc, &rope), ignis_sdpa_packed(x, &desc, rope),
-                           ignis_sdpa_packed(x, &desc, &rope), ignis_sdpa_packed(x, desc, {}),    ignis_sdpa_packed(x, {}, rope),
+    ignis_tensor made[] = {ignis_sdpa_packed(x, desc, rope),  ignis_sdpa_packed(x, desc, &rope),
+                           ignis_sdpa_packed(x, &desc, rope), ignis_sdpa_packed(x, &desc, &rope),
+                           ignis_sdpa_packed(x, desc, {}),    ignis_sdpa_packed(x, {}, rope),
                            ignis_sdpa_packed(x, {}, {})};
     return ignis_concat(made, 7, 0);
 }

@@ -19,8 +19,9 @@ static bool failures_are_seen()
     ignis_tensor_desc tensor_desc = {};
     tensor_desc.host_count = 1;
     float number = 1;
-    if (ignis_tensor_from_host(&number, IGNIS_SHAPE(1), tensor_desc).id != 0 || ignis_tensor_zeros(IGNIS_SHAPE(1), NULL).id != 0 ||
-        ignis_tensor_randn(IGNIS_SHAPE(1), tensor_desc).id != 0 || ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
+    if (ignis_tensor_from_host(&number, IGNIS_SHAPE(1), tensor_desc).id != 0 ||
+        ignis_tensor_zeros(IGNIS_SHAPE(1), NULL).id != 0 || ignis_tensor_randn(IGNIS_SHAPE(1), tensor_desc).id != 0 ||
+        ignis_status_last() != IGNIS_ERROR_NOT_SETUP)
         return 1;
     ignis_status_clear();
 #endif
