@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  bench_fft.c - Fourier transforms and einsum: milliseconds, and of transforms the bandwidth of one reading and one writing
+/*  bench_fft.c - Fourier transforms and einsum: milliseconds, and of transforms the bandwidth of one reading and
+    one writing
     as a share of that of a copy on the device
 
         cc -O2 -I. bench/bench_fft.c -o bench_fft -lm -ldl -lpthread && ./bench_fft [part of a name]
 
-    Lines are what bench/peer_fft.py reads, which adds PyTorch's times for the same work in the same order, and the ratio. A
+    Lines are what bench/peer_fft.py reads, which adds PyTorch's times for the same work in the same order, and
+    the ratio. A
     transform has 64 MiB of complex numbers, 2 MiB on the simulator.
 */
 #define IGNIS_IMPLEMENTATION

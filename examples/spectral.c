@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*  spectral.c - two shear layers roll up into vortices: the Navier-Stokes equations by Fourier transforms, in f64
 
-    A plane flow without pressure terms is its vorticity w = dv/dx - du/dy, which the flow carries along and friction spreads:
+    A plane flow without pressure terms is its vorticity w = dv/dx - du/dy, which the flow carries along and
+    friction spreads:
 
         dw/dt + u dw/dx + v dw/dy = nu (d2w/dx2 + d2w/dy2)
 
     On a periodic square a derivative is a product in the spectrum: that of d/dx is the spectrum of w times i kx. The
-    velocity follows in the same way, u from i ky / k^2 and v from -i kx / k^2. So four products and one inverse transform
-    of a batch of four give u, v and both slopes of w. Their products are formed at the points, and transformed back. Wave
+    velocity follows in the same way, u from i ky / k^2 and v from -i kx / k^2. So four products and one inverse
+    transform
+    of a batch of four give u, v and both slopes of w. Their products are formed at the points, and transformed
+    back. Wave
     numbers above two thirds of the highest are left out, as products of waves would come back there as others (Orszag
     1971). Friction is exact: a factor exp(-nu k^2 t) for each wave number. Steps are Heun's.
 
-    Energy leaves the flow by friction alone: dE/dt = -nu mean(w^2), which no step uses. The program adds both sides up
+    Energy leaves the flow by friction alone: dE/dt = -nu mean(w^2), which no step uses. The program adds both
+    sides up
     and compares them. spectral.png shows the vorticity at five times.
 
         cc -I. examples/spectral.c -o spectral -lm -ldl -lpthread && ./spectral

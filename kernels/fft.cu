@@ -11,13 +11,23 @@
         -DIGNIS_RADICES           of the stages: 4 bits each, the first ones lowest; radix - 1
         -DIGNIS_ROWS, -DIGNIS_THREADS
         -DIGNIS_LOAD, -DIGNIS_STORE   the kinds of signal: see fft.cuh
-        -DIGNIS_ALONG             1: neighbouring threads read neighbouring signals, and not neighbouring
-                                  elements of one; 2: they write so; 3: both
+        -DIGNIS_HOW               the sum of: 1: neighbouring threads read neighbouring signals, and not neighbouring
+                                  elements of one; 2: they write so; 4: a pass of Bluestein's algorithm; 8: results
+                                  are multiplied by roots; 16: COMPLEX signals are neither cut nor filled; 32, 64:
+                                  elements of a signal are neighbours where they are read, where they are written
 
     Grid: tiles_a * count_b * (the number of indices c). Dynamic shared memory: see SHARED. */
 #include "fft.cuh"
 
 constexpr int N = IGNIS_N, ROWS = IGNIS_ROWS, THREADS = IGNIS_THREADS;
+[[maybe_unused]] constexpr bool CHIRPS = IGNIS_HOW & 4, TURNS = IGNIS_HOW & 8, WHOLE = IGNIS_HOW & 16,
+                                ADJACENT_IN = IGNIS_HOW & 32, ADJACENT_OUT = IGNIS_HOW & 64;
+/*  Blocks of an SM at a time, which leave each thread some 80 registers (f64: 128): a block computes while others
+    read. */
+constexpr int BLOCK = ROWS * THREADS, RESIDENT = sizeof(T) == 4 ? 768 : 512,
+              BLOCKS = BLOCK > RESIDENT       ? 1
+                       : BLOCK < RESIDENT / 8 ? 8
+                                              : (RESIDENT + BLOCK / 2) / BLOCK;
 constexpr int PAD = sizeof(T) == 4 ? 16 : 8;
 constexpr int ROW = (N + N / PAD) | 1;                             /* numbers from row to row in shared memory */
 constexpr int LOW = N <= 256 ? N : 64, HIGH = (N + LOW - 1) / LOW; /* sizes of the tables of roots */
@@ -135,34 +145,38 @@ template <int R> __device__ inline void butterfly(Complex (&x)[R])
 
 /* >>stages ------------------------------------------------------------------------------------------------------ */
 
-/*  Where a thread of a block works. */
+/*  Where a thread works: row and thread of the block, index a of the row, the signal, and its first element. */
 struct Place {
-    long long from, to; /* the signals */
-    int a, from_first, to_first, row, thread;
+    long long signal;
+    int row, thread, a, first;
     bool valid;
 };
 
-__device__ inline Place place(const fft_params &p, bool along, unsigned tile, unsigned b, unsigned c)
+/*  Finds a thread's place on a side. along: neighbouring threads have neighbouring signals. */
+__device__ inline Place place(const fft_params &p, const ignis__fft_side &side, bool along)
 {
+    const unsigned tile = blockIdx.x % (unsigned)p.tiles_a, rest = blockIdx.x / (unsigned)p.tiles_a,
+                   b = rest % (unsigned)p.count_b, c = rest / (unsigned)p.count_b;
     Place at;
-    at.row = (int)threadIdx.x / THREADS;
-    at.thread = (int)threadIdx.x % THREADS;
-    if (along) {
-        at.row = (int)threadIdx.x % ROWS;
-        at.thread = (int)threadIdx.x / ROWS;
-    }
+    at.row = along ? (int)threadIdx.x % ROWS : (int)threadIdx.x / THREADS;
+    at.thread = along ? (int)threadIdx.x / ROWS : (int)threadIdx.x % THREADS;
     const long long a = (long long)tile * ROWS + at.row;
     at.valid = a < p.count_a;
     at.a = (int)a;
-    at.from = a * p.from.a + b * p.from.b + c * p.from.c;
-    at.to = a * p.to.a + b * p.to.b + c * p.to.c;
-    at.from_first = at.a * p.from.first_a + (int)b * p.from.first_b;
-    at.to_first = at.a * p.to.first_a + (int)b * p.to.first_b;
+    at.signal = a * side.a + b * side.b + c * side.c;
+    at.first = at.a * side.first_a + (int)b * side.first_b;
     return at;
 }
 
 __device__ constexpr int radix(int stage) { return (int)((unsigned long long)IGNIS_RADICES >> 4 * stage & 15) + 1; }
 __device__ constexpr int padded(int i) { return i + i / PAD; }
+
+/*  Returns where number base + offset of a row is, from where base is. sums: one of the two is a multiple of PAD, or
+    both rests together are below it. */
+template <bool sums> __device__ inline int padded_sum(int base, int base_padded, int offset)
+{
+    return sums ? base_padded + padded(offset) : padded(base + offset);
+}
 
 __device__ inline Complex root_from(const Complex *tables, int q)
 {
@@ -171,81 +185,132 @@ __device__ inline Complex root_from(const Complex *tables, int q)
     return tables[q % LOW] * tables[LOW + q / LOW];
 }
 
+/*  Multiplies number r by the r-th power of exp(-2 pi i q / N). Powers of 2 are from the tables, others are products of
+    two others. */
+template <int R> __device__ inline void multiply_by_roots(Complex (&x)[R], const Complex *tables, int q)
+{
+    Complex power[R];
+#pragma unroll
+    for (int r = 1; r < R; r++) {
+        const int low = r & (r - 1), high = r - low; /* high: the lowest bit */
+        power[r] = low ? power[low] * power[high] : root_from(tables, q * r);
+        x[r] = x[r] * power[r];
+    }
+}
+
+/*  Reads the numbers of a butterfly from a signal. */
+template <int R> __device__ inline void read(Complex (&x)[R], const fft_params &p, const Place &at, int first)
+{
+    constexpr int BUTTERFLIES = N / R;
+    if (IGNIS_LOAD == IGNIS__FFT_COMPLEX && WHOLE) {
+        const Complex *from =
+            (const Complex *)p.in + at.signal + (long long)(at.first + first * p.from.step) * p.from.stride;
+        const long long step = ADJACENT_IN ? 1 : p.from.step * p.from.stride;
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            x[r] = from[r * BUTTERFLIES * step];
+        if (p.how & IGNIS__FFT_SWAP_IN) {
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                x[r] = swapped(x[r]);
+        }
+    } else {
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            x[r] = fft_load<IGNIS_LOAD, CHIRPS>(p, at.signal, at.first + (first + r * BUTTERFLIES) * p.from.step);
+    }
+}
+
+/*  Writes the results of a butterfly of the last stage to a signal. */
+template <int R> __device__ inline void write(Complex (&x)[R], const fft_params &p, const Place &at, int first)
+{
+    constexpr int SIZE = N / R;
+    const T scale = T(p.scale);
+    if constexpr (TURNS) {
+        const T inverse = T(1) / T((unsigned)p.turn);
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            x[r] = x[r] * root((unsigned)at.a * (unsigned)(first + r * SIZE), (unsigned)p.turn, inverse);
+    }
+    if (IGNIS_STORE == IGNIS__FFT_COMPLEX && WHOLE) {
+        Complex *to = (Complex *)p.out + at.signal + (long long)(at.first + first * p.to.step) * p.to.stride;
+        const long long step = ADJACENT_OUT ? 1 : p.to.step * p.to.stride;
+        const bool swaps = p.how & IGNIS__FFT_SWAP_OUT;
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            to[r * SIZE * step] = scale * (swaps ? swapped(x[r]) : x[r]);
+    } else {
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            fft_store<IGNIS_STORE, CHIRPS>(p, at.signal, at.first + (first + r * SIZE) * p.to.step, scale, x[r]);
+    }
+}
+
 /*  Runs the stage that makes transforms of SIZE * R numbers from those of SIZE, and the stages after it. */
-template <int STAGE, int SIZE>
-__device__ inline void stages(const fft_params &p, const Place &in, const Place &out, Complex *rows,
-                              const Complex *tables)
+template <int STAGE, int SIZE> __device__ inline void stages(const fft_params &p, Complex *rows, const Complex *tables)
 {
     constexpr int R = radix(STAGE), BUTTERFLIES = N / R, COUNT = (BUTTERFLIES + THREADS - 1) / THREADS;
     constexpr bool is_last = SIZE * R == N;
-    const Place &at = STAGE == 0 ? in : out;
-    Complex x[COUNT][R];
+    const Place at = STAGE == 0 ? place(p, p.from, IGNIS_HOW & 1) : place(p, p.to, IGNIS_HOW & 2);
+    Complex x[COUNT][R], *row = rows + at.row * ROW;
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         const int first = at.thread + i * THREADS;
         if (BUTTERFLIES % THREADS && first >= BUTTERFLIES)
             break;
+        if constexpr (STAGE == 0) {
+            if (at.valid)
+                read(x[i], p, at, first);
+        } else {
+            const int first_padded = padded(first);
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            const int j = first + r * BUTTERFLIES;
-            if constexpr (STAGE == 0)
-                x[i][r] = at.valid ? fft_load<IGNIS_LOAD>(p, at.from, at.from_first + j * p.from.step) : Complex{0, 0};
-            else
-                x[i][r] = rows[at.row * ROW + padded(j)];
-        }
-        if constexpr (STAGE > 0) {
-#pragma unroll
-            for (int r = 1; r < R; r++)
-                x[i][r] = x[i][r] * root_from(tables, first % SIZE * r * (N / (SIZE * R)));
+            for (int r = 0; r < R; r++)
+                x[i][r] = row[padded_sum<BUTTERFLIES % PAD == 0>(first, first_padded, r * BUTTERFLIES)];
+            multiply_by_roots(x[i], tables, first % SIZE * (N / (SIZE * R)));
         }
         butterfly<R>(x[i]);
     }
     if constexpr (is_last && IGNIS_STORE != IGNIS__FFT_MERGED) {
+        const Place to = place(p, p.to, IGNIS_HOW & (STAGE == 0 ? 1 : 2));
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
-            const int first = at.thread + i * THREADS;
-            if (!at.valid || (BUTTERFLIES % THREADS && first >= BUTTERFLIES))
+            const int first = to.thread + i * THREADS;
+            if (!to.valid || (BUTTERFLIES % THREADS && first >= BUTTERFLIES))
                 break;
-#pragma unroll
-            for (int r = 0; r < R; r++) {
-                const int k = first + r * SIZE;
-                if (p.turn)
-                    x[i][r] = x[i][r] * root((long long)at.a * k, p.turn);
-                fft_store<IGNIS_STORE>(p, at.to, at.to_first + k * p.to.step, x[i][r]);
-            }
+            write(x[i], p, to, first);
         }
     } else {
         if constexpr (STAGE > 0)
             __syncthreads(); /* all have read */
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
-            const int first = at.thread + i * THREADS;
+            const int first = at.thread + i * THREADS, base = first / SIZE * SIZE * R + first % SIZE,
+                      base_padded = padded(base);
             if (BUTTERFLIES % THREADS && first >= BUTTERFLIES)
                 break;
 #pragma unroll
             for (int r = 0; r < R; r++)
-                rows[at.row * ROW + padded(first / SIZE * SIZE * R + first % SIZE + r * SIZE)] = x[i][r];
+                row[padded_sum < SIZE % PAD == 0 || (SIZE == 1 && R % PAD == 0) > (base, base_padded, r * SIZE)] =
+                    x[i][r];
         }
         __syncthreads();
         if constexpr (!is_last)
-            stages<STAGE + 1, SIZE * R>(p, in, out, rows, tables);
+            stages<STAGE + 1, SIZE * R>(p, rows, tables);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(ROWS *THREADS) ignis_fft(const fft_params p)
+extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS) ignis_fft(const fft_params p)
 {
     extern __shared__ __align__(16) char memory[];
     Complex *rows = (Complex *)memory, *tables = rows + ROWS * ROW;
-    const unsigned tile = blockIdx.x % (unsigned)p.tiles_a, rest = blockIdx.x / (unsigned)p.tiles_a,
-                   b = rest % (unsigned)p.count_b, c = rest / (unsigned)p.count_b;
-    const Place in = place(p, IGNIS_ALONG & 1, tile, b, c), out = place(p, IGNIS_ALONG & 2, tile, b, c);
-    for (int i = (int)threadIdx.x; i < LOW + HIGH; i += ROWS * THREADS)
-        tables[i] = i < LOW ? root(i, N) : root((long long)(i - LOW) * LOW, N);
+    for (int i = (int)threadIdx.x; i < LOW + HIGH; i += BLOCK)
+        tables[i] = i < LOW ? root((unsigned)i, N) : root((unsigned)(i - LOW) * LOW, N);
     ignis_grid_dependency_wait();
-    stages<0, 1>(p, in, out, rows, tables);
+    stages<0, 1>(p, rows, tables);
     if constexpr (IGNIS_STORE == IGNIS__FFT_MERGED) {
-        const Complex *row = rows + out.row * ROW;
-        for (int k = out.thread; out.valid && k <= N / 2; k += THREADS)
-            fft_store_merged(p, out.to, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);
+        const Place to = place(p, p.to, IGNIS_HOW & 2);
+        const Complex *row = rows + to.row * ROW;
+        for (int k = to.thread; to.valid && k <= N / 2; k += THREADS)
+            fft_store_merged(p, to.signal, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);
     }
 }

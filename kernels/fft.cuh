@@ -28,22 +28,34 @@ __device__ inline Complex conjugate(Complex a) { return {a.re, -a.im}; }
 __device__ inline Complex swapped(Complex a) { return {a.im, a.re}; }
 __device__ inline Complex times_i(Complex a) { return {-a.im, a.re}; }
 
-__device__ inline void sine_cosine_of_pi(float x, float *sine, float *cosine) { sincospif(x, sine, cosine); }
+/*  Sine and cosine of pi x for |x| <= 1/4, by polynomials that are exact to one unit in the last place. */
+__device__ inline void sine_cosine_of_pi(float x, float *sine, float *cosine)
+{
+    const float square = x * x;
+    float even = 0.231384277f, odd = -0.595703125f;
+    even = fmaf(fmaf(fmaf(even, square, -1.33502197f), square, 4.0587039f), square, -4.93480206f);
+    odd = fmaf(fmaf(odd, square, 2.55039954f), square, -5.16772413f);
+    *cosine = fmaf(even, square, 1.0f);
+    *sine = fmaf(x, 3.14159274f, x * square * odd);
+}
 __device__ inline void sine_cosine_of_pi(double x, double *sine, double *cosine) { sincospi(x, sine, cosine); }
 
-/*  Returns exp(-2 pi i q / n) for 0 <= q < n < 2^31. The angle is reduced to an eighth of a turn in integers, so
-    each part is exact to two units in its last place. */
-__device__ inline Complex root(long long q, long long n)
+__device__ inline int nearest(float x) { return (int)rintf(x); }
+__device__ inline int nearest(double x) { return (int)rint(x); }
+
+/*  Returns exp(-2 pi i q / n) for 0 <= q < n <= 2^30; inverse is 1 / n. The angle is reduced to an eighth of a turn in
+    integers, so each part is exact to two units in its last place. */
+__device__ inline Complex root(unsigned q, unsigned n, T inverse)
 {
-    const double inverse = 1.0 / (double)n;
-    const int quarter = (int)rint(4.0 * (double)q * inverse);
-    const long long rest = 4 * q - quarter * n;
+    const int quarter = nearest(4 * T(q) * inverse);
     T sine, cosine;
-    sine_cosine_of_pi(T((double)rest * (0.5 * inverse)), &sine, &cosine);
+    sine_cosine_of_pi(T((int)(4 * q - (unsigned)quarter * n)) * (T(0.5) * inverse), &sine, &cosine);
     if (quarter & 1)
         return quarter & 2 ? Complex{sine, cosine} : Complex{-sine, -cosine};
     return quarter & 2 ? Complex{-cosine, sine} : Complex{cosine, -sine};
 }
+
+__device__ inline Complex root(unsigned q, unsigned n) { return root(q, n, T(1) / T(n)); }
 
 /*  Returns number k of the first half of the spectrum of a real signal of n numbers. */
 __device__ inline Complex half_spectrum(const fft_params &p, long long base, int k, int n)
@@ -56,8 +68,8 @@ __device__ inline Complex half_spectrum(const fft_params &p, long long base, int
     return T(p.inner) * x;
 }
 
-/*  Returns element e of the signal at base. */
-template <int mode> __device__ inline Complex fft_load(const fft_params &p, long long base, int e)
+/*  Returns element e of the signal at base. chirps: of a pass of Bluestein's algorithm. */
+template <int mode, bool chirps> __device__ inline Complex fft_load(const fft_params &p, long long base, int e)
 {
     Complex x = {0, 0};
     if constexpr (mode == IGNIS__FFT_COMPLEX) {
@@ -81,7 +93,7 @@ template <int mode> __device__ inline Complex fft_load(const fft_params &p, long
         if (e < p.points) {
             const Complex low = half_spectrum(p, base, e, 2 * p.points),
                           high = conjugate(half_spectrum(p, base, p.points - e, 2 * p.points));
-            x = low + high + times_i(conjugate(root(e, 2 * (long long)p.points)) * (low - high));
+            x = low + high + times_i(conjugate(root((unsigned)e, 2 * (unsigned)p.points)) * (low - high));
         }
     } else {
         if (e < p.points)
@@ -90,23 +102,24 @@ template <int mode> __device__ inline Complex fft_load(const fft_params &p, long
     }
     if (p.how & IGNIS__FFT_SWAP_IN)
         x = swapped(x);
-    if (p.how & IGNIS__FFT_CHIRP_IN)
+    if (chirps && (p.how & IGNIS__FFT_CHIRP_IN))
         x = e < p.points ? x * ((const Complex *)p.chirp)[e] : Complex{0, 0};
     return x;
 }
 
 /*  Writes element e of the signal at base; not for MERGED. */
-template <int mode> __device__ inline void fft_store(const fft_params &p, long long base, int e, Complex x)
+template <int mode, bool chirps>
+__device__ inline void fft_store(const fft_params &p, long long base, int e, T scale, Complex x)
 {
-    if (p.filter)
+    if (chirps && p.filter)
         x = x * ((const Complex *)p.filter)[e];
     if (p.how & IGNIS__FFT_SWAP_OUT)
         x = swapped(x);
-    if ((p.how & IGNIS__FFT_CHIRP_OUT) && e < p.points)
+    if (chirps && (p.how & IGNIS__FFT_CHIRP_OUT) && e < p.points)
         x = x * ((const Complex *)p.chirp)[e];
-    if (p.how & IGNIS__FFT_SWAP_LAST)
+    if (chirps && (p.how & IGNIS__FFT_SWAP_LAST))
         x = swapped(x);
-    x = T(p.scale) * x;
+    x = scale * x;
     if constexpr (mode == IGNIS__FFT_COMPLEX) {
         if (e < p.to.length)
             ((Complex *)p.out)[base + e * p.to.stride] = x;
@@ -135,7 +148,7 @@ template <int mode> __device__ inline void fft_store(const fft_params &p, long l
 __device__ inline void fft_store_merged(const fft_params &p, long long base, int n, int k, Complex x, Complex y)
 {
     const Complex even = T(0.5 * p.scale) * (x + conjugate(y)), odd = T(0.5 * p.scale) * (x - conjugate(y)),
-                  turned = root(k, 2 * (long long)n) * odd;
+                  turned = root((unsigned)k, 2 * (unsigned)n) * odd;
     const Complex low = {even.re + turned.im, even.im - turned.re}, high = {even.re - turned.im, -even.im - turned.re};
     const T inner = k == 0 ? T(1) : T(p.inner);
     Complex *out = (Complex *)p.out + base;

@@ -17,7 +17,8 @@ KERNEL ignis_fft_chirp(Complex *chirp, Complex *filter, long long n, long long m
         const long long j = i < n ? i : m - i;
         Complex c = {0, 0};
         if (j < n)
-            c = root((long long)((unsigned long long)j * (unsigned long long)j % (2 * (unsigned long long)n)), 2 * n);
+            c = root((unsigned)((unsigned long long)j * (unsigned long long)j % (2 * (unsigned long long)n)),
+                     2 * (unsigned)n);
         if (i < n)
             chirp[i] = c;
         filter[i] = conjugate(c);

@@ -4,7 +4,8 @@
 
 #include "sweep.h"
 
-/*  An equation without dots and blanks; sizes of its labels, in the order of letters; the result, where the equation has none. */
+/*  An equation without dots and blanks; sizes of its labels, in the order of letters; the result, where the
+    equation has none. */
 typedef struct einsum_case {
     const char *equation;
     const char *letters;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  test_fft.c - Fourier transforms beside sums in long double, their gradients, errors and failures
 
-    Tolerances are relative to the largest value of the result. A transform of n points in log2(n) steps of additions has an
-    error of some units in the last place for each step; Bluestein's algorithm runs three transforms of up to 4 n points. */
+    Tolerances are relative to the largest value of the result. A transform of n points in log2(n) steps of
+    additions has an
+    error of some units in the last place for each step; Bluestein's algorithm runs three transforms of up to 4 n
+    points.*/
 #include <math.h>
 
 #include "sweep.h"
@@ -11,7 +13,8 @@ typedef long double real;
 
 static const real two_pi = 6.283185307179586476925286766559005768L;
 
-/*  Transforms complex numbers [outer, in, inner] along the middle to [outer, out, inner]: points are cut or filled to n. Frees x. */
+/*  Transforms complex numbers [outer, in, inner] along the middle to [outer, out, inner]: points are cut or filled
+    to n. Frees x. */
 static real *dft(real *x, int64_t outer, int64_t in, int64_t n, int64_t inner, int sign, real scale)
 {
     real *roots = (real *)malloc(sizeof *roots * (size_t)(2 * n)),
@@ -42,7 +45,8 @@ static real scale_of(ignis_fft_norm norm, bool inverse, int64_t n)
     return (norm == IGNIS_FFT_FORWARD) != inverse ? 1 / (real)n : 1;
 }
 
-/*  The transform of all dimensions that desc names, of complex numbers of the shape (without its 2), which becomes that of the result. Frees x. */
+/*  The transform of all dimensions that desc names, of complex numbers of the shape (without its 2), which becomes
+    that of the result. Frees x. */
 static real *transform(real *x, ignis_shape *shape, const ignis_fft_desc *desc, bool inverse)
 {
     int i, k;
