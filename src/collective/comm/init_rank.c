@@ -80,7 +80,8 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
         return comm;
     if (!comm->job)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "the communicator is of ignis_comm_init_all; %s_all does it for all ranks at once", call);
+                    "the communicator is of ignis_comm_init_all; %s does it for all ranks at once",
+                    strcmp(call, "ignis_comm_split") == 0 ? "ignis_comm_split_all" : "ignis_comm_shrink_all");
     ignis__comm_drop(call, comm);
     return NULL;
 }

@@ -11,10 +11,12 @@
 TEST(arguments_are_checked_before_anything_is_queued)
 {
     ignis_comm stale, twice[2];
-    ignis_array ints, shorter, overlapping;
+    ignis_array ints, shorter, overlapping, odd;
     ignis_array_info before, after;
     int devices[2] = {0, 0};
+    ignis_comm_desc desc;
     arrays a;
+    memset(&desc, 0, sizeof desc);
     RANKS_SETUP(2);
     CHECK_STATUS(ignis_comm_init_all(NULL, NULL, 2, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_STATUS(ignis_comm_init_all(twice, NULL, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
@@ -25,6 +27,11 @@ TEST(arguments_are_checked_before_anything_is_queued)
     CHECK_STATUS(ignis_comm_init_all(twice, NULL, 2, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     setenv("IGNIS_COMM_TUNE", "blocks=4,speed=9", 1);
     CHECK_STATUS(ignis_comm_init_all(twice, NULL, 2, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    unsetenv("IGNIS_COMM_TUNE");
+    desc.most_blocks = -1;
+    CHECK_STATUS(ignis_comm_init_all(twice, NULL, 2, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    desc.most_blocks = 0, desc.timeout_s = -1;
+    CHECK_STATUS(ignis_comm_init_all(twice, NULL, 2, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_INT(twice[0].id, 0);
     REQUIRE(begin(2, SMALL));
     a = make_all(IGNIS_F32, 100, 0);
@@ -49,6 +56,17 @@ TEST(arguments_are_checked_before_anything_is_queued)
                  IGNIS_DIAG_DEVICE_DIFFERS);
     CHECK_STATUS(ignis_comm_all_gather(comms[0], overlapping, a.at[0]), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_OVERLAP);
     CHECK_STATUS(ignis_comm_all_gather(comms[0], a.at[0], a.at[0]), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    odd = ignis_array_slice(a.at[0], 0, 0, 3);
+    CHECK_STATUS(ignis_comm_reduce_scatter(comms[0], odd, ints, IGNIS_OP_SUM), IGNIS_ERROR_DTYPE,
+                 IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_STATUS(ignis_comm_all_to_all(comms[0], odd, a.at[0]), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COUNT_MISMATCH);
+    CHECK_MESSAGE_HAS("in has 3 elements; expected a multiple of the 2 ranks");
+    CHECK_OK(ignis_array_free(odd));
+    CHECK_FAILS(ignis_comm_shrink_without(comms[0], devices, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("ignis_comm_shrink_all does it for all ranks at once");
+    CHECK_FAILS(ignis_comm_split(comms[0], 0, 0), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("ignis_comm_split_all does it for all ranks at once");
+    CHECK_STATUS(ignis_comm_query(comms[0], NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_STATUS(ignis_comm_broadcast(comms[0], a.at[0], 2), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_STATUS(ignis_comm_reduce(comms[0], a.at[0], a.at[0], IGNIS_OP_SUM, -1), IGNIS_ERROR_ARGUMENT,
                  IGNIS_DIAG_BAD_NUMBER);
