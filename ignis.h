@@ -19,7 +19,7 @@
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
         >>grad          gradients as tensors, and derivatives of them
         >>ops           operations on tensors, in families: >>ops.matmul .conv .fft .einsum .pointwise .formula .sum
-                        .shape .norm .image .rope .embedding .index .sort .select .loss .attention  ON THE TAPE
+                        .shape .norm .image .rope .embedding .index .sort .select .random .loss .attention  ON THE TAPE
         >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
@@ -341,7 +341,8 @@
             functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc mod(a, b)
                         exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt pow square
                         sin cos tan asin acos atan atan2 sinh cosh tanh
-                        sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
+                        sigmoid logsigmoid softplus silu gelu gelu_exact erf erfc erfinv lgamma digamma
+                        lerp(x, y, weight) isnan isinf isfinite
                         index(dim): the element's index in that dimension of the result; -1 is the last one
                         rand() randn(): a random number in [0, 1), and a standard normal one
                         detach(x)  with_grad(value, other): see below
@@ -1897,7 +1898,8 @@ typedef struct ignis_array_inputs {
 
 /*  ignis_array_map - compute a formula of arrays into dst, element by element, in one pass: see ON FORMULAS
     ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
-    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result, and gives
+    it its shape where all inputs are values. Any
     dtypes. The result is converted to the dtype of dst by the rules of ignis_array_from_host. f64 is computed
     in f64, also if only dst is f64. Integers are computed as i64 until they meet a floating type. All else is
     computed in f32. dst may be an input. It may not be an input that is broadcast, nor overlap an input in
@@ -2357,6 +2359,27 @@ IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ign
     Ownership: nothing to free.
     Threads: any; each has its own sequence. */
 IGNIS_API ignis_status ignis_seed(uint64_t seed);
+
+/*  Where a thread's sequence of random numbers is: the seed, and how far it has been used. */
+typedef struct ignis_random_state {
+    uint64_t seed, position;
+} ignis_random_state;
+
+/*  ignis_random_save - the place in the calling thread's sequence of random numbers, for ignis_random_restore
+    A run that is resumed from it has the numbers of an unbroken one, bit for bit. Graphs have numbers of their own:
+    capture them where the first run did, in the state that it had there, and then call ignis_graph_set_launches.
+    Returns: the state; zeros before ignis_setup.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free; the two numbers may be written to a file.
+    Threads: any; each has its own sequence. */
+IGNIS_API ignis_random_state ignis_random_save(void);
+
+/*  ignis_random_restore - continue the calling thread's sequence of random numbers at a place
+    Returns: IGNIS_OK.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any; each has its own sequence. */
+IGNIS_API ignis_status ignis_random_restore(ignis_random_state state);
 
 /*  ignis_tensor_data - the array of a tensor's values; ignis_tensor_grad - the array of its gradient
     Returns: the array, or no handle (no gradient was computed yet: this is not a failure).
@@ -3004,6 +3027,18 @@ typedef struct ignis_inputs {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
 
+/*  ignis_map_shape - a new tensor of a shape from a formula of index(), rand(), randn() and values, without tensors
+    ignis_map_shape("index(0) == index(1)", IGNIS_SHAPE(8, 8), IGNIS_NO_INPUTS, NULL)
+    values has numbers made by ignis_value alone, or is IGNIS_NO_INPUTS. desc may be null for all defaults: the result
+    is converted to its dtype.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (the formula, which the message has with the column; names; null; a tensor), SHAPE, DTYPE, DEVICE,
+    MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_map_shape(const char *formula, ignis_shape shape, ignis_inputs values,
+                                       const ignis_tensor_desc *desc);
+
 /*  ignis_map_many - several results of a formula, which are written apart by commas, in one pass
     ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", IGNIS_INPUTS(a, b, t), 2, results)
     Each is as in ignis_map; all have the shape that the inputs give. count is 1 to IGNIS_MAX_INPUTS. Backward
@@ -3581,6 +3616,71 @@ IGNIS_API ignis_tensor ignis_histogram(ignis_tensor tensor, int64_t bins, double
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_histogram_edges(ignis_tensor tensor, ignis_tensor edges);
+
+/* >>ops.random - random numbers of distributions ------------------------------------------------------------------
+
+   All follow from ignis_seed and the calls since, as those of ignis_tensor_rand do, in graphs too.
+   None has a gradient. Algorithms are named below; all are computed in f64, and rounded once. */
+
+/*  ignis_tensor_randint - integers from low to high - 1, each as likely: to 2^-32 for ranges up to 2^32
+    A number of 64 bits of Philox 4x32-10, times the range, without the lower 64 bits. Equal on all devices. desc may
+    be null; its dtype is i64 by default, or i32 or u8.
+    Returns: the tensor, or no handle.
+    Errors: SHAPE, DTYPE (a floating dtype, a gradient), ARGUMENT (low is not below high, or either is none of the
+    dtype), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tensor_randint(int64_t low, int64_t high, ignis_shape shape,
+                                            const ignis_tensor_desc *desc);
+
+/*  ignis_tensor_exponential - exponential numbers of a rate above 0: -log(u)/rate
+    desc may be null for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: SHAPE, DTYPE (integers), ARGUMENT (rate), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tensor_exponential(double rate, ignis_shape shape, const ignis_tensor_desc *desc);
+
+/*  ignis_tensor_permutation - the numbers from 0 to n - 1 in random order: [n], of i64
+    The order of n random numbers of 64 bits. desc may be null; its dtype is i64 or 0.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (n below 0), DTYPE (another one, a gradient), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED
+    (2^31 numbers).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_tensor_permutation(int64_t n, const ignis_tensor_desc *desc);
+
+/*  ignis_poisson - for each rate a Poisson number, in the tensor's dtype
+    Rates below 10: products of uniform numbers (Knuth 1969); from 10 on PTRS (Hoermann 1993). The rate 0 gives 0, one
+    below 0 and NaN give NaN.
+    Returns: the tensor, or no handle.
+    Errors: FREED, DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_poisson(ignis_tensor rates);
+
+/*  ignis_gamma - for each shape parameter a gamma number of scale 1; ignis_beta - for each a and b a beta number
+    Marsaglia and Tsang (2000). Parameters that are not above 0 give NaN. Of parameters near 0 a number may be rounded
+    to 0, and a beta number to 0 or 1. b has the shape and dtype of a.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_gamma(ignis_tensor shapes);
+IGNIS_API ignis_tensor ignis_beta(ignis_tensor a, ignis_tensor b);
+
+/*  ignis_categorical - draw categories of rows of weights [..., categories], which need not add up to 1: [..., draws]
+    of i64
+    With `replace` each draw is alone: its uniform number is searched in the sums of the row. Without it the draws of a
+    row differ: they are the largest of log(weight) - log(-log(u)) (Gumbel), and there are at most as many as
+    categories; if fewer have a weight, others follow. A category of weight 0 is not drawn else. With `replace`, a row
+    without a sum above 0 gives -1.
+    Returns: the tensor, or no handle.
+    Errors: FREED, DTYPE, ARGUMENT (draws below 0, or too many; never written to), SHAPE (no categories), MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_categorical(ignis_tensor weights, int64_t draws, bool replace);
 
 /* >>ops.loss - losses -------------------------------------------------------------------------------------------
 
@@ -4237,6 +4337,18 @@ IGNIS_API ignis_graph ignis_graph_end(void);
     Threads: any; launches of one graph must not overlap on different streams. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
 
+/*  ignis_graph_launches - how often a graph has been launched; ignis_graph_set_launches - continue that count
+    Random numbers of a graph follow from it. A run that is resumed captures the same work, in the state of
+    ignis_random_save that the first run had at ignis_graph_begin, and sets the count that the first run had at the
+    end: then the next launch has the numbers that the next one there would have had, bit for bit.
+    Returns: the count, -1 on failure; IGNIS_OK, or the reason.
+    Errors: FREED; for set also ARGUMENT (count below 0), UNSUPPORTED (this thread captures), CUDA.
+    Ownership: unchanged.
+    Threads: any; not while another thread launches the graph. Streams: queued on the current stream; set waits for
+    it. */
+IGNIS_API int64_t ignis_graph_launches(ignis_graph graph);
+IGNIS_API ignis_status ignis_graph_set_launches(ignis_graph graph, int64_t count);
+
 /*  ignis_graph_free - free a graph, and the memory that only it used
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures).
@@ -4623,6 +4735,11 @@ static inline ignis_tensor ignis_fft(ignis_tensor x, const ignis_fft_desc &desc)
 static inline ignis_tensor ignis_ifft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_ifft(x, &desc); }
 static inline ignis_tensor ignis_rfft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_rfft(x, &desc); }
 static inline ignis_tensor ignis_irfft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_irfft(x, &desc); }
+static inline ignis_tensor ignis_map_shape(const char *formula, ignis_shape shape, ignis_inputs values,
+                                           const ignis_tensor_desc &desc)
+{
+    return ignis_map_shape(formula, shape, values, &desc);
+}
 static inline ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formula, ignis_inputs inputs,
                                             const ignis_reduce_desc &desc)
 {
@@ -4646,6 +4763,19 @@ static inline ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, igni
     return ignis_batch_norm(x, w, b, &desc);
 }
 static inline ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc &desc) { return ignis_rope(x, &desc); }
+static inline ignis_tensor ignis_tensor_randint(int64_t low, int64_t high, ignis_shape shape,
+                                                const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_randint(low, high, shape, &desc);
+}
+static inline ignis_tensor ignis_tensor_exponential(double rate, ignis_shape shape, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_exponential(rate, shape, &desc);
+}
+static inline ignis_tensor ignis_tensor_permutation(int64_t n, const ignis_tensor_desc &desc)
+{
+    return ignis_tensor_permutation(n, &desc);
+}
 static inline ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc &desc)
 {
     return ignis_bce_with_logits(logits, targets, &desc);
@@ -4728,9 +4858,11 @@ static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_
     return ignis_inputs{names, int(sizeof...(tensors)), {tensors...}};
 }
 
-/*  IGNIS_INPUTS(x, y) - tensors as the inputs of a formula, with their names; IGNIS_ARRAYS(x, y) - arrays */
+/*  IGNIS_INPUTS(x, y) - tensors as the inputs of a formula, with their names; IGNIS_ARRAYS(x, y) - arrays;
+    IGNIS_NO_INPUTS - none, for ignis_map_shape */
 #define IGNIS_ARRAYS(...) ignis__make_array_inputs(#__VA_ARGS__, __VA_ARGS__)
 #define IGNIS_INPUTS(...) ignis__make_inputs(#__VA_ARGS__, __VA_ARGS__)
+#define IGNIS_NO_INPUTS (ignis_inputs{"", 0, {}})
 #endif
 #else
 #define IGNIS_ARRAYS(...)  \
@@ -4738,6 +4870,7 @@ static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_
         #__VA_ARGS__, (int)(sizeof((ignis_array[]){__VA_ARGS__}) / sizeof(ignis_array)), {__VA_ARGS__}})
 #define IGNIS_INPUTS(...) \
     ((ignis_inputs){#__VA_ARGS__, (int)(sizeof((ignis_tensor[]){__VA_ARGS__}) / sizeof(ignis_tensor)), {__VA_ARGS__}})
+#define IGNIS_NO_INPUTS ((ignis_inputs){"", 0, {{0}}})
 #define IGNIS_SHAPE(...) ((ignis_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 #define IGNIS_NO_ARRAY ((ignis_array){0})
 #endif
@@ -13550,6 +13683,12 @@ typedef struct ignis__kernel_list {
     X(RANDOM_ADVANCE, random_cu, "ignis_random_advance", PLAIN)                                         \
     X(RAND, random_cu, "ignis_rand", PLAIN)                                                             \
     X(RANDN, random_cu, "ignis_randn", PLAIN)                                                           \
+    X(RANDINT, distribution_cu, "ignis_randint", PLAIN)                                                 \
+    X(EXPONENTIAL, distribution_cu, "ignis_exponential", PLAIN)                                         \
+    X(POISSON, distribution_cu, "ignis_poisson", PLAIN)                                                 \
+    X(GAMMA, distribution_cu, "ignis_gamma", PLAIN)                                                     \
+    X(BETA, distribution_cu, "ignis_beta", PLAIN)                                                       \
+    X(CATEGORICAL, distribution_cu, "ignis_categorical", PLAIN)                                         \
     X(OPTIM_TABLE, optim_cu, "ignis_optim_table", WAITS)                                                \
     X(OPTIM_ADVANCE, optim_cu, "ignis_optim_advance", WAITS)                                            \
     X(ADAMW, optim_cu, "ignis_adamw", WAITS)                                                            \
@@ -18088,6 +18227,20 @@ typedef struct ignis__backward_pass {
     uint32_t count, capacity;
 } ignis__backward_pass;
 
+/*  A new tensor that an elementwise kernel fills. params are the address, ..., the number of elements at `last`. */
+typedef struct ignis__creation {
+    const char *call;
+    ignis__builtin builtin;
+    ignis_shape shape;
+    const ignis_tensor_desc *desc; /* NULL: all defaults */
+    void **params;
+    int last;
+    ignis__random *random; /* the random numbers that it takes; NULL: none */
+    ignis__address *step;  /* the address of their counter of launches */
+    int words;             /* random words of an element, of four that a counter has */
+    bool integers;         /* they are integers */
+} ignis__creation;
+
 
 /*  >>tensor.thread - what the tensor rooms keep for each thread
 
@@ -18216,6 +18369,25 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
         return IGNIS_ERROR_NOT_SETUP;
     ignis__thread_state()->random.seed = seed;
     ignis__thread_state()->random.used = 0;
+    return IGNIS_OK;
+}
+
+IGNIS_API ignis_random_state ignis_random_save(void)
+{
+    ignis_random_state state = IGNIS__ZERO;
+    if (!ignis__enter("ignis_random_save"))
+        return state;
+    state.seed = ignis__thread_state()->random.seed;
+    state.position = ignis__thread_state()->random.used;
+    return state;
+}
+
+IGNIS_API ignis_status ignis_random_restore(ignis_random_state state)
+{
+    if (!ignis__enter("ignis_random_restore"))
+        return IGNIS_ERROR_NOT_SETUP;
+    ignis__thread_state()->random.seed = state.seed;
+    ignis__thread_state()->random.used = state.position;
     return IGNIS_OK;
 }
 
@@ -18515,6 +18687,10 @@ IGNIS__PRIVATE const ignis__formula_function ignis__formula_functions[] = {
     {"sigmoid", 1, 'w', "map_sigmoid($a)", NULL, {"$r*(1-$r)", NULL}, NULL},
     {"softplus", 1, 'w', "map_softplus($a)", NULL, {"map_sigmoid($a)", NULL}, NULL},
     {"erf", 1, 'w', "erf($a)", NULL, {"(W)1.12837916709551257*exp(-$a*$a)", NULL}, NULL},
+    {"erfc", 1, 'w', "erfc($a)", NULL, {"(W)-1.12837916709551257*exp(-$a*$a)", NULL}, NULL},
+    {"erfinv", 1, 'w', "erfinv($a)", NULL, {"(W)0.886226925452758014*exp($r*$r)", NULL}, NULL},
+    {"lgamma", 1, 'w', "lgamma($a)", NULL, {"map_digamma($a)", NULL}, NULL},
+    {"digamma", 1, 'w', "map_digamma($a)", NULL, {"map_trigamma($a)", NULL}, NULL},
     {"pow", 2, 'w', "pow($a,$b)", NULL, {"$b==0||$d==0?(W)0:$b*pow($a,$b-1)*$d", "($a==0&&$b>=0)||$d==0?(W)0:$r*log($a)*$d"}, NULL},
     {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
     {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
@@ -21478,6 +21654,11 @@ static bool ignis__formula_broadcast_shape(const char *call, const ignis__formul
     ignis__formula_name names[IGNIS_MAX_INPUTS];
     int i, d, k, count = formula->count;
     memset(&run->shape, 0, sizeof run->shape);
+    if (run->to_shape) {
+        run->shape = *run->to_shape;
+        run->to_shape = NULL;
+        return true;
+    }
     for (i = 0; i < count; i++)
         if (run->input[i] && run->input[i]->ndim > run->shape.ndim)
             run->shape.ndim = run->input[i]->ndim;
@@ -21584,10 +21765,15 @@ IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, 
         } else if (!ignis__value_get(call, handles[i], &run->value[i]))
             return false;
     }
-    if (*held == 0)
-        ignis__fail(IGNIS_DIAG_FORMULA, call,
-                    "all inputs are values; expected an array or a tensor, which gives the result its shape");
-    return *held > 0;
+    return true;
+}
+
+/*  Reports that a formula has no array or tensor. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_has_no_shape(const char *call)
+{
+    return ignis__fail_false(IGNIS_DIAG_FORMULA, call,
+                             "all inputs are values; expected an array or a tensor, which gives the result its shape, "
+                             "or ignis_map_shape");
 }
 
 /*  Parses the formula, which has `results` results, and finds their shape. run->input and run->dtype are set. */
@@ -21643,11 +21829,12 @@ static bool ignis__formula_check_overlap(const char *call, const ignis__array *d
                              ignis__array_label(src).text);
 }
 
-/*  Holds the results and then the inputs that are arrays, enters their device and prepares the formula. On
+/*  Holds the results and then the inputs that are arrays, enters their device and prepares the formula. into: if
+    there are no arrays, the first result gives the shape. On
     failure nothing is held. */
 static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
                                         const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run,
-                                        ignis__array **arrays, int *held)
+                                        ignis__array **arrays, int *held, bool into)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_array handles[2 * IGNIS_MAX_INPUTS];
@@ -21657,6 +21844,8 @@ static bool ignis__formula_begin_arrays(const char *call, int results, const ign
         ids[i] = inputs->array[i].id;
     if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
         return false;
+    if (count == 0 && !into)
+        return ignis__formula_has_no_shape(call);
     for (i = 0; i < results; i++)
         handles[i] = dsts[i];
     for (i = 0; i < count; i++)
@@ -21673,6 +21862,8 @@ static bool ignis__formula_begin_arrays(const char *call, int results, const ign
         run->input[at[i]] = &arrays[results + i]->shape;
         run->dtype[at[i]] = arrays[results + i]->dtype;
     }
+    if (count == 0)
+        run->to_shape = &arrays[0]->shape;
     ok = ignis__formula_prepare(work, formula, inputs->names, inputs->count, results, run);
     for (i = 1; i < results && ok; i++)
         ok = ignis__same_device(call, arrays[0], arrays[i], "a result");
@@ -21686,8 +21877,9 @@ static bool ignis__formula_begin_arrays(const char *call, int results, const ign
     return ok;
 }
 
-static ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts, const char *formula,
-                                            const ignis_array_inputs *inputs)
+/*  Runs a formula into arrays. If all inputs are values, the first of these gives the shape. */
+IGNIS__PRIVATE ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts,
+                                                    const char *formula, const ignis_array_inputs *inputs)
 {
     ignis__array *arrays[2 * IGNIS_MAX_INPUTS];
     ignis__formula_run run;
@@ -21695,7 +21887,7 @@ static ignis_status ignis__formula_run_into(const char *call, int count, const i
     int64_t numel;
     int held, i, k;
     bool ok;
-    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held))
+    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held, true))
         return ignis__failed();
     numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
     for (k = 0, ok = true; k < count && ok; k++) {
@@ -21757,7 +21949,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     bool ok;
     if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__failed();
-    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held))
+    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held, false))
         return ignis__failed();
     lacking = run.shape.ndim - arrays[0]->shape.ndim;
     ok = lacking >= 0;
@@ -28265,14 +28457,12 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
     Uses: tensor; the kernels PATTERN and RANDOM.
     Threads: random numbers and their counter belong to the thread. */
 
-/*  Creates a tensor by an elementwise kernel; params are the address, ..., the number of elements. random,
-    *step: the numbers and their counter; NULL if there are none. */
-IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call, ignis__builtin builtin,
-                                                               ignis_shape shape, const ignis_tensor_desc *desc,
-                                                               void **params, int last, ignis__random *random,
-                                                               ignis__address *step)
+/*  Creates a tensor by an elementwise kernel. */
+IGNIS__COLD IGNIS__PRIVATE ignis_tensor ignis__tensor_create_by_kernel(const ignis__creation *creation)
 {
-    ignis_array made = ignis__tensor_array_create(call, shape, desc);
+    const char *call = creation->call;
+    ignis__random *random = creation->random;
+    ignis_array made = ignis__tensor_array_create(call, creation->shape, creation->desc);
     ignis__array *array;
     ignis__address to;
     ignis__work work;
@@ -28280,22 +28470,36 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call,
     if (!made.id)
         return ignis__no_tensor();
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    params[0] = &to;
-    params[last] = &array->numel;
-    if (random && !ignis__dtype_is_float(array->dtype)) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed",
-                    ignis__dtypes[array->dtype].name);
+    creation->params[0] = &to;
+    creation->params[creation->last] = &array->numel;
+    if (random && ignis__dtype_is_float(array->dtype) == creation->integers) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; %s is needed", ignis__dtypes[array->dtype].name,
+                    creation->integers ? "i32, i64 or u8" : "f16, bf16, f32 or f64");
     } else if (ignis__work_begin(call, array->storage->device, &work)) {
-        ok = !random || (ignis__random_take(&work, array->dtype, array->numel, random) &&
-                         ignis__random_step(&work, random->launches, step));
+        ok = !random || (ignis__random_take(&work, array->dtype, array->numel * creation->words, random) &&
+                         ignis__random_step(&work, random->launches, creation->step));
         ok = ok && ignis__work_write(&work, array, &to) &&
-             ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+             ignis__elementwise(&work, creation->builtin, array->dtype, array->numel, creation->params);
         ignis__work_end(&work);
     }
     if (!ok)
         ignis__array_discard(call, &made);
     ignis__array_drop(call, array);
-    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+    return ignis__tensor_adopt(call, made, creation->desc && creation->desc->requires_grad);
+}
+
+/*  Describes a creation without random numbers. */
+static ignis__creation ignis__creation_of(const char *call, ignis__builtin builtin, ignis_shape shape,
+                                          const ignis_tensor_desc *desc, void **params, int last)
+{
+    ignis__creation creation = IGNIS__ZERO;
+    creation.call = call;
+    creation.builtin = builtin;
+    creation.shape = shape;
+    creation.desc = desc;
+    creation.params = params;
+    creation.last = last;
+    return creation;
 }
 
 IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builtin, ignis_shape shape,
@@ -28305,8 +28509,11 @@ IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__bu
     ignis__address step;
     double from = 0, by = 1; /* low and high; mean and deviation */
     void *params[] = {NULL, &from, &by, &random.seed, &random.first, &step, NULL};
-    return ignis__enter(call) ? ignis__tensor_create_by_kernel(call, builtin, shape, desc, params, 6, &random, &step)
-                              : ignis__no_tensor();
+    ignis__creation creation = ignis__creation_of(call, builtin, shape, desc, params, 6);
+    creation.random = &random;
+    creation.step = &step;
+    creation.words = 1;
+    return ignis__enter(call) ? ignis__tensor_create_by_kernel(&creation) : ignis__no_tensor();
 }
 
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc)
@@ -28325,6 +28532,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, doub
                                                           int64_t middle, int64_t count, const ignis_tensor_desc *desc)
 {
     void *params[] = {NULL, &start, &end, &step, &middle, NULL};
+    ignis__creation creation = ignis__creation_of(call, IGNIS__BUILTIN(LINE), IGNIS_SHAPE(count), desc, params, 5);
     if (!ignis__enter(call))
         return ignis__no_tensor();
     if (count < 0) {
@@ -28332,7 +28540,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, doub
                     step);
         return ignis__no_tensor();
     }
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN(LINE), IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
+    return ignis__tensor_create_by_kernel(&creation);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step,
@@ -28362,10 +28570,11 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
     ignis__address none = 0;
     int64_t diagonal = 0;
     void *params[] = {NULL, &none, &rows, &columns, &diagonal, &diagonal, NULL};
+    ignis__creation creation =
+        ignis__creation_of(call, IGNIS__BUILTIN(BAND), IGNIS_SHAPE(rows, columns), desc, params, 6);
     if (!ignis__enter(call))
         return ignis__no_tensor();
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN(BAND), IGNIS_SHAPE(rows, columns), desc, params, 6, NULL,
-                                          NULL);
+    return ignis__tensor_create_by_kernel(&creation);
 }
 
 /*  >>ops.sum - ignis_sum and ignis_mean, of all elements or along a dimension
@@ -29196,6 +29405,8 @@ IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call
         ids[i] = inputs->tensor[i].id;
     if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
         return false;
+    if (rule->count == 0)
+        return ignis__formula_has_no_shape(call);
     for (i = 0; i < rule->count; i++)
         handles[i].id = others[i];
     if (!ignis__op_begin(op, call, rule->count, handles))
@@ -29334,6 +29545,36 @@ IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, 
     return ignis__formula_check_count(call, count, results)
                ? ignis__formula_tensors(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
                : ignis__failed();
+}
+
+IGNIS_API ignis_tensor ignis_map_shape(const char *formula, ignis_shape shape, ignis_inputs values,
+                                       const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_map_shape";
+    ignis_array_inputs inputs = IGNIS__ZERO;
+    ignis_array made;
+    int i;
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    inputs.names = values.count ? values.names : "no_value";
+    inputs.count = values.count ? values.count : 1;
+    for (i = 0; i < values.count && i < IGNIS_MAX_INPUTS; i++)
+        inputs.array[i].id = values.tensor[i].id;
+    if (!values.count)
+        inputs.array[0] = ignis_array_value(0);
+    for (i = 0; i < inputs.count && i < IGNIS_MAX_INPUTS; i++)
+        if (ignis__handle_kind(inputs.array[i].id) != IGNIS__KIND_VALUE) {
+            ignis__fail(IGNIS_DIAG_FORMULA, call, "input %d is a tensor; expected values alone, or ignis_map", i);
+            return ignis__no_tensor();
+        }
+    made = ignis__tensor_array_create(call, shape, desc);
+    if (!made.id)
+        return ignis__no_tensor();
+    if (ignis__formula_run_into(call, 1, &made, formula, &inputs) != IGNIS_OK) {
+        ignis__array_discard(call, &made);
+        return ignis__no_tensor();
+    }
+    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
 }
 
 /*  >>ops.formula.map_reduce - ignis_map_sum, _mean and _reduce: formulas of tensors, reduced
@@ -35401,16 +35642,15 @@ static void ignis__op_scan(ignis__op *op, const ignis__scan *scan)
     ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_COLUMNS), blocks, params);
 }
 
-/*  Returns the sums of a row up to each of its elements. NULL after a failure. */
-IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *row)
+/*  Returns the sums of rows up to each of their elements. NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *rows)
 {
     ignis__scan scan = IGNIS__ZERO;
     if (!op->ok)
         return NULL;
-    scan.axis.outer = scan.axis.inner = 1;
-    scan.axis.n = row->numel;
-    scan.from = row;
-    scan.to = ignis__op_new_like(op, row);
+    scan.axis = ignis__axis_of_dim(&rows->shape, rows->shape.ndim - 1);
+    scan.from = rows;
+    scan.to = ignis__op_new_like(op, rows);
     ignis__op_scan(op, &scan);
     return scan.to;
 }
@@ -36266,6 +36506,240 @@ IGNIS_API ignis_tensor ignis_index_put(ignis_tensor tensor, const ignis_tensor *
         scatter.adds = accumulate;
     }
     return ignis__scatter_end(&op, "index_put", ids, &scatter);
+}
+
+/*  >>ops.random - randint, exponential, permutation, poisson, gamma, beta, categorical
+
+    An element reads as many random words as it needs from a counter of its own: kernels/distribution.cu.
+    Uses: operation, scan, sort, map; the random numbers of the room kernel. */
+
+/*  Random numbers for the elements of an operation, and where the count of a graph's launches is. */
+typedef struct ignis__drawn {
+    ignis__random random;
+    ignis__address step;
+} ignis__drawn;
+
+/*  Reserves a counter for each of n elements. */
+static bool ignis__op_draw(ignis__op *op, ignis_dtype dtype, int64_t n, ignis__drawn *drawn)
+{
+    drawn->step = 0;
+    op->ok = op->ok && ignis__random_take(&op->work, dtype, 4 * n, &drawn->random) &&
+             ignis__random_step(&op->work, drawn->random.launches, &drawn->step);
+    return op->ok;
+}
+
+static int64_t ignis__draw_blocks(int64_t n) { return ignis__clamp(ignis__ceil_div(n, 256), 0, INT32_MAX); }
+
+/*  Runs poisson, gamma or beta: a number for each element of the inputs. */
+static ignis_tensor ignis__distribution(const char *call, ignis__builtin builtin, int count, const ignis_tensor *inputs,
+                                        const char *const *names)
+{
+    ignis__op op;
+    ignis__array *out = NULL;
+    ignis__drawn drawn;
+    ignis__address target, first, second = 0;
+    void *params[7] = {&target, &first};
+    int at = 2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, names[0]);
+    if (count > 1 && ignis__op_same_dtype(&op, 1, names[1]))
+        ignis__op_same_shape(&op, 1, names[1]);
+    out = ignis__op_new_like(&op, op.in[0]);
+    if (out && ignis__op_draw(&op, out->dtype, out->numel, &drawn)) {
+        target = ignis__op_write(&op, out);
+        first = ignis__op_read(&op, op.in[0]);
+        if (count > 1) {
+            second = ignis__op_read(&op, op.in[1]);
+            params[at++] = &second;
+        }
+        params[at++] = &drawn.random.seed;
+        params[at++] = &drawn.random.first;
+        params[at++] = &drawn.step;
+        params[at] = &out->numel;
+        ignis__op_launch_row(&op, builtin, out->dtype, ignis__draw_blocks(out->numel), 256, params);
+    }
+    return ignis__op_end(&op, out, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_poisson(ignis_tensor rates)
+{
+    static const char *const names[] = {"rates"};
+    return ignis__distribution("ignis_poisson", IGNIS__BUILTIN(POISSON), 1, &rates, names);
+}
+
+IGNIS_API ignis_tensor ignis_gamma(ignis_tensor shapes)
+{
+    static const char *const names[] = {"shapes"};
+    return ignis__distribution("ignis_gamma", IGNIS__BUILTIN(GAMMA), 1, &shapes, names);
+}
+
+IGNIS_API ignis_tensor ignis_beta(ignis_tensor a, ignis_tensor b)
+{
+    static const char *const names[] = {"a", "b"};
+    ignis_tensor inputs[2];
+    inputs[0] = a;
+    inputs[1] = b;
+    return ignis__distribution("ignis_beta", IGNIS__BUILTIN(BETA), 2, inputs, names);
+}
+
+/*  Creates a tensor of random numbers that depend on nothing; params are as ignis__tensor_create_by_kernel takes them,
+    but for those of the random numbers, which come from place `at` on. */
+static ignis_tensor ignis__tensor_draw(const char *call, ignis__builtin builtin, ignis_shape shape,
+                                       const ignis_tensor_desc *desc, void **params, int at)
+{
+    ignis__creation creation = IGNIS__ZERO;
+    ignis__random random;
+    ignis__address step;
+    params[at] = &random.seed;
+    params[at + 1] = &random.first;
+    params[at + 2] = &step;
+    creation.call = call;
+    creation.builtin = builtin;
+    creation.shape = shape;
+    creation.desc = desc;
+    creation.params = params;
+    creation.last = at + 3;
+    creation.random = &random;
+    creation.step = &step;
+    creation.words = 4;
+    creation.integers = builtin == IGNIS__BUILTIN(RANDINT);
+    return ignis__tensor_create_by_kernel(&creation);
+}
+
+/*  The range of an integer dtype. */
+static void ignis__integer_range(ignis_dtype dtype, int64_t *least, int64_t *most)
+{
+    *least = dtype == IGNIS_U8 ? 0 : dtype == IGNIS_I32 ? INT32_MIN : INT64_MIN;
+    *most = dtype == IGNIS_U8 ? UINT8_MAX : dtype == IGNIS_I32 ? INT32_MAX : INT64_MAX;
+}
+
+IGNIS_API ignis_tensor ignis_tensor_randint(int64_t low, int64_t high, ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_randint";
+    ignis_tensor_desc integers = IGNIS__ZERO;
+    uint64_t range = (uint64_t)high - (uint64_t)low;
+    int64_t least, most;
+    void *params[7] = {NULL, &low, &range};
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    if (desc)
+        integers = *desc;
+    if (integers.dtype == IGNIS_DTYPE_DEFAULT)
+        integers.dtype = IGNIS_I64;
+    ignis__integer_range(integers.dtype, &least, &most);
+    if (low >= high || low < least || high - 1 > most) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "low is %lld, high is %lld; expected low below high, within %s",
+                    (long long)low, (long long)high, ignis_dtype_name(integers.dtype));
+        return ignis__no_tensor();
+    }
+    return ignis__tensor_draw(call, IGNIS__BUILTIN(RANDINT), shape, &integers, params, 3);
+}
+
+IGNIS_API ignis_tensor ignis_tensor_exponential(double rate, ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_exponential";
+    void *params[6] = {NULL, &rate};
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    if (!(rate > 0) || !ignis__is_finite(rate)) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "rate is %g; expected a number above 0", rate);
+        return ignis__no_tensor();
+    }
+    return ignis__tensor_draw(call, IGNIS__BUILTIN(EXPONENTIAL), shape, desc, params, 2);
+}
+
+IGNIS_API ignis_tensor ignis_tensor_permutation(int64_t n, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_tensor_permutation";
+    ignis_tensor_desc integers = IGNIS__ZERO;
+    ignis_tensor keys, order = ignis__no_tensor(), sorted;
+    int64_t low = INT64_MIN;
+    uint64_t range = 0;
+    void *params[7] = {NULL, &low, &range};
+    if (!ignis__enter(call))
+        return order;
+    if (desc)
+        integers = *desc;
+    if (n < 0 || (integers.dtype != IGNIS_DTYPE_DEFAULT && integers.dtype != IGNIS_I64)) {
+        ignis__fail(n < 0 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_DTYPE_DIFFERS, call,
+                    "n is %lld, the dtype %s; expected 0 or more numbers of i64", (long long)n,
+                    ignis_dtype_name(integers.dtype));
+        return order;
+    }
+    integers.dtype = IGNIS_I64;
+    keys = ignis__tensor_draw(call, IGNIS__BUILTIN(RANDINT), IGNIS_SHAPE(n), &integers, params, 3);
+    if (!keys.id)
+        return order;
+    sorted = ignis_sort(keys, 0, false, &order);
+    (void)ignis_tensor_release(sorted);
+    (void)ignis_tensor_release(keys);
+    return order;
+}
+
+/*  Draws with replacement. */
+static ignis_tensor ignis__categorical_draws(const char *call, ignis_tensor weights, int64_t draws)
+{
+    ignis__op op;
+    ignis__array *out = NULL, *wide = NULL, *sums = NULL;
+    ignis__drawn drawn;
+    ignis_shape shape;
+    ignis__address target, source, up_to;
+    int64_t categories;
+    void *params[] = {&target,     &source, &up_to, &categories, &draws, &drawn.random.seed, &drawn.random.first,
+                      &drawn.step, NULL};
+    if (!ignis__op_begin(&op, call, 1, &weights))
+        return ignis__no_tensor();
+    wide = op.in[0];
+    shape = wide->shape;
+    categories = shape.dim[shape.ndim - 1];
+    shape.dim[shape.ndim - 1] = draws;
+    out = ignis__op_new(&op, &shape, IGNIS_I64);
+    if (out)
+        sums = ignis__op_sum_up(&op, wide);
+    if (sums && ignis__op_draw(&op, wide->dtype, out->numel, &drawn)) {
+        target = ignis__op_write(&op, out);
+        source = ignis__op_read(&op, wide);
+        up_to = ignis__op_read(&op, sums);
+        params[8] = &out->numel;
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(CATEGORICAL), wide->dtype, ignis__draw_blocks(out->numel), 256,
+                             params);
+    }
+    return ignis__op_end(&op, out, NULL);
+}
+
+IGNIS_API ignis_tensor ignis_categorical(ignis_tensor weights, int64_t draws, bool replace)
+{
+    static const char call[] = "ignis_categorical";
+    ignis_tensor_info info;
+    ignis_tensor wide, keys, values, result = ignis__no_tensor();
+    int64_t categories;
+    if (!ignis__enter(call) || ignis_tensor_query(weights, &info) != IGNIS_OK)
+        return result;
+    categories = info.shape.dim[info.shape.ndim - 1];
+    if (info.dtype < IGNIS_F16 || info.dtype > IGNIS_F64) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "weights is %s; f16, bf16, f32 or f64 is needed",
+                    ignis_dtype_name(info.dtype));
+        return result;
+    }
+    if (categories < 1 || draws < 0 || (!replace && draws > categories)) {
+        ignis__fail(categories < 1 ? IGNIS_DIAG_SHAPE_DIFFERS : IGNIS_DIAG_BAD_NUMBER, call,
+                    "draws is %lld, weights is %s; expected 0 or more draws%s of 1 or more categories",
+                    (long long)draws, ignis__shape_write(&info.shape).text,
+                    replace ? "" : ", without replacement at most as many as categories,");
+        return result;
+    }
+    wide = ignis_cast(ignis_detach(weights), info.dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32);
+    if (replace) {
+        result = ignis__categorical_draws(call, wide, draws);
+    } else {
+        keys = ignis_map("log(max(wide, 0)) - log(-log(1 - rand()))", IGNIS_INPUTS(wide));
+        values = ignis_topk(keys, draws, -1, true, &result);
+        (void)ignis_tensor_release(values);
+        (void)ignis_tensor_release(keys);
+    }
+    (void)ignis_tensor_release(wide);
+    return result;
 }
 
 /*  >>ops.loss - kernels of cross_entropy: how rows are distributed, one pass forward with the gradient
@@ -41166,6 +41640,7 @@ typedef struct ignis__graph {
     ignis__slot slot;
     void *exec;              /* CUgraphExec */
     ignis__capture *capture; /* the capture it was made from */
+    uint64_t launches;       /* as the device counts them for random numbers */
 } ignis__graph;
 
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
@@ -41245,6 +41720,7 @@ IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
         graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
         graph->exec = exec;
+        graph->launches = 0;
         graph->capture = capture;
         handle.id = ignis__pool_publish(&ignis__graphs, graph);
     } else {
@@ -41292,8 +41768,10 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
         ok = ok && !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
         if (traced)
             (void)ignis__trace_close(&item, ok);
-        if (ok)
+        if (ok) {
             ignis__atomic_add(&graph->capture->replays->count, 1);
+            ignis__atomic_add(&graph->launches, 1);
+        }
         for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
             if (held->written)
                 ignis__storage_written((ignis__storage *)held->item);
@@ -41302,6 +41780,42 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
         }
         ignis__work_end(&work);
     }
+    ignis__graph_drop(call, graph);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API int64_t ignis_graph_launches(ignis_graph handle)
+{
+    static const char call[] = "ignis_graph_launches";
+    ignis__graph *graph = ignis__graph_hold(call, handle);
+    int64_t count = -1;
+    if (!graph)
+        return count;
+    count = (int64_t)ignis__atomic_load(&graph->launches);
+    ignis__graph_drop(call, graph);
+    return count;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_graph_set_launches(ignis_graph handle, int64_t count)
+{
+    static const char call[] = "ignis_graph_set_launches";
+    ignis__graph *graph = ignis__graph_hold(call, handle);
+    ignis__array *launches;
+    ignis__work work;
+    ignis__address address;
+    bool ok = false;
+    if (!graph)
+        return ignis__failed();
+    launches = graph->capture->launches;
+    if (count < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %lld; expected 0 or more", (long long)count);
+    } else if (!ignis__capture_refuses(call) && ignis__work_begin(call, graph->capture->device, &work)) {
+        ok = !launches || (ignis__work_write(&work, launches, &address) &&
+                           ignis__copy_from_host(&work, address, &count, (int64_t)sizeof count));
+        ignis__work_end(&work);
+    }
+    if (ok)
+        ignis__atomic_store(&graph->launches, (uint64_t)count);
     ignis__graph_drop(call, graph);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -45111,6 +45625,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_silu(...) IGNIS__AT(ignis_silu(__VA_ARGS__))
 #define ignis_silu_mul(...) IGNIS__AT(ignis_silu_mul(__VA_ARGS__))
 #define ignis_map(...) IGNIS__AT(ignis_map(__VA_ARGS__))
+#define ignis_map_shape(...) IGNIS__AT(ignis_map_shape(__VA_ARGS__))
 #define ignis_map_many(...) IGNIS__AT(ignis_map_many(__VA_ARGS__))
 #define ignis_map_sum(...) IGNIS__AT(ignis_map_sum(__VA_ARGS__))
 #define ignis_map_mean(...) IGNIS__AT(ignis_map_mean(__VA_ARGS__))
@@ -45166,6 +45681,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_bincount(...) IGNIS__AT(ignis_bincount(__VA_ARGS__))
 #define ignis_histogram(...) IGNIS__AT(ignis_histogram(__VA_ARGS__))
 #define ignis_histogram_edges(...) IGNIS__AT(ignis_histogram_edges(__VA_ARGS__))
+#define ignis_tensor_randint(...) IGNIS__AT(ignis_tensor_randint(__VA_ARGS__))
+#define ignis_tensor_exponential(...) IGNIS__AT(ignis_tensor_exponential(__VA_ARGS__))
+#define ignis_tensor_permutation(...) IGNIS__AT(ignis_tensor_permutation(__VA_ARGS__))
+#define ignis_poisson(...) IGNIS__AT(ignis_poisson(__VA_ARGS__))
+#define ignis_gamma(...) IGNIS__AT(ignis_gamma(__VA_ARGS__))
+#define ignis_beta(...) IGNIS__AT(ignis_beta(__VA_ARGS__))
+#define ignis_categorical(...) IGNIS__AT(ignis_categorical(__VA_ARGS__))
 #define ignis_mse_loss(...) IGNIS__AT(ignis_mse_loss(__VA_ARGS__))
 #define ignis_l1_loss(...) IGNIS__AT(ignis_l1_loss(__VA_ARGS__))
 #define ignis_huber_loss(...) IGNIS__AT(ignis_huber_loss(__VA_ARGS__))
@@ -45209,6 +45731,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_optimizer_state(...) IGNIS__AT(ignis_optimizer_state(__VA_ARGS__))
 #define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
+#define ignis_graph_launches(...) IGNIS__AT(ignis_graph_launches(__VA_ARGS__))
+#define ignis_graph_set_launches(...) IGNIS__AT(ignis_graph_set_launches(__VA_ARGS__))
 #define ignis_save(...) IGNIS__AT(ignis_save(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
 #endif

@@ -20,6 +20,7 @@
         collective.cu              669 lines   20089 bytes
         collective.cuh             287 lines    7891 bytes
         depthwise.cu               351 lines   11233 bytes
+        distribution.cu            186 lines    4451 bytes
         divisor.cuh                 20 lines     367 bytes
         elementwise.cu              80 lines    2266 bytes
         embedding.cu               220 lines    5370 bytes
@@ -41,7 +42,7 @@
         linalg_jacobi.cu           336 lines   10852 bytes
         linalg_qr.cu               154 lines    4717 bytes
         log_softmax.cu             136 lines    3808 bytes
-        map.cuh                    401 lines   12279 bytes
+        map.cuh                    445 lines   13255 bytes
         mma.cuh                    134 lines    4149 bytes
         norm.cu                    215 lines    7091 bytes
         norm.cuh                   338 lines    8763 bytes
@@ -119,6 +120,7 @@ enum {
     IGNIS__SOURCE_COLLECTIVE_CU,
     IGNIS__SOURCE_COLLECTIVE_CUH,
     IGNIS__SOURCE_DEPTHWISE_CU,
+    IGNIS__SOURCE_DISTRIBUTION_CU,
     IGNIS__SOURCE_DIVISOR_CUH,
     IGNIS__SOURCE_ELEMENTWISE_CU,
     IGNIS__SOURCE_EMBEDDING_CU,
@@ -182,7 +184,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xa54481b4459660e4ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x5c6be15a8f92c643ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -202,6 +204,7 @@ extern const ignis__source ignis__source_channel_norm_cu;
 extern const ignis__source ignis__source_collective_cu;
 extern const ignis__source ignis__source_collective_cuh;
 extern const ignis__source ignis__source_depthwise_cu;
+extern const ignis__source ignis__source_distribution_cu;
 extern const ignis__source ignis__source_divisor_cuh;
 extern const ignis__source ignis__source_elementwise_cu;
 extern const ignis__source ignis__source_embedding_cu;
@@ -6635,6 +6638,157 @@ static const char *const ignis__text_depthwise_cu[] = {
     ignis__text_depthwise_cu_2,
 };
 
+static const char ignis__text_distribution_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n\n"
+    "#define THREADS 256\n"
+    "#define EACH(i, n) \\\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < n; i += (long long)gridDim.x * THREADS)\n"
+    "#define KERNEL extern \"C\" __global__ void __launch_bounds__(THREADS)\n\n\n"
+    "struct Words {\n"
+    "uint64_t seed, counter, stream;\n"
+    "uint4 four;\n"
+    "int block, used;\n\n"
+    "__device__ Words(uint64_t seed, uint64_t first, const unsigned long long *step, long long i)\n"
+    ": seed(seed), counter(first + i), stream(step ? *step : 0), block(0), used(2)\n"
+    "{\n"
+    "}\n"
+    "__device__ uint64_t next()\n"
+    "{\n"
+    "if (used == 2) {\n"
+    "const uint64_t upper = stream + ((uint64_t)block++ << 48);\n"
+    "four = ignis_philox(\n"
+    "make_uint4((uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)upper, (uint32_t)(upper >> 32)),\n"
+    "make_uint2((uint32_t)seed, (uint32_t)(seed >> 32)));\n"
+    "used = 0;\n"
+    "}\n"
+    "return used++ ? (uint64_t)four.z << 32 | four.w : (uint64_t)four.x << 32 | four.y;\n"
+    "}\n"
+    "__device__ double uniform() { return (double)((next() >> 11) + 1) * 0x1p-53; }\n"
+    "__device__ double normal()\n"
+    "{\n"
+    "const double r = sqrt(-2 * log(uniform()));\n"
+    "return r * cos(6.28318530717958647692 * uniform());\n"
+    "}\n"
+    "};\n\n"
+    "#define RANDOM unsigned long long seed, unsigned long long first, const unsigned long long *step, long long n\n\n\n"
+    "KERNEL ignis_randint(T *dst, long long low, unsigned long long range, RANDOM)\n"
+    "{\n"
+    "EACH(i, n)\n"
+    "{\n"
+    "Words words(seed, first, step, i);\n"
+    "const uint64_t x = words.next();\n"
+    "dst[i] = T((long long)((uint64_t)low + (range ? __umul64hi(x, range) : x)));\n"
+    "}\n"
+    "}\n\n"
+    "KERNEL ignis_exponential(T *dst, double rate, RANDOM)\n"
+    "{\n"
+    "EACH(i, n)\n"
+    "{\n"
+    "Words words(seed, first, step, i);\n"
+    "dst[i] = T(-log(words.uniform()) / rate);\n"
+    "}\n"
+    "}\n\n\n\n"
+    "__device__ inline double poisson(Words &words, double rate)\n"
+    "{\n"
+    "if (!(rate >= 0) || rate > 0x1p62)\n"
+    "return rate < 0 ? (double)__int_as_float(0x7fffffff) : rate;\n"
+    "if (rate < 10) {\n"
+    "const double limit = exp(-rate);\n"
+    "double product = words.uniform();\n"
+    "int k = 0;\n"
+    "for (; product > limit && k < 1000; k++)\n"
+    "product *= words.uniform();\n"
+    "return k;\n"
+    "}\n"
+    "const double root = sqrt(rate), log_rate = log(rate), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;\n"
+    "const double log_alpha = log(1.1239 + 1.1328 / (b - 3.4)), limit = 0.9277 - 3.6224 / (b - 2);\n"
+    "double k = floor(rate);\n"
+    "for (int tries = 0; tries < 10000; tries++) {\n"
+    "const double u = words.uniform() - 0.5, v = words.uniform(), distance = 0.5 - fabs(u);\n"
+    "k = floor((2 * a / distance + b) * u + rate + 0.43);\n"
+    "if (distance >= 0.07 && v <= limit)\n"
+    "return k;\n"
+    "if (k < 0 || (distance < 0.013 && v > distance))\n"
+    "continue;\n"
+    "if (log(v) + log_alpha - log(a / (distance * distance) + b) <= k * log_rate - rate - lgamma(k + 1))\n"
+    "return k;\n"
+    "}\n"
+    "return k;\n"
+    "}\n\n"
+    "KERNEL ignis_poisson(T *dst, const T *rates, RANDOM)\n"
+    "{\n"
+    "EACH(i, n)\n"
+    "{\n"
+    "Words words(seed, first, step, i);\n"
+    "dst[i] = T(poisson(words, (double)rates[i]));\n"
+    "}\n"
+    "}\n\n\n\n\n"
+    "__device__ inline double log_gamma_variate(Words &words, double shape)\n"
+    "{\n"
+    "const double a = shape < 1 ? shape + 1 : shape, d = a - 1.0 / 3, c = 1 / sqrt(9 * d);\n"
+    "double v = 1;\n"
+    "if (!(shape > 0))\n"
+    "return __int_as_float(0x7fffffff);\n"
+    "for (int tries = 0; tries < 10000; tries++) {\n"
+    "const double x = words.normal(), root = 1 + c * x, u = words.uniform();\n"
+    "v = root * root * root;\n"
+    "if (root > 0 && log(u) < 0.5 * x * x + d - d * v + d * log(v))\n"
+    "break;\n"
+    "}\n"
+    "return log(d) + log(v) + (shape < 1 ? log(words.uniform()) / shape : 0);\n"
+    "}\n\n"
+    "KERNEL ignis_gamma(T *dst, const T *shapes, RANDOM)\n"
+    "{\n"
+    "EACH(i, n)\n"
+    "{\n"
+    "Words words(seed, first, step, i);\n"
+    "dst[i] = T(exp(log_gamma_variate(words, (double)shapes[i])));\n"
+    "}\n"
+    "}\n\n"
+    "KERNEL ignis_beta(T *dst, const T *as, const T *bs, RANDOM)\n"
+    "{\n"
+    "EACH(i, n)\n"
+    "{\n"
+    "Words words(seed, first, step, i);\n"
+    "const double x = log_gamma_variate(words, (double)as[i]), y = log_gamma_variate(words, (double)bs[i]);\n"
+    "dst[i] = T(1 / (1 + exp(y - x)));\n"
+    "}\n"
+    "}\n\n\n\n\n\n"
+    "KERNEL ignis_categorical(int64_t *out, const T *weights, const T *sums, long long categories, long long draws, RANDOM)\n"
+    "{\n"
+    "EACH(i, n)\n"
+    "{\n"
+    "const long long row = i / draws * categories;\n"
+    "const double total = (double)sums[row + categories - 1];\n"
+    "Words words(seed, first, step, i);\n";
+static const char ignis__text_distribution_cu_1[] =
+    "const double x = (1 - words.uniform()) * total;\n"
+    "long long low = 0, high = categories - 1;\n"
+    "if (!(total > 0) || total > 0x1.fffffffffffffp1023) {\n"
+    "out[i] = -1;\n"
+    "continue;\n"
+    "}\n"
+    "while (low < high) {\n"
+    "const long long middle = low + (high - low) / 2;\n"
+    "if ((double)sums[row + middle] <= x)\n"
+    "low = middle + 1;\n"
+    "else\n"
+    "high = middle;\n"
+    "}\n"
+    "while (low > 0 && !((double)weights[row + low] > 0))\n"
+    "low--;\n"
+    "while (low < categories - 1 && !((double)weights[row + low] > 0))\n"
+    "low++;\n"
+    "out[i] = low;\n"
+    "}\n"
+    "}\n";
+static const char *const ignis__text_distribution_cu[] = {
+    ignis__text_distribution_cu_0,
+    ignis__text_distribution_cu_1,
+};
+
 static const char ignis__text_divisor_cuh_0[] =
     "\n\n\n\n\n"
     "#ifndef IGNIS_DIVISOR_CUH\n"
@@ -11385,14 +11539,55 @@ static const char ignis__text_map_cuh_1[] =
     "return (i64)r;\n"
     "}\n\n"
     "#define map_infinity ((W)__int_as_float(0x7f800000))\n"
-    "#define map_nan ((W)__int_as_float(0x7fc00000))\n\n"
+    "#define map_nan ((W)__int_as_float(0x7fc00000))\n\n\n\n"
+    "DI W map_digamma(W x)\n"
+    "{\n"
+    "W sum = 0;\n"
+    "if (x == 0)\n"
+    "return -1 / x;\n"
+    "if (x < 0) {\n"
+    "const W part = x - floor(x), pi = (W)3.14159265358979324;\n"
+    "if (part == 0)\n"
+    "return map_nan;\n"
+    "sum = -pi / tan(pi * part);\n"
+    "x = 1 - x;\n"
+    "}\n";
+static const char ignis__text_map_cuh_2[] =
+    "for (; x < 10; x += 1)\n"
+    "sum -= 1 / x;\n"
+    "const W r = 1 / (x * x);\n"
+    "const W series =\n"
+    "r * ((W)(1.0 / 12) -\n"
+    "r * ((W)(1.0 / 120) -\n"
+    "r * ((W)(1.0 / 252) - r * ((W)(1.0 / 240) - r * ((W)(1.0 / 132) - r * (W)(691.0 / 32760))))));\n"
+    "return sum + log(x) - (W)0.5 / x - series;\n"
+    "}\n"
+    "DI W map_trigamma(W x)\n"
+    "{\n"
+    "W sum = 0, sign = 1;\n"
+    "if (x <= 0) {\n"
+    "const W part = x - floor(x), s = sin((W)3.14159265358979324 * part);\n"
+    "if (part == 0)\n"
+    "return map_infinity;\n"
+    "sum = (W)9.86960440108935862 / (s * s);\n"
+    "x = 1 - x;\n"
+    "sign = -1;\n"
+    "}\n"
+    "for (; x < 10; x += 1)\n"
+    "sum += sign / (x * x);\n"
+    "const W r = 1 / (x * x);\n"
+    "const W series =\n"
+    "r *\n"
+    "((W)(1.0 / 6) -\n"
+    "r * ((W)(1.0 / 30) - r * ((W)(1.0 / 42) - r * ((W)(1.0 / 30) - r * ((W)(5.0 / 66) - r * (W)(691.0 / 2730))))));\n"
+    "return sum + sign * (1 / x + (W)0.5 * r + series / x);\n"
+    "}\n\n"
     "#ifdef IGNIS_HALF\n"
     "DI float map_divide(float a, float b)\n"
     "{\n"
     "const float r = __fdividef(1.f, b), q = a * r, exact = fmaf(fmaf(-q, b, a), r, q);\n"
     "return exact == exact ? exact : q;\n"
-    "}\n";
-static const char ignis__text_map_cuh_2[] =
+    "}\n"
     "DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x - 0.5f * x * x : __logf(1 + x); }\n"
     "DI float half_erf(float x)\n"
     "{\n"
@@ -11472,7 +11667,8 @@ static const char ignis__text_map_cuh_2[] =
     "{\n"
     "uint4 c = make_uint4((u32)counter, (u32)(counter >> 32), (u32)stream, (u32)(stream >> 32));\n"
     "u32 x = (u32)seed, y = (u32)(seed >> 32);\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_map_cuh_3[] =
     "for (int round = 0; round < 10; round++, x += 0x9E3779B9u, y += 0xBB67AE85u)\n"
     "c = make_uint4(__umulhi(0xCD9E8D57u, c.z) ^ c.y ^ x, 0xCD9E8D57u * c.z, __umulhi(0xD2511F53u, c.x) ^ c.w ^ y,\n"
     "0xD2511F53u * c.x);\n"
@@ -11494,8 +11690,7 @@ static const char ignis__text_map_cuh_2[] =
     "const u32 place = n < 4 ? (u32)element + i : i;\n"
     "#ifdef IGNIS_WIDE\n"
     "r[i] = (double)((u64)word(upper, place) << 21 | word(lower, place) >> 11) * 0x1p-53;\n"
-    "#else\n";
-static const char ignis__text_map_cuh_3[] =
+    "#else\n"
     "r[i] = (float)(word(upper, place) >> 8) * 0x1p-24f;\n"
     "#endif\n"
     "}\n"
@@ -16710,7 +16905,7 @@ static const char *const ignis__text_upsample_cu[] = {
 static const ignis__source *const ignis__includes_f8_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_f8_cuh = {
-    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 18};
+    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 19};
 
 static const ignis__source *const ignis__includes_ignis_cuh[] = {
     &ignis__source_f8_cuh,
@@ -16734,7 +16929,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
 static const ignis__source *const ignis__includes_shared_attention_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_attention_h = {
-    "shared/attention.h", 0xc7a953225465d94cULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 57};
+    "shared/attention.h", 0xc7a953225465d94cULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 58};
 
 static const ignis__source *const ignis__includes_attention_cuh[] = {
     &ignis__source_shared_attention_h,
@@ -16768,7 +16963,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 37};
+    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 38};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16784,13 +16979,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 69};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 70};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0xec945645c99e566dULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 29};
+    "hopper.cuh", 0xec945645c99e566dULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 30};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16806,13 +17001,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 66};
+    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 67};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
-    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 52};
+    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 53};
 
 static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16841,7 +17036,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 58};
+    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 59};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16854,7 +17049,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_cu = {
 static const ignis__source *const ignis__includes_shared_collective_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_collective_h = {
-    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 59};
+    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 60};
 
 static const ignis__source *const ignis__includes_collective_cuh[] = {
     &ignis__source_shared_collective_h,
@@ -16874,7 +17069,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 60};
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 61};
 
 static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16882,12 +17077,12 @@ static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
-    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 15};
+    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 16};
 
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 62};
+    "shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 63};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16898,7 +17093,7 @@ static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cuh = {
-    "gemm.cuh", 0x96d427d6fffa234eULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 24};
+    "gemm.cuh", 0x96d427d6fffa234eULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 25};
 
 static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16912,10 +17107,17 @@ static const ignis__source *const ignis__includes_depthwise_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_depthwise_cu = {
     "depthwise.cu", 0x8b734fc1adc68799ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 14};
 
+static const ignis__source *const ignis__includes_distribution_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_distribution_cu = {
+    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 15};
+
 static const ignis__source *const ignis__includes_shared_addends_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_addends_h = {
-    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 56};
+    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 57};
 
 static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16923,19 +17125,19 @@ static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_shared_addends_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
-    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 16};
+    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 17};
 
 static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
-    "embedding.cu", 0x2ba9f6a0d13fc2d3ULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 17};
+    "embedding.cu", 0x2ba9f6a0d13fc2d3ULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 18};
 
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 61};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 62};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16943,7 +17145,7 @@ static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cuh = {
-    "fft.cuh", 0xef0e64b0dd4cc674ULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 20};
+    "fft.cuh", 0xef0e64b0dd4cc674ULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 21};
 
 static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16952,7 +17154,7 @@ static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cu = {
-    "fft.cu", 0x85362387f1b7500fULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 19};
+    "fft.cu", 0x85362387f1b7500fULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 20};
 
 static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16961,17 +17163,17 @@ static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
-    "fft_rows.cu", 0x69b176089f8dfb30ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 21};
+    "fft_rows.cu", 0x69b176089f8dfb30ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 22};
 
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 64};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 65};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 68};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 69};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -16979,7 +17181,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 73};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 74};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -16989,7 +17191,7 @@ static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
-    "gather.cu", 0x333b825aba9108faULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 22};
+    "gather.cu", 0x333b825aba9108faULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 23};
 
 static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17001,12 +17203,12 @@ static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
-    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 23};
+    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 24};
 
 static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
-    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 26};
+    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 27};
 
 static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17022,7 +17224,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0xf3f49f844ea05a32ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 25};
+    "gemm_hopper.cu", 0xf3f49f844ea05a32ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 26};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17035,7 +17237,7 @@ static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
-    "gemm_mma.cu", 0x73f53ffa4efe0b49ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 27};
+    "gemm_mma.cu", 0x73f53ffa4efe0b49ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 28};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17048,12 +17250,12 @@ static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
-    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 28};
+    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 29};
 
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 63};
+    "shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 64};
 
 static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17063,12 +17265,12 @@ static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
-    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 30};
+    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 31};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cuh = {
-    "linalg.cuh", 0xf4b401c95d9faba6ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 32};
+    "linalg.cuh", 0xf4b401c95d9faba6ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 33};
 
 static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17076,7 +17278,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_linalg_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x45a000206bac3e83ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 31};
+    "linalg.cu", 0x45a000206bac3e83ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 32};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17084,7 +17286,7 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_linalg_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0x5b1ffb7403143a0eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 33};
+    "linalg_jacobi.cu", 0x5b1ffb7403143a0eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 34};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17092,14 +17294,14 @@ static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_linalg_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
-    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 34};
+    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 35};
 
 static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 71};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 72};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17107,20 +17309,20 @@ static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_log_softmax_cu = {
-    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 35};
+    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 36};
 
 static const ignis__source *const ignis__includes_map_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
-    "map.cuh", 0xe12c52b94bd0f4a2ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 36};
+    "map.cuh", 0xf3f50a2fa5335ba2ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 37};
 
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
-    "norm.cuh", 0xfec6ba48612ff838ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 39};
+    "norm.cuh", 0xfec6ba48612ff838ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 40};
 
 static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17128,7 +17330,7 @@ static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
-    "norm.cu", 0xafa59c2548aa884cULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 38};
+    "norm.cu", 0xafa59c2548aa884cULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 39};
 
 static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17136,7 +17338,7 @@ static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_cu = {
-    "norm_add.cu", 0x4baa47215bf6f52aULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 40};
+    "norm_add.cu", 0x4baa47215bf6f52aULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 41};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17145,7 +17347,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0x3b5b7541cdfffc9aULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 43};
+    "norm_unaligned.cuh", 0x3b5b7541cdfffc9aULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 44};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17155,7 +17357,7 @@ static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_cu = {
-    "norm_grad.cu", 0x7f14e9e9b6a6c811ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 41};
+    "norm_grad.cu", 0x7f14e9e9b6a6c811ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 42};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17165,12 +17367,12 @@ static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
-    "norm_unaligned.cu", 0xe8f9874deb261372ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 42};
+    "norm_unaligned.cu", 0xe8f9874deb261372ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 43};
 
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 65};
+    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 66};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17178,21 +17380,21 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0xe6372c61e593726eULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 44};
+    "optim.cu", 0xe6372c61e593726eULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 45};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pattern_cu = {
-    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 45};
+    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 46};
 
 static const ignis__source *const ignis__includes_pointwise_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pointwise_cu = {
-    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 46};
+    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 47};
 
 static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17203,28 +17405,28 @@ static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
-    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 47};
+    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 48};
 
 static const ignis__source *const ignis__includes_quantize_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_quantize_cu = {
-    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 48};
+    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 49};
 
 static const ignis__source *const ignis__includes_random_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
-    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 49};
+    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 50};
 
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
-    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 50};
+    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 51};
 
 static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17233,12 +17435,12 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0x2b4d734b33904c8cULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 51};
+    "rope.cu", 0x2b4d734b33904c8cULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 52};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 67};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 68};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17246,7 +17448,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x638daa8d16325f45ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 53};
+    "scan.cu", 0x638daa8d16325f45ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 54};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17254,7 +17456,7 @@ static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_shared_index_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_select_cu = {
-    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 54};
+    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 55};
 
 static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17263,7 +17465,7 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
-    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 55};
+    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 56};
 
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17271,14 +17473,14 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 70};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 71};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 72};
+    "sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 73};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17289,7 +17491,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 74};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 75};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -17311,6 +17513,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_collective_cu,
     &ignis__source_collective_cuh,
     &ignis__source_depthwise_cu,
+    &ignis__source_distribution_cu,
     &ignis__source_divisor_cuh,
     &ignis__source_elementwise_cu,
     &ignis__source_embedding_cu,

@@ -307,6 +307,20 @@ static void ops_index(void)
     x = ignis_index_put(x, &rows, 1, two, false); // rows 2 and 0 become zeros
 }
 
+/* >>ops.random */
+static void ops_random(void)
+{
+    ignis_seed(7);
+    ignis_tensor rates = ignis_map_shape("1 + index(0)", IGNIS_SHAPE(8), IGNIS_NO_INPUTS, NULL);
+    ignis_poisson(rates);
+    ignis_random_state state = ignis_random_save(); // two numbers, for a checkpoint
+    ignis_tensor batch = ignis_tensor_permutation(1000, NULL), ids = ignis_tensor_randint(0, 10, IGNIS_SHAPE(4), NULL);
+    ignis_random_restore(state); // what follows has the numbers of batch and ids again
+    ignis_categorical(rates, 3, false);
+    ignis_beta(rates, rates);
+    (void)batch, (void)ids;
+}
+
 /* >>ops.select */
 static void ops_select(void)
 {
@@ -619,14 +633,14 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),       RUN(setup),      RUN(device),        RUN(stream),        RUN(memory),    RUN(array),
-        RUN(elementwise),  RUN(formula),    RUN(contract),      RUN(kernel),        RUN(tensor),    RUN(tape),
-        RUN(ops_matmul),   RUN(ops_conv),   RUN(ops_pointwise), RUN(ops_formula),   RUN(ops_sum),   RUN(ops_shape),
-        RUN(ops_norm),     RUN(ops_image),  RUN(ops_rope),      RUN(ops_embedding), RUN(ops_index), RUN(ops_sort),
-        RUN(ops_loss),     RUN(ops_select), RUN(linalg),        RUN(ops_attention), RUN(optim),     RUN(graph),
-        RUN(file),         COMPILE(text),   COMPILE(chat),      RUN(grammar),       COMPILE(model), COMPILE(lora),
-        COMPILE(generate), RUN(dlpack),     COMPILE(graphics),  RUN(profile),       RUN(vmm),       COMPILE(channel),
-        RUN(transport),    COMPILE(share),  RUN(comm),          RUN(parallel),
+        RUN(status),      RUN(setup),        RUN(device),        RUN(stream),        RUN(memory),        RUN(array),
+        RUN(elementwise), RUN(formula),      RUN(contract),      RUN(kernel),        RUN(tensor),        RUN(tape),
+        RUN(ops_matmul),  RUN(ops_conv),     RUN(ops_pointwise), RUN(ops_formula),   RUN(ops_sum),       RUN(ops_shape),
+        RUN(ops_norm),    RUN(ops_image),    RUN(ops_rope),      RUN(ops_embedding), RUN(ops_index),     RUN(ops_sort),
+        RUN(ops_loss),    RUN(ops_random),   RUN(ops_select),    RUN(linalg),        RUN(ops_attention), RUN(optim),
+        RUN(graph),       RUN(file),         COMPILE(text),      COMPILE(chat),      RUN(grammar),       COMPILE(model),
+        COMPILE(lora),    COMPILE(generate), RUN(dlpack),        COMPILE(graphics),  RUN(profile),       RUN(vmm),
+        COMPILE(channel), RUN(transport),    COMPILE(share),     RUN(comm),          RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

@@ -33,9 +33,11 @@ static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_
     return ignis_inputs{names, int(sizeof...(tensors)), {tensors...}};
 }
 
-/*  IGNIS_INPUTS(x, y) - tensors as the inputs of a formula, with their names; IGNIS_ARRAYS(x, y) - arrays */
+/*  IGNIS_INPUTS(x, y) - tensors as the inputs of a formula, with their names; IGNIS_ARRAYS(x, y) - arrays;
+    IGNIS_NO_INPUTS - none, for ignis_map_shape */
 #define IGNIS_ARRAYS(...) ignis__make_array_inputs(#__VA_ARGS__, __VA_ARGS__)
 #define IGNIS_INPUTS(...) ignis__make_inputs(#__VA_ARGS__, __VA_ARGS__)
+#define IGNIS_NO_INPUTS (ignis_inputs{"", 0, {}})
 #endif
 #else
 #define IGNIS_ARRAYS(...)  \
@@ -43,6 +45,7 @@ static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_
         #__VA_ARGS__, (int)(sizeof((ignis_array[]){__VA_ARGS__}) / sizeof(ignis_array)), {__VA_ARGS__}})
 #define IGNIS_INPUTS(...) \
     ((ignis_inputs){#__VA_ARGS__, (int)(sizeof((ignis_tensor[]){__VA_ARGS__}) / sizeof(ignis_tensor)), {__VA_ARGS__}})
+#define IGNIS_NO_INPUTS ((ignis_inputs){"", 0, {{0}}})
 #define IGNIS_SHAPE(...) ((ignis_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 #define IGNIS_NO_ARRAY ((ignis_array){0})
 #endif

@@ -115,6 +115,12 @@
     X(96, "x = a; x = x*x - b; x = x*x - c; x*x", ((a * a - b) * (a * a - b) - c) * ((a * a - b) * (a * a - b) - c))   \
     X(97, "((a*0.3 + b)*0.2 - c)*a - 1/(1 + exp(-(a + b)*c))", ((a * 0.3 + b) * 0.2 - c) * a - sigmoid((a + b) * c))   \
     X(98, "isfinite(log(a)) ? log1p(a*a) : 0", log1p(a *a))                                                            \
-    X(99, "clamp(a, 0.3, b + 0.2)*c", fmax(0.3, fmin(a, b + 0.2)) * c)
+    X(99, "clamp(a, 0.3, b + 0.2)*c", fmax(0.3, fmin(a, b + 0.2)) * c)                                                 \
+    X(100, "erfc(a - b)*c", erfc(a - b) * c)                                                                           \
+    X(101, "erfinv(a - 0.5)*c + erfinv(0.9*b)", erfinv_of(a - 0.5) * c + erfinv_of(0.9 * b))                           \
+    X(102, "lgamma(a) + lgamma(9*b)*c + lgamma(-0.5 - 0.4*c)", lgamma(a) + lgamma(9 * b) * c + lgamma(-0.5 - 0.4 * c)) \
+    X(103, "digamma(a) - digamma(20*b)", digamma_of(a) - digamma_of(20 * b))                                           \
+    X(104, "digamma(-1.9*c - 0.05)*a", digamma_of(-1.9 * c - 0.05) * a)                                                \
+    X(105, "mod(4*(a - b), c + 1)", 4 * (a - b) - (c + 1) * floor(4 * (a - b) / (c + 1)))
 
 #endif /* FORMULAS_H */

@@ -542,6 +542,7 @@ TEST(inputs_of_different_rank)
                 SETTLE(ignis_scatter_add(x, dim, ids, x));
                 SETTLE(ignis_scatter(x, dim, ids, y)), SETTLE(ignis_index_put(x, &ids, dim, y, false));
             }
+            SETTLE(ignis_beta(x, y)), SETTLE(ignis_categorical(x, a, true)), SETTLE(ignis_categorical(x, b, false));
             SETTLE(ignis_nonzero(x)), SETTLE(ignis_masked_select(x, y)), SETTLE(ignis_unique(x, &w, NULL));
             w = ignis_tensor_zeros(IGNIS_SHAPE(2), NULL);
             SETTLE(ignis_searchsorted(x, y, true)), SETTLE(ignis_bincount(ids, y, 3)),

@@ -540,6 +540,7 @@ static const struct {
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, {0}},
     {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, {0}},
+    {IGNIS__SOURCE_DISTRIBUTION_CU, every_type, 0, 0, {0}},
     {IGNIS__SOURCE_SELECT_CU, every_type, 0, 0, {0}},
     {IGNIS__SOURCE_SCAN_CU, every_sum, 0, 0, {0}},
     {IGNIS__SOURCE_SCAN_CU, scans, 0, 0, {0}},

@@ -28,11 +28,12 @@ static bool ignis__formula_check_overlap(const char *call, const ignis__array *d
                              ignis__array_label(src).text);
 }
 
-/*  Holds the results and then the inputs that are arrays, enters their device and prepares the formula. On
+/*  Holds the results and then the inputs that are arrays, enters their device and prepares the formula. into: if
+    there are no arrays, the first result gives the shape. On
     failure nothing is held. */
 static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
                                         const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run,
-                                        ignis__array **arrays, int *held)
+                                        ignis__array **arrays, int *held, bool into)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_array handles[2 * IGNIS_MAX_INPUTS];
@@ -42,6 +43,8 @@ static bool ignis__formula_begin_arrays(const char *call, int results, const ign
         ids[i] = inputs->array[i].id;
     if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
         return false;
+    if (count == 0 && !into)
+        return ignis__formula_has_no_shape(call);
     for (i = 0; i < results; i++)
         handles[i] = dsts[i];
     for (i = 0; i < count; i++)
@@ -58,6 +61,8 @@ static bool ignis__formula_begin_arrays(const char *call, int results, const ign
         run->input[at[i]] = &arrays[results + i]->shape;
         run->dtype[at[i]] = arrays[results + i]->dtype;
     }
+    if (count == 0)
+        run->to_shape = &arrays[0]->shape;
     ok = ignis__formula_prepare(work, formula, inputs->names, inputs->count, results, run);
     for (i = 1; i < results && ok; i++)
         ok = ignis__same_device(call, arrays[0], arrays[i], "a result");
@@ -71,8 +76,9 @@ static bool ignis__formula_begin_arrays(const char *call, int results, const ign
     return ok;
 }
 
-static ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts, const char *formula,
-                                            const ignis_array_inputs *inputs)
+/*  Runs a formula into arrays. If all inputs are values, the first of these gives the shape. */
+IGNIS__PRIVATE ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts,
+                                                    const char *formula, const ignis_array_inputs *inputs)
 {
     ignis__array *arrays[2 * IGNIS_MAX_INPUTS];
     ignis__formula_run run;
@@ -80,7 +86,7 @@ static ignis_status ignis__formula_run_into(const char *call, int count, const i
     int64_t numel;
     int held, i, k;
     bool ok;
-    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held))
+    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held, true))
         return ignis__failed();
     numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
     for (k = 0, ok = true; k < count && ok; k++) {
@@ -142,7 +148,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     bool ok;
     if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__failed();
-    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held))
+    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held, false))
         return ignis__failed();
     lacking = run.shape.ndim - arrays[0]->shape.ndim;
     ok = lacking >= 0;

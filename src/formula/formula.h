@@ -18,7 +18,8 @@ typedef struct ignis_array_inputs {
 
 /*  ignis_array_map - compute a formula of arrays into dst, element by element, in one pass: see ON FORMULAS
     ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
-    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result, and gives
+    it its shape where all inputs are values. Any
     dtypes. The result is converted to the dtype of dst by the rules of ignis_array_from_host. f64 is computed
     in f64, also if only dst is f64. Integers are computed as i64 until they meet a floating type. All else is
     computed in f32. dst may be an input. It may not be an input that is broadcast, nor overlap an input in

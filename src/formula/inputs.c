@@ -11,6 +11,11 @@ static bool ignis__formula_broadcast_shape(const char *call, const ignis__formul
     ignis__formula_name names[IGNIS_MAX_INPUTS];
     int i, d, k, count = formula->count;
     memset(&run->shape, 0, sizeof run->shape);
+    if (run->to_shape) {
+        run->shape = *run->to_shape;
+        run->to_shape = NULL;
+        return true;
+    }
     for (i = 0; i < count; i++)
         if (run->input[i] && run->input[i]->ndim > run->shape.ndim)
             run->shape.ndim = run->input[i]->ndim;
@@ -117,10 +122,15 @@ IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, 
         } else if (!ignis__value_get(call, handles[i], &run->value[i]))
             return false;
     }
-    if (*held == 0)
-        ignis__fail(IGNIS_DIAG_FORMULA, call,
-                    "all inputs are values; expected an array or a tensor, which gives the result its shape");
-    return *held > 0;
+    return true;
+}
+
+/*  Reports that a formula has no array or tensor. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_has_no_shape(const char *call)
+{
+    return ignis__fail_false(IGNIS_DIAG_FORMULA, call,
+                             "all inputs are values; expected an array or a tensor, which gives the result its shape, "
+                             "or ignis_map_shape");
 }
 
 /*  Parses the formula, which has `results` results, and finds their shape. run->input and run->dtype are set. */

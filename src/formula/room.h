@@ -226,7 +226,7 @@ typedef struct ignis__axis {
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* functions.c */
-extern const ignis__formula_function ignis__formula_functions[80];
+extern const ignis__formula_function ignis__formula_functions[84];
 extern const struct ignis__formula_constants_type ignis__formula_constants[4];
 
 /* lexer.c */
@@ -345,8 +345,11 @@ IGNIS__PRIVATE uint64_t ignis__value_make(double value);
 IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
                                          const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at,
                                          int *held);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_has_no_shape(const char *call);
 IGNIS__PRIVATE bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
                                            int results, ignis__formula_run *run);
 
 /* array.c */
+IGNIS__PRIVATE ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts,
+                                                    const char *formula, const ignis_array_inputs *inputs);
 IGNIS__PRIVATE bool ignis__formula_check_count(const char *call, int count, const void *results);

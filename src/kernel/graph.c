@@ -12,6 +12,7 @@ typedef struct ignis__graph {
     ignis__slot slot;
     void *exec;              /* CUgraphExec */
     ignis__capture *capture; /* the capture it was made from */
+    uint64_t launches;       /* as the device counts them for random numbers */
 } ignis__graph;
 
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
@@ -91,6 +92,7 @@ IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
         graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
         graph->exec = exec;
+        graph->launches = 0;
         graph->capture = capture;
         handle.id = ignis__pool_publish(&ignis__graphs, graph);
     } else {
@@ -138,8 +140,10 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
         ok = ok && !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
         if (traced)
             (void)ignis__trace_close(&item, ok);
-        if (ok)
+        if (ok) {
             ignis__atomic_add(&graph->capture->replays->count, 1);
+            ignis__atomic_add(&graph->launches, 1);
+        }
         for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
             if (held->written)
                 ignis__storage_written((ignis__storage *)held->item);
@@ -148,6 +152,42 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
         }
         ignis__work_end(&work);
     }
+    ignis__graph_drop(call, graph);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API int64_t ignis_graph_launches(ignis_graph handle)
+{
+    static const char call[] = "ignis_graph_launches";
+    ignis__graph *graph = ignis__graph_hold(call, handle);
+    int64_t count = -1;
+    if (!graph)
+        return count;
+    count = (int64_t)ignis__atomic_load(&graph->launches);
+    ignis__graph_drop(call, graph);
+    return count;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_graph_set_launches(ignis_graph handle, int64_t count)
+{
+    static const char call[] = "ignis_graph_set_launches";
+    ignis__graph *graph = ignis__graph_hold(call, handle);
+    ignis__array *launches;
+    ignis__work work;
+    ignis__address address;
+    bool ok = false;
+    if (!graph)
+        return ignis__failed();
+    launches = graph->capture->launches;
+    if (count < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %lld; expected 0 or more", (long long)count);
+    } else if (!ignis__capture_refuses(call) && ignis__work_begin(call, graph->capture->device, &work)) {
+        ok = !launches || (ignis__work_write(&work, launches, &address) &&
+                           ignis__copy_from_host(&work, address, &count, (int64_t)sizeof count));
+        ignis__work_end(&work);
+    }
+    if (ok)
+        ignis__atomic_store(&graph->launches, (uint64_t)count);
     ignis__graph_drop(call, graph);
     return ok ? IGNIS_OK : ignis__failed();
 }

@@ -37,6 +37,18 @@ IGNIS_API ignis_graph ignis_graph_end(void);
     Threads: any; launches of one graph must not overlap on different streams. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_graph_launch(ignis_graph graph);
 
+/*  ignis_graph_launches - how often a graph has been launched; ignis_graph_set_launches - continue that count
+    Random numbers of a graph follow from it. A run that is resumed captures the same work, in the state of
+    ignis_random_save that the first run had at ignis_graph_begin, and sets the count that the first run had at the
+    end: then the next launch has the numbers that the next one there would have had, bit for bit.
+    Returns: the count, -1 on failure; IGNIS_OK, or the reason.
+    Errors: FREED; for set also ARGUMENT (count below 0), UNSUPPORTED (this thread captures), CUDA.
+    Ownership: unchanged.
+    Threads: any; not while another thread launches the graph. Streams: queued on the current stream; set waits for
+    it. */
+IGNIS_API int64_t ignis_graph_launches(ignis_graph graph);
+IGNIS_API ignis_status ignis_graph_set_launches(ignis_graph graph, int64_t count);
+
 /*  ignis_graph_free - free a graph, and the memory that only it used
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures).

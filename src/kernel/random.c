@@ -104,3 +104,22 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     ignis__thread_state()->random.used = 0;
     return IGNIS_OK;
 }
+
+IGNIS_API ignis_random_state ignis_random_save(void)
+{
+    ignis_random_state state = IGNIS__ZERO;
+    if (!ignis__enter("ignis_random_save"))
+        return state;
+    state.seed = ignis__thread_state()->random.seed;
+    state.position = ignis__thread_state()->random.used;
+    return state;
+}
+
+IGNIS_API ignis_status ignis_random_restore(ignis_random_state state)
+{
+    if (!ignis__enter("ignis_random_restore"))
+        return IGNIS_ERROR_NOT_SETUP;
+    ignis__thread_state()->random.seed = state.seed;
+    ignis__thread_state()->random.used = state.position;
+    return IGNIS_OK;
+}

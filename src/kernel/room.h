@@ -246,6 +246,12 @@ typedef struct ignis__kernel_list {
     X(RANDOM_ADVANCE, random_cu, "ignis_random_advance", PLAIN)                                         \
     X(RAND, random_cu, "ignis_rand", PLAIN)                                                             \
     X(RANDN, random_cu, "ignis_randn", PLAIN)                                                           \
+    X(RANDINT, distribution_cu, "ignis_randint", PLAIN)                                                 \
+    X(EXPONENTIAL, distribution_cu, "ignis_exponential", PLAIN)                                         \
+    X(POISSON, distribution_cu, "ignis_poisson", PLAIN)                                                 \
+    X(GAMMA, distribution_cu, "ignis_gamma", PLAIN)                                                     \
+    X(BETA, distribution_cu, "ignis_beta", PLAIN)                                                       \
+    X(CATEGORICAL, distribution_cu, "ignis_categorical", PLAIN)                                         \
     X(OPTIM_TABLE, optim_cu, "ignis_optim_table", WAITS)                                                \
     X(OPTIM_ADVANCE, optim_cu, "ignis_optim_advance", WAITS)                                            \
     X(ADAMW, optim_cu, "ignis_adamw", WAITS)                                                            \

@@ -36,6 +36,8 @@ IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call
         ids[i] = inputs->tensor[i].id;
     if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
         return false;
+    if (rule->count == 0)
+        return ignis__formula_has_no_shape(call);
     for (i = 0; i < rule->count; i++)
         handles[i].id = others[i];
     if (!ignis__op_begin(op, call, rule->count, handles))
@@ -174,4 +176,34 @@ IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, 
     return ignis__formula_check_count(call, count, results)
                ? ignis__formula_tensors(call, formula, &inputs, count, results, IGNIS__LOSS_NONE)
                : ignis__failed();
+}
+
+IGNIS_API ignis_tensor ignis_map_shape(const char *formula, ignis_shape shape, ignis_inputs values,
+                                       const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_map_shape";
+    ignis_array_inputs inputs = IGNIS__ZERO;
+    ignis_array made;
+    int i;
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    inputs.names = values.count ? values.names : "no_value";
+    inputs.count = values.count ? values.count : 1;
+    for (i = 0; i < values.count && i < IGNIS_MAX_INPUTS; i++)
+        inputs.array[i].id = values.tensor[i].id;
+    if (!values.count)
+        inputs.array[0] = ignis_array_value(0);
+    for (i = 0; i < inputs.count && i < IGNIS_MAX_INPUTS; i++)
+        if (ignis__handle_kind(inputs.array[i].id) != IGNIS__KIND_VALUE) {
+            ignis__fail(IGNIS_DIAG_FORMULA, call, "input %d is a tensor; expected values alone, or ignis_map", i);
+            return ignis__no_tensor();
+        }
+    made = ignis__tensor_array_create(call, shape, desc);
+    if (!made.id)
+        return ignis__no_tensor();
+    if (ignis__formula_run_into(call, 1, &made, formula, &inputs) != IGNIS_OK) {
+        ignis__array_discard(call, &made);
+        return ignis__no_tensor();
+    }
+    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
 }

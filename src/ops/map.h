@@ -23,6 +23,18 @@ typedef struct ignis_inputs {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
 
+/*  ignis_map_shape - a new tensor of a shape from a formula of index(), rand(), randn() and values, without tensors
+    ignis_map_shape("index(0) == index(1)", IGNIS_SHAPE(8, 8), IGNIS_NO_INPUTS, NULL)
+    values has numbers made by ignis_value alone, or is IGNIS_NO_INPUTS. desc may be null for all defaults: the result
+    is converted to its dtype.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (the formula, which the message has with the column; names; null; a tensor), SHAPE, DTYPE, DEVICE,
+    MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_map_shape(const char *formula, ignis_shape shape, ignis_inputs values,
+                                       const ignis_tensor_desc *desc);
+
 /*  ignis_map_many - several results of a formula, which are written apart by commas, in one pass
     ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", IGNIS_INPUTS(a, b, t), 2, results)
     Each is as in ignis_map; all have the shape that the inputs give. count is 1 to IGNIS_MAX_INPUTS. Backward

@@ -781,7 +781,7 @@ IGNIS__PRIVATE bool ignis__index_fits(ignis__op *op, int *dim, bool row);
 IGNIS__PRIVATE bool ignis__index_src_fits(ignis__op *op);
 
 /* scan.c */
-IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *row);
+IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *rows);
 
 /* sort.c */
 IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions,

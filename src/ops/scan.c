@@ -114,16 +114,15 @@ static void ignis__op_scan(ignis__op *op, const ignis__scan *scan)
     ignis__scan_launch(op, scan, IGNIS__BUILTIN(SCAN_COLUMNS), blocks, params);
 }
 
-/*  Returns the sums of a row up to each of its elements. NULL after a failure. */
-IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *row)
+/*  Returns the sums of rows up to each of their elements. NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *rows)
 {
     ignis__scan scan = IGNIS__ZERO;
     if (!op->ok)
         return NULL;
-    scan.axis.outer = scan.axis.inner = 1;
-    scan.axis.n = row->numel;
-    scan.from = row;
-    scan.to = ignis__op_new_like(op, row);
+    scan.axis = ignis__axis_of_dim(&rows->shape, rows->shape.ndim - 1);
+    scan.from = rows;
+    scan.to = ignis__op_new_like(op, rows);
     ignis__op_scan(op, &scan);
     return scan.to;
 }

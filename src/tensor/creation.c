@@ -5,14 +5,12 @@
 
 #include "room.h"
 
-/*  Creates a tensor by an elementwise kernel; params are the address, ..., the number of elements. random,
-    *step: the numbers and their counter; NULL if there are none. */
-IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call, ignis__builtin builtin,
-                                                               ignis_shape shape, const ignis_tensor_desc *desc,
-                                                               void **params, int last, ignis__random *random,
-                                                               ignis__address *step)
+/*  Creates a tensor by an elementwise kernel. */
+IGNIS__COLD IGNIS__PRIVATE ignis_tensor ignis__tensor_create_by_kernel(const ignis__creation *creation)
 {
-    ignis_array made = ignis__tensor_array_create(call, shape, desc);
+    const char *call = creation->call;
+    ignis__random *random = creation->random;
+    ignis_array made = ignis__tensor_array_create(call, creation->shape, creation->desc);
     ignis__array *array;
     ignis__address to;
     ignis__work work;
@@ -20,22 +18,36 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call,
     if (!made.id)
         return ignis__no_tensor();
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    params[0] = &to;
-    params[last] = &array->numel;
-    if (random && !ignis__dtype_is_float(array->dtype)) {
-        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed",
-                    ignis__dtypes[array->dtype].name);
+    creation->params[0] = &to;
+    creation->params[creation->last] = &array->numel;
+    if (random && ignis__dtype_is_float(array->dtype) == creation->integers) {
+        ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; %s is needed", ignis__dtypes[array->dtype].name,
+                    creation->integers ? "i32, i64 or u8" : "f16, bf16, f32 or f64");
     } else if (ignis__work_begin(call, array->storage->device, &work)) {
-        ok = !random || (ignis__random_take(&work, array->dtype, array->numel, random) &&
-                         ignis__random_step(&work, random->launches, step));
+        ok = !random || (ignis__random_take(&work, array->dtype, array->numel * creation->words, random) &&
+                         ignis__random_step(&work, random->launches, creation->step));
         ok = ok && ignis__work_write(&work, array, &to) &&
-             ignis__elementwise(&work, builtin, array->dtype, array->numel, params);
+             ignis__elementwise(&work, creation->builtin, array->dtype, array->numel, creation->params);
         ignis__work_end(&work);
     }
     if (!ok)
         ignis__array_discard(call, &made);
     ignis__array_drop(call, array);
-    return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+    return ignis__tensor_adopt(call, made, creation->desc && creation->desc->requires_grad);
+}
+
+/*  Describes a creation without random numbers. */
+static ignis__creation ignis__creation_of(const char *call, ignis__builtin builtin, ignis_shape shape,
+                                          const ignis_tensor_desc *desc, void **params, int last)
+{
+    ignis__creation creation = IGNIS__ZERO;
+    creation.call = call;
+    creation.builtin = builtin;
+    creation.shape = shape;
+    creation.desc = desc;
+    creation.params = params;
+    creation.last = last;
+    return creation;
 }
 
 IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__builtin builtin, ignis_shape shape,
@@ -45,8 +57,11 @@ IGNIS__COLD static ignis_tensor ignis__tensor_random(const char *call, ignis__bu
     ignis__address step;
     double from = 0, by = 1; /* low and high; mean and deviation */
     void *params[] = {NULL, &from, &by, &random.seed, &random.first, &step, NULL};
-    return ignis__enter(call) ? ignis__tensor_create_by_kernel(call, builtin, shape, desc, params, 6, &random, &step)
-                              : ignis__no_tensor();
+    ignis__creation creation = ignis__creation_of(call, builtin, shape, desc, params, 6);
+    creation.random = &random;
+    creation.step = &step;
+    creation.words = 1;
+    return ignis__enter(call) ? ignis__tensor_create_by_kernel(&creation) : ignis__no_tensor();
 }
 
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc)
@@ -65,6 +80,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, doub
                                                           int64_t middle, int64_t count, const ignis_tensor_desc *desc)
 {
     void *params[] = {NULL, &start, &end, &step, &middle, NULL};
+    ignis__creation creation = ignis__creation_of(call, IGNIS__BUILTIN(LINE), IGNIS_SHAPE(count), desc, params, 5);
     if (!ignis__enter(call))
         return ignis__no_tensor();
     if (count < 0) {
@@ -72,7 +88,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, doub
                     step);
         return ignis__no_tensor();
     }
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN(LINE), IGNIS_SHAPE(count), desc, params, 5, NULL, NULL);
+    return ignis__tensor_create_by_kernel(&creation);
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step,
@@ -102,8 +118,9 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
     ignis__address none = 0;
     int64_t diagonal = 0;
     void *params[] = {NULL, &none, &rows, &columns, &diagonal, &diagonal, NULL};
+    ignis__creation creation =
+        ignis__creation_of(call, IGNIS__BUILTIN(BAND), IGNIS_SHAPE(rows, columns), desc, params, 6);
     if (!ignis__enter(call))
         return ignis__no_tensor();
-    return ignis__tensor_create_by_kernel(call, IGNIS__BUILTIN(BAND), IGNIS_SHAPE(rows, columns), desc, params, 6, NULL,
-                                          NULL);
+    return ignis__tensor_create_by_kernel(&creation);
 }

@@ -197,6 +197,20 @@ typedef struct ignis__backward_pass {
     uint32_t count, capacity;
 } ignis__backward_pass;
 
+/*  A new tensor that an elementwise kernel fills. params are the address, ..., the number of elements at `last`. */
+typedef struct ignis__creation {
+    const char *call;
+    ignis__builtin builtin;
+    ignis_shape shape;
+    const ignis_tensor_desc *desc; /* NULL: all defaults */
+    void **params;
+    int last;
+    ignis__random *random; /* the random numbers that it takes; NULL: none */
+    ignis__address *step;  /* the address of their counter of launches */
+    int words;             /* random words of an element, of four that a counter has */
+    bool integers;         /* they are integers */
+} ignis__creation;
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* thread.c */
@@ -330,3 +344,6 @@ IGNIS__PRIVATE ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad,
 
 /* shutdown.c */
 IGNIS__PRIVATE void ignis__tensors_close(const char *call);
+
+/* creation.c */
+IGNIS__COLD IGNIS__PRIVATE ignis_tensor ignis__tensor_create_by_kernel(const ignis__creation *creation);

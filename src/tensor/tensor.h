@@ -90,6 +90,27 @@ IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ign
     Threads: any; each has its own sequence. */
 IGNIS_API ignis_status ignis_seed(uint64_t seed);
 
+/*  Where a thread's sequence of random numbers is: the seed, and how far it has been used. */
+typedef struct ignis_random_state {
+    uint64_t seed, position;
+} ignis_random_state;
+
+/*  ignis_random_save - the place in the calling thread's sequence of random numbers, for ignis_random_restore
+    A run that is resumed from it has the numbers of an unbroken one, bit for bit. Graphs have numbers of their own:
+    capture them where the first run did, in the state that it had there, and then call ignis_graph_set_launches.
+    Returns: the state; zeros before ignis_setup.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free; the two numbers may be written to a file.
+    Threads: any; each has its own sequence. */
+IGNIS_API ignis_random_state ignis_random_save(void);
+
+/*  ignis_random_restore - continue the calling thread's sequence of random numbers at a place
+    Returns: IGNIS_OK.
+    Errors: NOT_SETUP.
+    Ownership: nothing to free.
+    Threads: any; each has its own sequence. */
+IGNIS_API ignis_status ignis_random_restore(ignis_random_state state);
+
 /*  ignis_tensor_data - the array of a tensor's values; ignis_tensor_grad - the array of its gradient
     Returns: the array, or no handle (no gradient was computed yet: this is not a failure).
     Errors: FREED.

@@ -1009,6 +1009,11 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_searchsorted(row, x, true));
     WALK(ignis_bincount(ids, no_tensor(), c));
     WALK(ignis_histogram(x, c, -1, 1));
+    WALK(ignis_poisson(x));
+    WALK(ignis_gamma(x));
+    WALK(ignis_beta(x, y));
+    WALK(ignis_categorical(ignis_detach(x), 1, true));
+    WALK(ignis_categorical(ignis_detach(x), 1, false));
     WALK(ignis_one_hot(ids, c, dtype));
     WALK(ignis_sort(x, 1, false, &sum));
     WALK(ignis_sort(x, 0, true, &sum));

@@ -17,6 +17,7 @@ FUNCTIONS = {
     "square": torch.square, "sin": torch.sin, "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos, "atan": torch.atan,
     "atan2": torch.atan2, "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "logsigmoid": F.logsigmoid,
     "softplus": F.softplus, "silu": F.silu, "gelu": lambda x: F.gelu(x, approximate="tanh"), "gelu_exact": F.gelu, "erf": torch.erf,
+    "erfc": torch.erfc, "erfinv": torch.erfinv, "lgamma": torch.lgamma, "digamma": torch.digamma, "mod": torch.remainder,
     "lerp": torch.lerp, "clamp": torch.clamp, "isnan": torch.isnan, "isinf": torch.isinf, "isfinite": torch.isfinite,
 }
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
