@@ -12,6 +12,9 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <vulkan/vulkan.h>
 
 #define COUNT 1024

@@ -175,6 +175,10 @@ for half in a b; do
 done
 ${CC:-cc} -Wall -Wextra -Werror -I. docs/examples.c -o $out/examples -lm -ldl -lpthread || fail 'docs/examples.c does not compile'
 (cd $out && ./examples >examples.log 2>&1) || { cat $out/examples.log && fail 'docs/examples.c fails'; }
+# They share one compilation of the implementation: the README's programs and the examples above have compiled their own.
+printf '#include "%s"\n' ignis_models.h ignis_collective.h | ${CC:-cc} -I. -DIGNIS_IMPLEMENTATION -x c -c - -o $out/implementation.o ||
+    fail 'the implementation does not compile'
+implemented='-DIGNIS_IMPLEMENTED -DIGNIS_KERNELS_IMPLEMENTED -DIGNIS_MODELS_IMPLEMENTED -DIGNIS_COLLECTIVE_IMPLEMENTED'
 # Example NAME runs, with its output in a file.
 run_example() { "$out/manual_$1" >"$out/manual_$1.log" 2>&1 || { cat "$out/manual_$1.log" && return 1; }; }
 examples=
@@ -184,14 +188,15 @@ for program in "$out"/manual_*.c; do
     examples="$examples ${name%.c}"
     if ! grep -q 'int main(' "$program"; then
         {
-            printf '#define IGNIS_IMPLEMENTATION\n#include "%s"\n#include <stdio.h>\n' "$header"
+            printf '#define IGNIS_IMPLEMENTATION\n#include "%s"\n#include <poll.h>\n#include <stdio.h>\n' "$header"
             printf 'int main(void)\n{\n    ignis_setup(NULL);\n'
             cat "$program"
             printf '    return ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK;\n}\n'
         } >"$out/whole.c"
         mv "$out/whole.c" "$program"
     fi
-    ${CC:-cc} -Wall -Wextra -Werror -I. "$program" -o "${program%.c}" -lm -ldl -lpthread || fail "$program does not compile"
+    ${CC:-cc} -Wall -Wextra -Werror -I. $implemented "$program" $out/implementation.o -o "${program%.c}" -lm -ldl -lpthread ||
+        fail "$program does not compile"
 done
 for name in $examples; do
     case $name in
