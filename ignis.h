@@ -13440,7 +13440,8 @@ IGNIS_API ignis_status ignis_contract_reset(void)
     return IGNIS_OK;
 }
 
-/*  kernel - NVRTC, the cache of compiled kernels, bundles, launches, built-in kernels, elementwise operations, graphs. Knows no tensor. */
+/*  kernel - NVRTC, the cache of compiled kernels, bundles, launches, built-in kernels, elementwise operations, graphs.
+    Knows no tensor. */
 
 #include "ignis_kernels.h"
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
@@ -13804,10 +13805,12 @@ typedef struct ignis__cache_header {
 /*  Each requested program becomes a line of a file, once per process. tools/ignis_embed.c reads them:
 
         ignis VERSION                           the version that wrote the lines below
-        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
+        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is
+        9.0; of its kernels
                                                 the requested PARTs (see ignis__parts), or all if no PART is named
         formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
-                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
+                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle
+                                                has those of other sizes, too
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
     The choice of a kernel depends on the device. So that a record serves all devices, the choosing code records the
@@ -22149,7 +22152,8 @@ IGNIS__PRIVATE bool ignis__scope_grow(const char *call, int which, int *capacity
     return true;
 }
 
-/* --- tensors --------------------------------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------------------------------
+   */
 
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis_tensor ignis__no_tensor(void)
 {
@@ -26083,7 +26087,8 @@ IGNIS__PRIVATE void ignis__tensors_close(const char *call)
 /* ===============================================================================================================
    >>ops - the operations: checks, forward, backward rule.
 
-   An operation begins (inputs held, device entered), checks, makes arrays, launches, and ends as a tensor or as gradients.
+   An operation begins (inputs held, device entered), checks, makes arrays, launches, and ends as a tensor or as
+   gradients.
    `ok` becomes false at the first failure, which is reported then. After that each call does nothing, so an operation
    checks once, at its end. Uses the rooms array, kernel, formula and tensor. Each operation has a part of its own.
    =============================================================================================================== */
@@ -40647,8 +40652,8 @@ static ignis_tensor ignis__exp_pade(ignis_tensor x, ignis_tensor eye)
     return ignis_solve(ignis_sub(even, odd), ignis_add(even, odd), &info);
 }
 
-/*  Finds how often the matrices must be halved to have a norm of 5.37 at most. Waits. False, and reported, if that cannot
-    be read. */
+/*  Finds how often the matrices must be halved to have a norm of 5.37 at most. Waits. False, and reported, if that
+    cannot be read. */
 static bool ignis__exp_halvings(ignis_tensor a, int *count, double *scale)
 {
     const uint64_t failures = ignis__failures();
@@ -40774,7 +40779,8 @@ IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, con
     return count;
 }
 
-/* --- making one ------------------------------------------------------------------------------------------------------ */
+/* --- making one ------------------------------------------------------------------------------------------------------
+   */
 
 /*  The state of a new optimizer, on the thread's current device. */
 static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer)
@@ -45757,15 +45763,18 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 
     Copyright (c) 2026 Ignis authors
 
-    Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the
-    "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish,
-    distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to
-    the following conditions:
+    Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+    documentation files (the "Software"), to deal in the Software without restriction, including without
+    limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of
+    the Software, and to permit persons to whom the Software is furnished to do so, subject to the following
+    conditions:
 
-    The above copyright notice and this permission notice shall be included in all copies or substantial portions of the Software.
+    The above copyright notice and this permission notice shall be included in all copies or substantial
+    portions of the Software.
 
-    THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF
-    MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR
-    ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH
-    THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+    THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+    LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO
+    EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN
+    AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE
+    OR OTHER DEALINGS IN THE SOFTWARE.
 */

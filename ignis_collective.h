@@ -1514,7 +1514,7 @@ IGNIS__PRIVATE bool ignis__collective_enter(const char *call)
                                                         "a dry run has one device in one process; it shares nothing"));
 }
 
-/* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
+/* --- what the collective layer needs of the system: handles of memory --------------------------------------------- */
 
 /*  collective/vmm - physical memory, address ranges, mappings, access. */
 
@@ -8670,7 +8670,7 @@ enum {
     IGNIS__COMM_TWO_PHASE_SLOTS = 3
 };
 
-/*  What broke a communicator. */
+/*  Codes of what broke a communicator. */
 enum {
     IGNIS__COMM_FINE,
     IGNIS__COMM_TIMEOUT,

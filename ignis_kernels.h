@@ -5,7 +5,7 @@
 
     Generated from kernels and src/shared by tools/embed.c. Change the sources, then: make headers
 
-        ignis.cuh                 1109 lines   29346 bytes
+        ignis.cuh                 1111 lines   29348 bytes
         activation.cu              120 lines    3410 bytes
         activation.cuh              93 lines    2957 bytes
         attention.cu               485 lines   15201 bytes
@@ -13,7 +13,7 @@
         attention_decode.cu        208 lines    5962 bytes
         attention_decode_mma.cu    145 lines    4615 bytes
         attention_hopper.cu        671 lines   21691 bytes
-        attention_hopper_backward.cu  1441 lines   48202 bytes
+        attention_hopper_backward.cu  1442 lines   48203 bytes
         attention_mma.cu           627 lines   22683 bytes
         attention_tiles.cuh        273 lines    7245 bytes
         channel_norm.cu            490 lines   15383 bytes
@@ -23,7 +23,7 @@
         distribution.cu            186 lines    4451 bytes
         divisor.cuh                 20 lines     367 bytes
         elementwise.cu              80 lines    2266 bytes
-        embedding.cu               220 lines    5370 bytes
+        embedding.cu               221 lines    5371 bytes
         f8.cuh                      72 lines    2289 bytes
         fft.cu                     316 lines    8699 bytes
         fft.cuh                    161 lines    5092 bytes
@@ -35,7 +35,7 @@
         gemm_hopper_ahead.cuh      252 lines    7270 bytes
         gemm_mma.cu                321 lines   10108 bytes
         grouped_mma.cu             293 lines    9923 bytes
-        hopper.cuh                 544 lines   18531 bytes
+        hopper.cuh                 545 lines   18532 bytes
         image.cuh                   55 lines    1398 bytes
         linalg.cu                  320 lines    9607 bytes
         linalg.cuh                  94 lines    1929 bytes
@@ -44,12 +44,12 @@
         log_softmax.cu             136 lines    3808 bytes
         map.cuh                    445 lines   13255 bytes
         mma.cuh                    134 lines    4149 bytes
-        norm.cu                    215 lines    7091 bytes
+        norm.cu                    216 lines    7092 bytes
         norm.cuh                   338 lines    8763 bytes
         norm_add.cu                 44 lines    1597 bytes
         norm_grad.cu               344 lines   10255 bytes
         norm_unaligned.cu          239 lines    7056 bytes
-        norm_unaligned.cuh         285 lines    6409 bytes
+        norm_unaligned.cuh         286 lines    6410 bytes
         optim.cu                   440 lines   13552 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
@@ -184,7 +184,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x5c6be15a8f92c643ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x16905bdb0a4e9675ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -269,7 +269,7 @@ extern const ignis__source *const ignis__sources[IGNIS__SOURCE_COUNT];
 #else
 
 static const char ignis__text_ignis_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_CUH\n"
     "#define IGNIS_CUH\n\n\n\n"
     "typedef signed char int8_t;\n"
@@ -3872,7 +3872,7 @@ static const char *const ignis__text_attention_hopper_cu[] = {
 };
 
 static const char ignis__text_attention_hopper_backward_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"attention.cuh\"\n"
     "#include \"hopper.cuh\"\n"
@@ -6807,7 +6807,7 @@ static const char *const ignis__text_divisor_cuh[] = {
 };
 
 static const char ignis__text_embedding_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
@@ -9416,9 +9416,8 @@ static const char ignis__text_gemm_mma_cu_0[] =
     "const Product &p;\n"
     "const Operand *const matrix;\n"
     "const long long length, end_row, end_k, row;\n"
-    "long long k;\n"
-    "const Operand *next\n"
-    "[count];\n"
+    "long long k;\n\n"
+    "const Operand *next[count];\n"
     "const int first_own, packed;\n"
     "int to, last;\n"
     "int lanes[by_k ? 2 : own / 16];\n\n"
@@ -9946,7 +9945,7 @@ static const char *const ignis__text_grouped_mma_cu[] = {
 };
 
 static const char ignis__text_hopper_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_HOPPER_CUH\n"
     "#define IGNIS_HOPPER_CUH\n\n\n\n\n\n\n"
     "__device__ inline void ignis_ptx_mbarrier_init(uint32_t barrier, uint32_t arrivals)\n"
@@ -11811,7 +11810,7 @@ static const char *const ignis__text_mma_cuh[] = {
 };
 
 static const char ignis__text_norm_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"norm.cuh\"\n\n"
     "#define FORWARD(name, rms) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS) ignis_##name##_warp( \\\n"
@@ -12892,7 +12891,7 @@ static const char *const ignis__text_norm_unaligned_cu[] = {
 };
 
 static const char ignis__text_norm_unaligned_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_NORM_UNALIGNED_CUH\n"
     "#define IGNIS_NORM_UNALIGNED_CUH\n\n"
     "#include \"norm.cuh\"\n"
@@ -16657,9 +16656,8 @@ static const char ignis__text_sort_cu_3[] =
     "if (threadIdx.x < DIGITS)\n"
     "histogram[threadIdx.x] = 0;\n"
     "__syncthreads();\n"
-    "for (int at = threadIdx.x; at < count; at += threads * SELECT) {\n"
-    "T element\n"
-    "[SELECT];\n"
+    "for (int at = threadIdx.x; at < count; at += threads * SELECT) {\n\n"
+    "T element[SELECT];\n"
     "#pragma unroll\n"
     "for (int e = 0; e < SELECT; e++)\n"
     "element[e] = row[min(at + e * threads, count - 1)];\n"
@@ -16911,7 +16909,7 @@ static const ignis__source *const ignis__includes_ignis_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_ignis_cuh = {
-    "ignis.cuh", 0x34c6f586fe7eff11ULL, IGNIS__PIECES(ignis_cuh), ignis__includes_ignis_cuh, 0};
+    "ignis.cuh", 0x211678fa8aaa1641ULL, IGNIS__PIECES(ignis_cuh), ignis__includes_ignis_cuh, 0};
 
 static const ignis__source *const ignis__includes_activation_cuh[] = {
     NULL};
@@ -16985,7 +16983,7 @@ static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0xec945645c99e566dULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 30};
+    "hopper.cuh", 0xe2a25e0698583bb5ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 30};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17020,7 +17018,7 @@ static const ignis__source *const ignis__includes_attention_hopper_backward_cu[]
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_backward_cu = {
-    "attention_hopper_backward.cu", 0x030d52931aedd630ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_backward_cu), ignis__includes_attention_hopper_backward_cu, 8};
+    "attention_hopper_backward.cu", 0xbe19d96e8c655438ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_backward_cu), ignis__includes_attention_hopper_backward_cu, 8};
 
 static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17132,7 +17130,7 @@ static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
-    "embedding.cu", 0x2ba9f6a0d13fc2d3ULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 18};
+    "embedding.cu", 0x4f8a8fd45ab1728bULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 18};
 
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
@@ -17237,7 +17235,7 @@ static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
-    "gemm_mma.cu", 0x73f53ffa4efe0b49ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 28};
+    "gemm_mma.cu", 0x8b7984e47b424da3ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 28};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17330,7 +17328,7 @@ static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
-    "norm.cu", 0xafa59c2548aa884cULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 39};
+    "norm.cu", 0x4eb9c8242bb3ce74ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 39};
 
 static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17347,7 +17345,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0x3b5b7541cdfffc9aULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 44};
+    "norm_unaligned.cuh", 0x85be592a49f947c2ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 44};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17480,7 +17478,7 @@ static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x9c3806da85c04214ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 73};
+    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 73};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,

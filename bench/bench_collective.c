@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-/*  bench_collective.c - times collective operations between the GPUs of this machine, in one process with a thread for each
+/*  bench_collective.c - times collective operations between the GPUs of this machine, in one process with a thread for
+    each
 
     Times are of one operation among many: in a replayed CUDA graph, or queued one by one. Bus bandwidth is that of
-    nccl-tests: the bytes on each link. The results of every size are checked first. Every figure has a line for programs:
+    nccl-tests: the bytes on each link. The results of every size are checked first. Every figure has a line for
+    programs:
 
         row op=all_reduce ranks=4 dtype=bf16 bytes=1024 mode=graph variant=default us=4.56 bus_gbs=0.34
 
         cc -O2 -I. bench/bench_collective.c -o bench_collective -lm -ldl -lpthread
-        ./bench_collective [ops=all_reduce,...] [dtypes=bf16,f32] [modes=graph,eager] [min=1K] [max=1G] [ranks=all] [factor=4] [job=1]
+        ./bench_collective [ops=all_reduce,...] [dtypes=bf16,f32] [modes=graph,eager] [min=1K] [max=1G] [ranks=all]
+        [factor=4] [job=1]
                            [variants=default | tune | "name:IGNIS_COMM_TUNE;name:..."]
 
     With job=1 every thread calls ignis_comm_init, as a process would; so NCCL is used where it is faster.
@@ -102,7 +105,8 @@ static struct {
 
 static bool simulated;
 
-/* --- a rank, in its thread ------------------------------------------------------------------------------------------ */
+/* --- a rank, in its thread ------------------------------------------------------------------------------------------
+   */
 
 typedef struct rank {
     int rank, size;
@@ -302,7 +306,8 @@ static void *run_rank(void *context)
     return NULL;
 }
 
-/* --- the report ------------------------------------------------------------------------------------------------------ */
+/* --- the report ------------------------------------------------------------------------------------------------------
+   */
 
 static void run_table(operation op, ignis_dtype dtype, int mode, char *const *memory)
 {
@@ -363,7 +368,8 @@ static void run_table(operation op, ignis_dtype dtype, int mode, char *const *me
     fflush(stdout);
 }
 
-/* --- arguments ------------------------------------------------------------------------------------------------------- */
+/* --- arguments -------------------------------------------------------------------------------------------------------
+   */
 
 static bool listed(const char *list, const char *name)
 {

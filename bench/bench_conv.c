@@ -3,8 +3,8 @@
 
         cc -O2 -I. bench/bench_conv.c -o bench_conv -lm -ldl -lpthread && ./bench_conv [part of a name]
 
-    Forward, and the gradients of x and w together, of the first layer that of w alone, as in training. Lines are what bench/peer_conv.py reads, which adds PyTorch's times for the same work in the
-    same order, and the ratios.
+    Forward, and the gradients of x and w together, of the first layer that of w alone, as in training. Lines are what
+    bench/peer_conv.py reads, which adds PyTorch's times for the same work in the same order, and the ratios.
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"

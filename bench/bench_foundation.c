@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  bench_foundation.c - what arrays, launches, element-wise kernels, transfers and a start cost
 
-    Every figure is a median of many repetitions, taken warm; where there is a peer - the bare driver call - the two take turns
-    in the same run. A bandwidth counts each byte that has to be read or written once.
+    Every figure is a median of many repetitions, taken warm; where there is a peer - the bare driver call - the two
+    take turns in the same run. A bandwidth counts each byte that has to be read or written once.
 
         cc -O2 -I. bench/bench_foundation.c -o bench_foundation -lm -ldl -lpthread && ./bench_foundation
 */
@@ -64,7 +64,8 @@ static double batch(step_fn step, work *w, int steps, bool wait)
     return (stop - start) / steps;
 }
 
-/*  Seconds that a step takes, and its peer (null: none). wait: until the device is done; else only what the caller waits. */
+/*  Seconds that a step takes, and its peer (null: none). wait: until the device is done; else only what the caller
+    waits. */
 static double compete(step_fn step, step_fn peer, work *w, bool wait, double *peer_seconds)
 {
     double own[REPEATS], other[REPEATS], goal = simulated ? 1e-4 : 4e-3;

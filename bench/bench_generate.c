@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
-/*  bench_generate.c - tokens a second of models with random weights of true shapes, behind 512 tokens, and the time to the first one
+/*  bench_generate.c - tokens a second of models with random weights of true shapes, behind 512 tokens, and the time to
+    the first one
 
-    Writes each model as a folder that transformers opens, too: peer_generate.py measures the same. A share is that of 4.25 TB/s: the bytes of all
-    weights that a step multiplies with, and of the keys and values that it reads, each once. Every figure is a median, taken warm.
+    Writes each model as a folder that transformers opens, too: peer_generate.py measures the same. A share is that of
+    4.25 TB/s: the bytes of all weights that a step multiplies with, and of the keys and values that it reads, each
+    once. Every figure is a median, taken warm.
 
-        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [llama-135m] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
-        folder=path among the words: where models are written, and stay (/dev/shm); 8b takes 16 GB
-        batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain: no kernel begins before those ahead
-        of it have ended; trace=path: a profile of some steps of each number of sequences, path/MODEL-SEQUENCES.json, and of a prompt
-        weights=q4_0,q8_0,q4_k,q6_k among the words: those of a GGUF file whose matrices are random blocks
-        drawn among the words: ignis_generate with ways of sampling, and with a grammar, for which the vocabulary has made up words
-        start among the words: the time from a program's start to its first token behind 16, with kernels compiled before
+        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [llama-135m] [gpt2]
+        [qwen3-0.6b] [llama-1b] [llama-8b] folder=path among the words: where models are written, and stay (/dev/shm);
+        8b takes 16 GB batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain:
+        no kernel begins before those ahead of it have ended; trace=path: a profile of some steps of each number of
+        sequences, path/MODEL-SEQUENCES.json, and of a prompt weights=q4_0,q8_0,q4_k,q6_k among the words: those of a
+        GGUF file whose matrices are random blocks drawn among the words: ignis_generate with ways of sampling, and with
+        a grammar, for which the vocabulary has made up words start among the words: the time from a program's start to
+        its first token behind 16, with kernels compiled before
 
-    On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and shares, are those of one then.
+    On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and
+    shares, are those of one then.
 */
 #define _GNU_SOURCE
 #define IGNIS_IMPLEMENTATION
@@ -186,7 +190,8 @@ static bool write_folder(const shape *s, const char *folder)
     return fclose(file) == 0;
 }
 
-/* the figures ------------------------------------------------------------------------------------------------------- */
+/* the figures -------------------------------------------------------------------------------------------------------
+   */
 
 static bool ok_or_say(bool ok)
 {
@@ -195,7 +200,8 @@ static bool ok_or_say(bool ok)
     return ok;
 }
 
-/*  Seconds of a step of so many sequences, each behind `prompt` tokens, by ignis_sequence_next_all; below 0: a failure. */
+/*  Seconds of a step of so many sequences, each behind `prompt` tokens, by ignis_sequence_next_all; below 0: a failure.
+    */
 static double step_seconds(const ignis_sequence *sequences, int count, int prompt, int steps, int rounds)
 {
     double times[ROUNDS], start;
@@ -353,7 +359,8 @@ static const char grammar[] = "root ::= \"{\" pair{300} \"}\"\n"
                               "pair ::= \"\\\"\" [a-z]+ \"\\\": \" value \", \"\n"
                               "value ::= [0-9]+ | \"\\\"\" [a-z ]* \"\\\"\" | \"[\" (value (\", \" value)*)? \"]\"\n";
 
-/* a GGUF file ------------------------------------------------------------------------------------------------------- */
+/* a GGUF file -------------------------------------------------------------------------------------------------------
+   */
 
 typedef struct blocks {
     const char *name;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-/*  bench_layers.c - pooling, upsampling, batch_norm and group_norm in bf16: milliseconds, and bandwidth as a share of that of a copy on the device
+/*  bench_layers.c - pooling, upsampling, batch_norm and group_norm in bf16: milliseconds, and bandwidth as a share of
+    that of a copy on the device
 
         cc -O2 -I. bench/bench_layers.c -o bench_layers -lm -ldl -lpthread && ./bench_layers [part of a name]
 
-    Each layer twice: forward alone, and with its gradients (a name that ends in +). The bandwidth counts what has to be read and written once.
-    Lines are what bench/peer_layers.py reads, which adds PyTorch's times for the same work in the same order, and the ratios.
+    Each layer twice: forward alone, and with its gradients (a name that ends in +). The bandwidth counts what has to be
+    read and written once.
+    Lines are what bench/peer_layers.py reads, which adds PyTorch's times for the same work in the same order, and the
+    ratios.
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  bench_map.c - what formulas cost beside a copy on the device, which moves the fewest bytes that are possible
 
-    Each formula runs forward, and forward and backward with all gradients, in bf16 and f32, for arrays of 16384 x 4096 (on the simulator 64 x
-    64). A share of 1.00 means the bytes per second of ignis_array_copy, which takes turns with it; each array that is read or written counts
-    once. The time that the first call takes is there, too: NVRTC, as IGNIS_CACHE_DIR=off keeps nothing.
+    Each formula runs forward, and forward and backward with all gradients, in bf16 and f32, for arrays of 16384 x 4096
+    (on the simulator 64 x 64). A share of 1.00 means the bytes per second of ignis_array_copy, which takes turns with
+    it; each array that is read or written counts once. The time that the first call takes is there, too: NVRTC, as
+    IGNIS_CACHE_DIR=off keeps nothing.
 
         cc -O2 -I. bench/bench_map.c -o bench_map -lm -ldl -lpthread && IGNIS_CACHE_DIR=off ./bench_map
 

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 /*  bench_matmul.c - matrix products by Ignis' own kernels beside cuBLASLt
 
-    Both take turns in one run, as rates fall when a device gets warm; a figure is the median of the rounds, and the ratio is of times: above 1
-    the own kernel is faster. Forms: a b, a b^T, a^T b, and with more done to them, which cuBLASLt's product gets as its bias and a pass behind
-    it: a b^T with a bias and gelu, with and without what gelu is applied to, a b with the gradient of gelu and column sums, a b with a
-    residual, a^T b with the sums of a, as gradients of weights and biases are, and the products of ignis_mlp_gated by w_up and back by w_down. Then
-    the errors of both against a sum in double of some elements; -1: not done, for more to it or a large product.
+    Both take turns in one run, as rates fall when a device gets warm; a figure is the median of the rounds, and the
+    ratio is of times: above 1 the own kernel is faster. Forms: a b, a b^T, a^T b, and with more done to them, which
+    cuBLASLt's product gets as its bias and a pass behind it: a b^T with a bias and gelu, with and without what gelu is
+    applied to, a b with the gradient of gelu and column sums, a b with a residual, a^T b with the sums of a, as
+    gradients of weights and biases are, and the products of ignis_mlp_gated by w_up and back by w_down. Then the errors
+    of both against a sum in double of some elements; -1: not done, for more to it or a large product.
 
         cc -O2 -I. bench/bench_matmul.c -o bench_matmul -lm -ldl -lpthread
-        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64 | e4m3 | e5m2] [rounds] [only=65536] [form=gelu] [graph] [8192x4800x1600 ...]
+        ./bench_matmul [f16 | bf16 | f32 | tf32 | f64 | e4m3 | e5m2] [rounds] [only=65536] [form=gelu] [graph]
+        [8192x4800x1600 ...]
 
-    only, form: products and forms with this text in what is printed of them; several are alternatives. graph: microseconds of products in CUDA
-    graphs of 20, so that small ones do not wait for the CPU. Sizes, m x n x k: instead of the table. e4m3, e5m2: what ignis_matmul_f8 does, with
-    results of bf16, and ignis_quantize_f8; cuBLASLt's side is in peer_matmul.py.
+    only, form: products and forms with this text in what is printed of them; several are alternatives. graph:
+    microseconds of products in CUDA graphs of 20, so that small ones do not wait for the CPU. Sizes, m x n x k: instead
+    of the table. e4m3, e5m2: what ignis_matmul_f8 does, with results of bf16, and ignis_quantize_f8; cuBLASLt's side is
+    in peer_matmul.py.
 
     The other side, with a fused gelu: python3 bench/peer_matmul.py
 */

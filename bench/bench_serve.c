@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-/*  bench_serve.c - what clients of apps/serve see: tokens a second of all, the time to the first one, and the longest pause
+/*  bench_serve.c - what clients of apps/serve see: tokens a second of all, the time to the first one, and the longest
+    pause
 
-    Starts the server, then has clients ask side by side, each request after request on one connection, for streams of random prompts.
+    Starts the server, then has clients ask side by side, each request after request on one connection, for streams of
+    random prompts.
 
         make build/default/serve build/default/bench_serve build/default/bench_generate
-        build/default/bench_generate folder=/dev/shm/models batch=1 drawn llama-135m    # random weights, and a tokenizer
-        build/default/bench_serve build/default/serve /dev/shm/models/ignis-llama-135m [clients=1,8,64] [tokens=128] [prompt=64] [requests=4] [-- --sequences 64]
+        build/default/bench_generate folder=/dev/shm/models batch=1 drawn llama-135m    # random weights, and a
+        tokenizer build/default/bench_serve build/default/serve /dev/shm/models/ignis-llama-135m [clients=1,8,64]
+        [tokens=128] [prompt=64] [requests=4] [-- --sequences 64]
 
     requests: of each client. What stands behind -- goes to the server.
 */

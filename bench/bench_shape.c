@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  bench_shape.c - operations of shape, index and order: milliseconds, and bandwidth as a share of that of a copy on the device
+/*  bench_shape.c - operations of shape, index and order: milliseconds, and bandwidth as a share of that of a copy on
+    the device
 
         cc -O2 -I. bench/bench_shape.c -o bench_shape -lm -ldl -lpthread && ./bench_shape [part of a name]
 
-    Lines are what bench/peer_shape.py reads, which adds PyTorch's times for the same work in the same order, and the ratio.
+    Lines are what bench/peer_shape.py reads, which adds PyTorch's times for the same work in the same order, and the
+    ratio.
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*  bench_training.c - what operations on tensors, attention, and training steps cost
 
-    Every figure is a median of repetitions, taken warm. Memory-bound operations count the bytes that have to be read and written once: two
-    passes over the tensor forward, three backward (28 bytes a parameter for AdamW), and stand beside a device copy that was measured just
-    before them. Cross-entropy counts one pass forward, where no gradient is wanted, and two backward, as well as for both together.
-    Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A backward is what forward and backward
-    take together, less the forward alone.
+    Every figure is a median of repetitions, taken warm. Memory-bound operations count the bytes that have to be read
+    and written once: two passes over the tensor forward, three backward (28 bytes a parameter for AdamW), and stand
+    beside a device copy that was measured just before them. Cross-entropy counts one pass forward, where no gradient is
+    wanted, and two backward, as well as for both together.
+    Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A backward is what
+    forward and backward take together, less the forward alone.
 
-        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory] [attention] [gpt] [llama] [gpt-xl]
-        profile among the words: three steps of mlp, gpt, llama or gpt-xl into profile.json (a trace), profile.txt (kernels) and memory.svg
-        dry among the words: what gpt, llama and gpt-xl need of an H200's memory, and for what, without a GPU
-        wgmma among the words: attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
+        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory]
+        [attention] [gpt] [llama] [gpt-xl] profile among the words: three steps of mlp, gpt, llama or gpt-xl into
+        profile.json (a trace), profile.txt (kernels) and memory.svg dry among the words: what gpt, llama and gpt-xl
+        need of an H200's memory, and for what, without a GPU wgmma among the words: attention by the kernels for
+        compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
 
     The other side: python3 bench/peer_training.py [file with the output of this program]
 */
@@ -29,7 +31,8 @@
 #define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 #define MAX_ROWS 256
 
-/* --- the table ------------------------------------------------------------------------------------------------------ */
+/* --- the table ------------------------------------------------------------------------------------------------------
+   */
 
 static struct {
     char name[64];
@@ -64,7 +67,8 @@ static void print_rows(void)
     }
 }
 
-/* --- time ------------------------------------------------------------------------------------------------------------ */
+/* --- time ------------------------------------------------------------------------------------------------------------
+   */
 
 typedef void (*step_fn)(void *work);
 
@@ -108,7 +112,7 @@ static void profile_steps(step_fn step, void *work)
     REQUIRE(ignis_memory_snapshot("memory.svg"));
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------------------ */
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 /*  A tensor as an operation in the middle of a network sees it: it wants a gradient, which goes nowhere. */
 static ignis_status sink_backward(const ignis_backward_args *args)
@@ -178,7 +182,7 @@ static void release(operation *op)
         REQUIRE(ignis_tensor_release(op->in[i]));
 }
 
-/* --- small operations ------------------------------------------------------------------------------------------------------ */
+/* --- small operations --------------------------------------------------------------------------------------------- */
 
 enum { SMALL = 64 };
 
@@ -205,7 +209,7 @@ static void bench_host(void)
     REQUIRE(ignis_tensor_release(in[1]));
 }
 
-/* --- a small network -------------------------------------------------------------------------------------------------------- */
+/* --- a small network ---------------------------------------------------------------------------------------------- */
 
 typedef struct mlp {
     ignis_tensor x, targets, weights[3], biases[3];
@@ -278,7 +282,7 @@ static void bench_mlp(void)
     REQUIRE(ignis_tensor_release(m.targets));
 }
 
-/* --- operations that memory bounds --------------------------------------------------------------------------------------------- */
+/* --- operations that memory bounds -------------------------------------------------------------------------------- */
 
 static ignis_tensor run_layer_norm(const operation *op, const ignis_tensor *in)
 {
@@ -472,7 +476,7 @@ static void bench_memory(void)
     bench_adamw(IGNIS_BF16, "AdamW 100M bf16 with f32 copy");
 }
 
-/* --- attention --------------------------------------------------------------------------------------------------------------------- */
+/* --- attention ---------------------------------------------------------------------------------------------------- */
 
 static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in)
 {
@@ -628,7 +632,7 @@ static void bench_attention(void)
         bench_attention_shape(&others[s]);
 }
 
-/* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- GPT-2 -------------------------------------------------------------------------------------------------------- */
 
 static void gpt_step_of(void *work) { gpt_step((gpt *)work); }
 static void gpt_replay(void *work) { ignis_graph_launch(((gpt *)work)->graph); }
@@ -647,7 +651,8 @@ static void memory_rows(const ignis_memory_info *memory)
     }
 }
 
-/*  The rows of a model: tokens of a step in a second, and the peak of memory, which is that of this model as what was cached is given up. */
+/*  The rows of a model: tokens of a step in a second, and the peak of memory, which is that of this model as what was
+    cached is given up. */
 static void model_rows(const char *name, double tokens, void (*step)(void *), void *model)
 {
     ignis_memory_info memory;
@@ -704,7 +709,7 @@ static void bench_gpt_xl(void)
     gpt_close(&g);
 }
 
-/* --- the program -------------------------------------------------------------------------------------------------------------------------- */
+/* --- the program -------------------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

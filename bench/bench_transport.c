@@ -91,7 +91,7 @@ static void receive_handle(int socket, ignis_transport_handle *handle)
     REQUIRE(ignis_transport_handle_from_fds(handle, record, fds, (fds[0] >= 0) + (fds[1] >= 0)) == IGNIS_OK);
 }
 
-/* --- the child --------------------------------------------------------------------------------------------------------- */
+/* --- the child ---------------------------------------------------------------------------------------------------- */
 
 /*  Seconds of `copies` copies on dst's stream. */
 static double copy_out(ignis_array to, ignis_array from, int copies)
@@ -181,7 +181,7 @@ static int child_main(void)
     return ignis_shutdown() == IGNIS_OK ? 0 : 1;
 }
 
-/* --- the parent -------------------------------------------------------------------------------------------------------- */
+/* --- the parent --------------------------------------------------------------------------------------------------- */
 
 typedef struct figures {
     double export_us,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  models.h - GPT-2 and a Llama in bf16, as bench_training.c and bench_parallel.c train them; and what benchmarks make tensors by
+/*  models.h - GPT-2 and a Llama in bf16, as bench_training.c and bench_parallel.c train them; and what benchmarks make
+    tensors by
 
     Include it after Ignis. On the simulator the sizes are tiny. */
 #ifndef MODELS_H
@@ -21,7 +22,7 @@ static void require(bool ok, const char *what)
 }
 #define REQUIRE(call) require((call) == 0, #call)
 
-/* --- tensors ------------------------------------------------------------------------------------------------------------ */
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 static ignis_tensor parameter(ignis_shape shape, ignis_dtype dtype, double deviation, bool requires_grad)
 {
@@ -66,7 +67,7 @@ static ignis_tensor random_ids(ignis_shape shape, int64_t below)
     return tensor;
 }
 
-/* --- GPT-2 ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- GPT-2 -------------------------------------------------------------------------------------------------------- */
 
 enum { MAX_LAYERS = 48 };
 
@@ -193,9 +194,10 @@ static void gpt_step(const gpt *g)
     ignis_scope_end(scope);
 }
 
-/* --- Llama ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Llama -------------------------------------------------------------------------------------------------------- */
 
-/*  The shape of Llama 3.2 1B: 16 layers, 32 heads of q and 8 of k and v, gated layers, one matrix for embedding and head. */
+/*  The shape of Llama 3.2 1B: 16 layers, 32 heads of q and 8 of k and v, gated layers, one matrix for embedding and
+    head. */
 typedef struct llama {
     int64_t layers, width, hidden, heads, kv_heads, context, sequences, vocab;
     ignis_tensor tokens, targets, table, norm_weight;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-/*  cg.c - conjugate gradients by formulas: Poisson's equation in f64, without a kernel of one's own, and without waiting for a number
+/*  cg.c - conjugate gradients by formulas: Poisson's equation in f64, without a kernel of one's own, and without
+    waiting for a number
 
-    -(d2u/dx2 + d2u/dy2) = f on a square, u = 0 at its edges. With the five-point stencil that is a linear system A u = f with a row for each
-    point, which is never written down: A p is a formula of five views of p, that is of the same memory from a little earlier or later on
-    (examples/heat.c). Lengths of steps are quotients of scalar products; these stay on the device, as arrays of one element that the formulas
-    spread over all points. Only every tenth round the host looks at how far it has come. (Hestenes and Stiefel, Methods of Conjugate Gradients for
-    Solving Linear Systems, 1952.)
+    -(d2u/dx2 + d2u/dy2) = f on a square, u = 0 at its edges. With the five-point stencil that is a linear system A u =
+    f with a row for each point, which is never written down: A p is a formula of five views of p, that is of the same
+    memory from a little earlier or later on (examples/heat.c). Lengths of steps are quotients of scalar products; these
+    stay on the device, as arrays of one element that the formulas spread over all points. Only every tenth round the
+    host looks at how far it has come. (Hestenes and Stiefel, Methods of Conjugate Gradients for Solving Linear Systems,
+    1952.)
 
-    f is chosen for u = x (1 - x) y (1 - y) exp(x), and so that the stencil's own error is in it: what is compared is the solver alone. cg.png,
-    or another file that is named, shows u, and from top to bottom how many digits the residual has lost.
+    f is chosen for u = x (1 - x) y (1 - y) exp(x), and so that the stencil's own error is in it: what is compared is
+    the solver alone. cg.png, or another file that is named, shows u, and from top to bottom how many digits the
+    residual has lost.
 
         cc -I. examples/cg.c -o cg -lm -ldl -lpthread && ./cg
 */
@@ -28,7 +31,8 @@
     IGNIS_ARRAYS(IGNIS_NAMED(p, p[0]), IGNIS_NAMED(left, p[1]), IGNIS_NAMED(right, p[2]), IGNIS_NAMED(up, p[3]), \
                  IGNIS_NAMED(down, p[4]), IGNIS_ARRAY_VALUE(n, N))
 
-/*  Zeros on all points, and the views of them: the rows between the edges, and these from the left, right, upper and lower neighbours on. */
+/*  Zeros on all points, and the views of them: the rows between the edges, and these from the left, right, upper and
+    lower neighbours on. */
 static ignis_array points(ignis_array *views)
 {
     const int64_t offset[5] = {0, -1, 1, -N, N};
@@ -59,7 +63,8 @@ int main(int argc, char **argv)
     r = ignis_array_create(&rows), q = ignis_array_create(&rows);
     old = ignis_array_create(&one), now = ignis_array_create(&one), pq = ignis_array_create(&one);
 
-    /* f is A u of the solution: u goes into p for it, and both are forgotten. Then u = 0, and the residual r and the direction p are f. */
+    /* f is A u of the solution: u goes into p for it, and both are forgotten. Then u = 0, and the residual r and the
+       direction p are f. */
     ignis_array_map(p[0], "x = index(1)*h; y = (index(0) + 1)*h; x*(1 - x)*y*(1 - y)*exp(x) + 0*u",
                     IGNIS_ARRAYS(IGNIS_NAMED(u, u[0]), IGNIS_ARRAY_VALUE(h, 1.0 / (N - 1))));
     ignis_array_map(r, STENCIL, POINTS(p));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*  chat.c - talk with a language model in the terminal
 
-    The model is a folder as Hugging Face has it, or a GGUF file, of a model that was taught to talk, such as SmolLM2-135M-Instruct or Qwen3-0.6B.
-    Every turn renders the whole talk by the model's own template; the sequence keeps what it has of it, so only what is new is computed. When the
-    context becomes too small for the talk, its first turns are forgotten. Ctrl-C stops an answer; at the prompt it ends the program, as an empty line
-    does.
+    The model is a folder as Hugging Face has it, or a GGUF file, of a model that was taught to talk, such as
+    SmolLM2-135M-Instruct or Qwen3-0.6B.
+    Every turn renders the whole talk by the model's own template; the sequence keeps what it has of it, so only what is
+    new is computed. When the context becomes too small for the talk, its first turns are forgotten. Ctrl-C stops an
+    answer; at the prompt it ends the program, as an empty line does.
 
         cc -I. examples/chat.c -o chat -lm -ldl -lpthread
         ./chat SmolLM2-135M-Instruct "You are a helpful assistant."
@@ -90,7 +91,8 @@ static int tokens_from(ignis_tokenizer tokenizer, int from)
     return ignis_chat_encode(tokenizer, some, first + count - from, &desc, NULL, 0);
 }
 
-/*  Makes room for an answer, a quarter of the context: forgets the first turns, or leaves the last message out where it does not fit alone. False:
+/*  Makes room for an answer, a quarter of the context: forgets the first turns, or leaves the last message out where it
+    does not fit alone. False:
     there is nothing to answer. */
 static bool fit(ignis_tokenizer tokenizer, int context)
 {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  cnn.c - a convolutional network learns to read digits that the program draws itself, and shows what it takes new ones for
+/*  cnn.c - a convolutional network learns to read digits that the program draws itself, and shows what it takes new
+    ones for
 
-    No two digits are alike: each is a few strokes that are shifted, turned, stretched and slanted by chance, by a shaky hand, with another
-    pen each time, and there is noise all over. Two layers of the classic kind and a linear one on top read them (LeCun et al.,
-    Gradient-Based Learning Applied to Document Recognition, 1998; the norms: Wu, He, Group Normalization, 2018). As each digit is a new one,
-    the last ones are the test, before they are learned from. On the simulator the network is smaller, and learns for a shorter time.
+    No two digits are alike: each is a few strokes that are shifted, turned, stretched and slanted by chance, by a shaky
+    hand, with another pen each time, and there is noise all over. Two layers of the classic kind and a linear one on
+    top read them (LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998; the norms: Wu, He, Group
+    Normalization, 2018). As each digit is a new one, the last ones are the test, before they are learned from. On the
+    simulator the network is smaller, and learns for a shorter time.
 
         cc -I. examples/cnn.c -o cnn -lm -ldl -lpthread && ./cnn
 */
@@ -16,7 +18,8 @@
 
 enum { SIZE = 16, DIGITS = 10, POINTS = 16, BATCH = 30, TESTS = 510 }; /* SIZE: pixels along each side of an image */
 
-/*  The points that the pen goes through for each digit, from 10 at the top left to 56 at the bottom right; at the last one it stays. */
+/*  The points that the pen goes through for each digit, from 10 at the top left to 56 at the bottom right; at the last
+    one it stays. */
 static const char strokes[] = "20405155462615112020202020202020" /* 0, 1 */ "21303626464646464646464646464646"
                               "11204051521656565656565656565656" /* 2, 3 */ "11204051524323435455462615151515"
                               "46401454545454545454545454545454" /* 4, 5 */ "50101343545546161515151515151515"

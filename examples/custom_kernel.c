@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  custom_kernel.c - more of what a kernel of your own can have
 
-    Arguments of several types: an array becomes a pointer, numbers keep their type, a struct travels as bytes. Ignis compares
-    their number and sizes with the kernel's parameters before the launch.
+    Arguments of several types: an array becomes a pointer, numbers keep their type, a struct travels as bytes. Ignis
+    compares their number and sizes with the kernel's parameters before the launch.
     A template: the entry names the instance, "scale<float>".
     Dynamic shared memory: the launch says how much, up to the device's limit (far above the usual 48 KB).
     A compile error: what the compiler said, with the file name that the desc gave and the line.

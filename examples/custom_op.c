@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*  custom_op.c - an operation of your own, with its gradient: a renderer that can be optimised
 
-    Ignis knows nothing of pictures. Here a program adds the operation draw(discs): a list of discs with soft edges becomes a
-    picture. It takes three things:
+    Ignis knows nothing of pictures. Here a program adds the operation draw(discs): a list of discs with soft edges
+    becomes a picture. It takes three things:
 
         forward     a CUDA kernel that computes the output, one thread per pixel
-        backward    a CUDA kernel that turns the gradient of the output into the gradient of the input, one block per disc
-        a rule      that ties the two together: ignis_tape_record puts it on the tape, as every operation of Ignis' own does
+        backward    a CUDA kernel that turns the gradient of the output into the gradient of the input, one block per
+        disc
+        a rule      that ties the two together: ignis_tape_record puts it on the tape, as every operation of Ignis' own
+        does
 
-    From then on ignis_backward walks through draw() like through anything else. That the gradient is right need not be believed:
-    ignis_gradcheck compares it with finite differences. Then gradient descent moves three discs until they show what the target
-    shows, and the terminal shows them on their way.
+    From then on ignis_backward walks through draw() like through anything else. That the gradient is right need not be
+    believed:
+    ignis_gradcheck compares it with finite differences. Then gradient descent moves three discs until they show what
+    the target shows, and the terminal shows them on their way.
 
         cc -I. examples/custom_op.c -o custom_op -lm -ldl -lpthread && ./custom_op
 */
@@ -24,10 +27,11 @@
 #define HEIGHT 16
 #define STEPS 150
 
-/*  A disc is four numbers: centre x, centre y, radius, brightness. The picture goes from 0 to 2 across and from 0 to 1 down.
-    A pixel at the distance d of the centre gets brightness * s, where s = 1 / (1 + exp((d - radius) / SOFTNESS)): 1 inside, 0 outside,
-    and something between at the edge. Without that soft edge nothing would depend smoothly on where the disc is, and there would be no
-    gradient to follow.
+/*  A disc is four numbers: centre x, centre y, radius, brightness. The picture goes from 0 to 2 across and from 0 to 1
+    down.
+    A pixel at the distance d of the centre gets brightness * s, where s = 1 / (1 + exp((d - radius) / SOFTNESS)): 1
+    inside, 0 outside, and something between at the edge. Without that soft edge nothing would depend smoothly on where
+    the disc is, and there would be no gradient to follow.
 
     The kernels are templates, as ignis_gradcheck wants double and the optimisation is well served with float. */
 static const char draw_source[] =
@@ -94,7 +98,8 @@ static ignis_kernel compile(const char *entry)
 
 /* --- the operation ----------------------------------------------------------------------------------------------- */
 
-/*  Given the gradient of the picture, make the gradient of the discs. The array becomes the tape's, which frees it when it is done. */
+/*  Given the gradient of the picture, make the gradient of the discs. The array becomes the tape's, which frees it when
+    it is done. */
 static ignis_status draw_backward(const ignis_backward_args *args)
 {
     const draw_kernels *kernels = (const draw_kernels *)args->user_data;

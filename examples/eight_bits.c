@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*  eight_bits.c - a layer whose weights and inputs are floats of 8 bits: half of the memory, and up to twice as fast
 
-    Numbers of 8 bits have 4 significant bits and reach from 2^-9 to 448 (e4m3), so they come with scales: ignis_quantize_f8 divides by what makes
-    the largest number 448, and ignis_matmul_f8 multiplies what it has summed by the scales again. One scale for all is the least to keep; but one
-    row with large numbers then takes the bits of all others, which a scale for each row prevents. The program shows both: half of the inputs' rows
-    are a hundred thousand times smaller than the others.
+    Numbers of 8 bits have 4 significant bits and reach from 2^-9 to 448 (e4m3), so they come with scales:
+    ignis_quantize_f8 divides by what makes the largest number 448, and ignis_matmul_f8 multiplies what it has summed by
+    the scales again. One scale for all is the least to keep; but one row with large numbers then takes the bits of all
+    others, which a scale for each row prevents. The program shows both: half of the inputs' rows are a hundred thousand
+    times smaller than the others.
 
         cc -I. examples/eight_bits.c -o eight_bits -lm -ldl -lpthread && ./eight_bits
 */

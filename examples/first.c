@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  first.c - a formula over a million numbers, its mean and its gradient
 
-    The first program of the README. The formula is text. Ignis compiles it, together with the mean, to one kernel that reads x once, and makes
-    the kernel of the gradient by itself. The formula is the Huber loss of sin(w x) beside sin(2 x); at w = 1 it falls towards w = 2, so its
-    gradient is negative. examples/formula.c follows such a gradient to the minimum.
+    The first program of the README. The formula is text. Ignis compiles it, together with the mean, to one kernel that
+    reads x once, and makes the kernel of the gradient by itself. The formula is the Huber loss of sin(w x) beside sin(2
+    x); at w = 1 it falls towards w = 2, so its gradient is negative. examples/formula.c follows such a gradient to the
+    minimum.
 
         cc -I. examples/first.c -o first -lm -ldl -lpthread && ./first
 */

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*  fit_image.c - a neural network learns a picture, and you can watch it
 
-    A picture is a function: give it a place (x, y), and it answers with a colour. A multi-layer perceptron (MLP), a few matrix
-    products with a bend after each, can learn any function, so here one learns a picture that the program draws itself. It sees nothing
-    but single pixels: a place, and the colour that belongs there.
+    A picture is a function: give it a place (x, y), and it answers with a colour. A multi-layer perceptron (MLP), a few
+    matrix products with a bend after each, can learn any function, so here one learns a picture that the program draws
+    itself. It sees nothing but single pixels: a place, and the colour that belongs there.
 
-    Left to itself an MLP learns only blurs: it is reluctant to change its answer within a short distance. The remedy is to
-    give it the place in waves, Fourier features: sin and cos of 2 pi (a x + b y) for many random (a, b) (Tancik et al., Fourier
-    Features Let Networks Learn High Frequency Functions in Low Dimensional Domains, NeurIPS 2020).
+    Left to itself an MLP learns only blurs: it is reluctant to change its answer within a short distance. The remedy is
+    to give it the place in waves, Fourier features: sin and cos of 2 pi (a x + b y) for many random (a, b) (Tancik et
+    al., Fourier Features Let Networks Learn High Frequency Functions in Low Dimensional Domains, NeurIPS 2020).
 
-    The program writes fit_image.png again and again, a strip: the picture itself, then what the network has made of it so far.
+    The program writes fit_image.png again and again, a strip: the picture itself, then what the network has made of it
+    so far.
     Keep it open in a viewer that reloads.
 
         cc -I. examples/fit_image.c -o fit_image -lm -ldl -lpthread && ./fit_image
@@ -45,7 +46,8 @@ static void paint(float *pixel, float share, float red, float green, float blue)
     pixel[2] += share * (blue - pixel[2]);
 }
 
-/*  An evening: sky, sun, two rows of hills, and a window frame, as networks find straight lines hard. x and y are between 0 and 1. */
+/*  An evening: sky, sun, two rows of hills, and a window frame, as networks find straight lines hard. x and y are
+    between 0 and 1. */
 static void draw(float x, float y, float *pixel)
 {
     float sun = hypotf(x - 0.62f, y - 0.42f);
@@ -66,8 +68,8 @@ typedef struct network {
     ignis_tensor weight[LAYERS], bias[LAYERS];
 } network;
 
-/*  Weights are random, just large enough that signals neither fade nor grow from layer to layer (He et al. 2015); those of the last one are
-    small, so that it starts with nothing instead of noise. */
+/*  Weights are random, just large enough that signals neither fade nor grow from layer to layer (He et al. 2015); those
+    of the last one are small, so that it starts with nothing instead of noise. */
 static network network_make(int inputs, int width, int outputs)
 {
     ignis_tensor_desc trained = {.requires_grad = true};
@@ -140,7 +142,8 @@ int main(int argc, char **argv)
     int waves = is_small ? 48 : 128, width = is_small ? 64 : 256, batch = is_small ? 1024 : 8192,
         steps = is_small ? 810 : 4050;
 
-    /* All pixels: the colour of each, and its place as waves. The longer ones give the shapes, the shorter ones the edges. */
+    /* All pixels: the colour of each, and its place as waves. The longer ones give the shapes, the shorter ones the
+       edges. */
     float *frequencies = (float *)malloc(2 * (size_t)waves * sizeof *frequencies);
     float *features = (float *)malloc(SIZE * SIZE * 2 * (size_t)waves * sizeof *features);
     int32_t *pixels = (int32_t *)malloc((size_t)batch * sizeof *pixels);
@@ -175,7 +178,8 @@ int main(int argc, char **argv)
     for (step = 0; step <= steps; step++) {
         ignis_scope scope = ignis_scope_begin();
 
-        /* A panel of the strip at the start, soon after, and so on: each one after three times as many steps as the one before. */
+        /* A panel of the strip at the start, soon after, and so on: each one after three times as many steps as the one
+           before. */
         int due = panel == 0 ? 0 : (int)(steps / pow(3, PANELS - 2 - panel));
         if (step == due) {
             ignis_no_grad_begin();

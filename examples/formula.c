@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*  formula.c - a model and its loss in one line: a curve through measurements, some of which are wrong
 
-    The model is a wave a*sin(b*x + c), of which a, b and c are to be found. Model, error and loss are one formula: ignis_map_mean compiles it to
-    one kernel, and makes another one for the gradients by a, b and c, which that also sums over all measurements.
+    The model is a wave a*sin(b*x + c), of which a, b and c are to be found. Model, error and loss are one formula:
+    ignis_map_mean compiles it to one kernel, and makes another one for the gradients by a, b and c, which that also
+    sums over all measurements.
 
-    The mean of squares is pulled away by the wrong measurements; the Huber loss, which grows like the error itself where that is above k, is not.
+    The mean of squares is pulled away by the wrong measurements; the Huber loss, which grows like the error itself
+    where that is above k, is not.
 
-    Then the same Huber loss as it would be without formulas: two kernels in CUDA, and a rule that ties them together (custom_op.c explains it).
-    The program checks that both are the same, values and gradients. The line takes one pass over memory to the mean, these take two.
+    Then the same Huber loss as it would be without formulas: two kernels in CUDA, and a rule that ties them together
+    (custom_op.c explains it).
+    The program checks that both are the same, values and gradients. The line takes one pass over memory to the mean,
+    these take two.
 
         cc -I. examples/formula.c -o formula -lm -ldl -lpthread && ./formula
 */
@@ -51,7 +55,7 @@ static bool fit(const char *name, const char *formula, ignis_tensor x, ignis_ten
     return ignis_status_last() == IGNIS_OK;
 }
 
-/* --- the same loss as an operation of one's own -------------------------------------------------------------------------- */
+/* --- the same loss as an operation of one's own ------------------------------------------------------------------- */
 
 static const char huber_source[] =
     "extern \"C\" __global__ void huber(float *loss, const float *p, const float *y, float k, int n)\n"

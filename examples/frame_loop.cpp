@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  frame_loop.cpp - Ignis in the loop of an engine: 60 frames a second, and none of them waits for the GPU
 
-    Worker threads step particles, each on a stream of its own, and read them back a frame or two later: a ticket is asked, and waited for
-    only when it is done. The engine's allocator and logger serve Ignis, too. Half way the kernel is reloaded twice while it runs: first with
-    a mistake, which the logger shows and the loop survives, then with gravity. At the end: the median and the worst frame, and the longest that
-    a frame was in calls of Ignis.
+    Worker threads step particles, each on a stream of its own, and read them back a frame or two later: a ticket is
+    asked, and waited for only when it is done. The engine's allocator and logger serve Ignis, too. Half way the kernel
+    is reloaded twice while it runs: first with a mistake, which the logger shows and the loop survives, then with
+    gravity. At the end: the median and the worst frame, and the longest that a frame was in calls of Ignis.
     IGNIS_FRAMES=3600 in the environment: a minute instead of 120 frames.
 
         c++ -I. examples/frame_loop.cpp -o frame_loop -lm -ldl -lpthread && ./frame_loop

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*  generate.c - a language model from its files answers one question
 
-    The model is a folder as Hugging Face has it (config.json, model.safetensors, tokenizer.json) of GPT-2, Llama 2 or 3, TinyLlama, SmolLM2, Qwen2
-    or Qwen3, such as SmolLM2-135M-Instruct. Whose tokenizer has no chat template goes on with the text instead, as does what train_gpt
+    The model is a folder as Hugging Face has it (config.json, model.safetensors, tokenizer.json) of GPT-2, Llama 2 or
+    3, TinyLlama, SmolLM2, Qwen2 or Qwen3, such as SmolLM2-135M-Instruct. Whose tokenizer has no chat template goes on
+    with the text instead, as does what train_gpt
     --export writes.
 
         cc -I. examples/generate.c -o generate -lm -ldl -lpthread
         ./generate SmolLM2-135M-Instruct "Why is the sky blue?"
 
-    Two GPUs share the model, each with half of its heads: examples/launch.sh 2 ./generate Llama-3.1-8B-Instruct "Why is the sky blue?"
+    Two GPUs share the model, each with half of its heads: examples/launch.sh 2 ./generate Llama-3.1-8B-Instruct "Why is
+    the sky blue?"
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_collective.h"

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*  heat.c - the heat equation by formulas: a plate that cools, in f64, without a kernel of one's own
 
-    du/dt = d2u/dx2 + d2u/dy2 on a square plate whose edges are kept at 0. A point's next temperature follows from its own and those of its
-    four neighbours (explicit Euler, five-point stencil), and a neighbour needs no copy: in memory it is so many elements away, so "all
-    left neighbours" is a view of the same memory that begins one element earlier. Five views and a formula are the step, in one pass. Its price:
-    each value is read five times, four of them from caches, and one by one, as not all views begin at a multiple of 16 bytes.
-    What such views take at the ends of rows belongs to the neighbouring row: the formula keeps the edges at 0 by index(1).
+    du/dt = d2u/dx2 + d2u/dy2 on a square plate whose edges are kept at 0. A point's next temperature follows from its
+    own and those of its four neighbours (explicit Euler, five-point stencil), and a neighbour needs no copy: in memory
+    it is so many elements away, so "all left neighbours" is a view of the same memory that begins one element earlier.
+    Five views and a formula are the step, in one pass. Its price:
+    each value is read five times, four of them from caches, and one by one, as not all views begin at a multiple of 16
+    bytes.
+    What such views take at the ends of rows belongs to the neighbouring row: the formula keeps the edges at 0 by
+    index(1).
 
-    Two waves over the plate cool by exp(-(k^2 + l^2) pi^2 t), so the answer is known, and is compared with. heat.png shows the plate at six times.
+    Two waves over the plate cool by exp(-(k^2 + l^2) pi^2 t), so the answer is known, and is compared with. heat.png
+    shows the plate at six times.
 
         cc -I. examples/heat.c -o heat -lm -ldl -lpthread && ./heat
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  hello.c - two arrays on the GPU, and a kernel of our own
 
-    The whole of Ignis in a few lines: set up, make arrays, compile a CUDA kernel from a string, run it, read the result.
+    The whole of Ignis in a few lines: set up, make arrays, compile a CUDA kernel from a string, run it, read the
+    result.
     Errors need no check after each call. A call that is given the 0 handle of a failed one does nothing, and the first
     failure is kept, so one question at the end is enough.
 

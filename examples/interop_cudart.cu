@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  interop_cudart.cu - Ignis next to code that uses the CUDA runtime
 
-    Ignis works in the device's primary context, the same that cudart uses. So pointers, streams and events can go both ways:
+    Ignis works in the device's primary context, the same that cudart uses. So pointers, streams and events can go both
+    ways:
 
       - memory from cudaMalloc becomes an array with ignis_array_desc.ptr; Ignis never frees it,
       - memory of an array becomes a pointer for a __global__ function with ignis_array_device_ptr,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*  lora.c - a language model learns from a text file, with adapters (LoRA)
 
-    The model keeps its weights; some thousand to million numbers beside them learn (Hu et al. 2021, arXiv 2106.09685). They go to a folder that
-    Python's PEFT opens, too. The model is a folder as for generate.c; the program shows how it goes on with the text before and after. It may be a
-    GGUF file: weights that are quantised stay so, and take as little memory. Adapters cannot be merged into them, and texts are not drawn with
-    adapters beside the weights, so then the program shows losses alone.
+    The model keeps its weights; some thousand to million numbers beside them learn (Hu et al. 2021, arXiv 2106.09685).
+    They go to a folder that Python's PEFT opens, too. The model is a folder as for generate.c; the program shows how it
+    goes on with the text before and after. It may be a GGUF file: weights that are quantised stay so, and take as
+    little memory. Adapters cannot be merged into them, and texts are not drawn with adapters beside the weights, so
+    then the program shows losses alone.
 
         cc -I. examples/lora.c -o lora -lm -ldl -lpthread
         ./lora SmolLM2-135M book.txt                       # then: adapter folder (adapter), steps (200)

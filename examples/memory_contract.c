@@ -13,7 +13,8 @@
 
 #include <stdio.h>
 
-/*  Ignis writes failures to stderr by default. This logger writes all of them to stdout, including leaks at shutdown. */
+/*  Ignis writes failures to stderr by default. This logger writes all of them to stdout, including leaks at shutdown.
+    */
 static void log_to_stdout(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
 {
     (void)user_data;

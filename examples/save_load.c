@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  save_load.c - train a small network, save it, load it again, and use it: the whole way in sixty lines
 
-    The network learns the sine between -pi and pi from 64 points. It is one hidden layer: tanh-like bends (gelu) of 32 lines, added up. Training
-    makes tensors that require gradients; a saved file brings back plain ones, which is what a program that only uses the network wants.
+    The network learns the sine between -pi and pi from 64 points. It is one hidden layer: tanh-like bends (gelu) of 32
+    lines, added up. Training makes tensors that require gradients; a saved file brings back plain ones, which is what a
+    program that only uses the network wants.
 
         cc -I. examples/save_load.c -o save_load -lm -ldl -lpthread && ./save_load
 */

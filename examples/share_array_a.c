@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  share_array_a.c - two programs use one GPU array: this one creates it, examples/share_array_b.c changes it
 
-    An array of ignis_vmm_array is in memory that other processes can map. The channel carries a descriptor of that memory,
-    no data: b works on the bytes that a has written, on the GPU, and nothing is copied. A channel connects processes of
-    one user on one machine, by name. The programs agree when each may use the array: a sends it, b changes it and tells
-    a, and a reads it. Until b has freed it or died, a cannot free it.
+    An array of ignis_vmm_array is in memory that other processes can map. The channel carries a descriptor of that
+    memory, no data: b works on the bytes that a has written, on the GPU, and nothing is copied. A channel connects
+    processes of one user on one machine, by name. The programs agree when each may use the array: a sends it, b changes
+    it and tells a, and a reads it. Until b has freed it or died, a cannot free it.
 
         cc -I. examples/share_array_a.c -o share_array_a -lm -ldl -lpthread
         cc -I. examples/share_array_b.c -o share_array_b -lm -ldl -lpthread && (./share_array_a & ./share_array_b; wait)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  share_array_b.c - the other half of examples/share_array_a.c: receives its array, and changes it in place
 
-    ignis_channel_connect waits for a. ignis_share_receive returns an ordinary array: kernels, copies and ignis_array_free
-    work as with any other. Work on a GPU is asynchronous, so b waits for its own before it tells a to read.
+    ignis_channel_connect waits for a. ignis_share_receive returns an ordinary array: kernels, copies and
+    ignis_array_free work as with any other. Work on a GPU is asynchronous, so b waits for its own before it tells a to
+    read.
 
         cc -I. examples/share_array_a.c -o share_array_a -lm -ldl -lpthread
         cc -I. examples/share_array_b.c -o share_array_b -lm -ldl -lpthread && (./share_array_a & ./share_array_b; wait)

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: MIT
 /*  train_gpt.c - train a small GPT on any text, from one C file
 
-    A language model reads a text and guesses, at every place, which byte comes next. This one is a GPT-2 (Radford et al. 2019) in
-    small: bytes become vectors; a stack of blocks lets each place look back at the places before it (attention) and think about what
-    it saw (a small MLP); the last vector scores all 256 bytes that might follow. Training lowers the loss, the mean of -log(the share
-    that was given to the byte that did follow): at first log(256) = 5.5, for good English below 1.5.
+    A language model reads a text and guesses, at every place, which byte comes next. This one is a GPT-2 (Radford et
+    al. 2019) in small: bytes become vectors; a stack of blocks lets each place look back at the places before it
+    (attention) and think about what it saw (a small MLP); the last vector scores all 256 bytes that might follow.
+    Training lowers the loss, the mean of -log(the share that was given to the byte that did follow): at first log(256)
+    = 5.5, for good English below 1.5.
 
         cc -I. examples/train_gpt.c -o train_gpt -lm -ldl -lpthread && ./train_gpt
 
-    The text is ignis.h, or the file that you name: ./train_gpt book.txt. The program shows its progress, and from time to time what
-    it would write itself; in the end it draws the loss as a picture, loss.svg. The model goes to gpt.safetensors, also on Ctrl-C;
-    ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened, to the last bit. ./train_gpt --help lists
-    what can be changed. --export folder also writes the model as Hugging Face has GPT-2, with a tokenizer whose ids are the bytes, for
-    transformers and for examples/generate.c and apps/serve: ./generate folder "Once upon". The sizes fit a GPU; on Ignis' simulator,
-    which has none, they are tiny.
+    The text is ignis.h, or the file that you name: ./train_gpt book.txt. The program shows its progress, and from time
+    to time what it would write itself; in the end it draws the loss as a picture, loss.svg. The model goes to
+    gpt.safetensors, also on Ctrl-C; ./train_gpt --resume gpt.safetensors goes on from there as if nothing had happened,
+    to the last bit. ./train_gpt --help lists what can be changed. --export folder also writes the model as Hugging Face
+    has GPT-2, with a tokenizer whose ids are the bytes, for transformers and for examples/generate.c and apps/serve:
+    ./generate folder "Once upon". The sizes fit a GPU; on Ignis' simulator, which has none, they are tiny.
 
-    ./train_gpt --gpus 4 trains on four GPUs: four processes, each with the whole model on a GPU of its own and a fourth of every batch. While
-    backward goes on they average their gradients, and so take equal steps. The losses are those of one GPU, up to rounding. Under
-    torchrun, mpirun or srun the program takes its part among theirs, on several machines too; --gpus is not needed then.
+    ./train_gpt --gpus 4 trains on four GPUs: four processes, each with the whole model on a GPU of its own and a fourth
+    of every batch. While backward goes on they average their gradients, and so take equal steps. The losses are those
+    of one GPU, up to rounding. Under torchrun, mpirun or srun the program takes its part among theirs, on several
+    machines too; --gpus is not needed then.
 
     How it is written:
-        Tensors that are made between ignis_scope_begin and ignis_scope_end are gone afterwards, so a step leaves nothing behind.
-        Errors are looked at once a step: when a call has failed, all that use its result fail quietly, and Ignis has written the
-        first reason to stderr.
-        On a GPU a step is hundreds of small pieces of work. After a few steps they are captured as a CUDA graph, and from then on
-        one call runs them all.
+        Tensors that are made between ignis_scope_begin and ignis_scope_end are gone afterwards, so a step leaves
+        nothing behind.
+        Errors are looked at once a step: when a call has failed, all that use its result fail quietly, and Ignis has
+        written the first reason to stderr.
+        On a GPU a step is hundreds of small pieces of work. After a few steps they are captured as a CUDA graph, and
+        from then on one call runs them all.
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_collective.h"
@@ -80,8 +83,8 @@ static void on_interrupt(int signal_number)
     signal(signal_number, SIG_DFL); /* the second Ctrl-C ends the program at once */
 }
 
-/*  Random numbers by place instead of by order: which ones a step gets depends on the seed and the step alone, so a run that is
-    resumed needs no state to go on in the same way. (The mixer of SplitMix64: Steele, Lea, Flood 2014.) */
+/*  Random numbers by place instead of by order: which ones a step gets depends on the seed and the step alone, so a run
+    that is resumed needs no state to go on in the same way. (The mixer of SplitMix64: Steele, Lea, Flood 2014.) */
 static uint64_t random_at(uint64_t seed, uint64_t step, uint64_t index)
 {
     uint64_t x = seed * 0x9E3779B97F4A7C15u + step * 0xD1342543DE82EF95u + (index + 1) * 0xA24BAED4963EE407u;
@@ -273,7 +276,8 @@ typedef struct model {
     int count;
 } model;
 
-/*  Makes a parameter: normal values times deviation, or ones, or zeros. A block's number becomes part of the name; -1: none. */
+/*  Makes a parameter: normal values times deviation, or ones, or zeros. A block's number becomes part of the name; -1:
+    none. */
 enum { ZEROS = 0, ONES = -1 };
 
 static ignis_tensor parameter(model *m, const settings *s, int in_block, const char *name, ignis_shape shape,
@@ -325,8 +329,8 @@ static model *model_make(const settings *s)
     return m;
 }
 
-/*  What attention and MLP find in h [batch, context, width], to be added to x; h is x, normalized. The scope lets go of everything in
-    between, apart from what the tape keeps for backward. */
+/*  What attention and MLP find in h [batch, context, width], to be added to x; h is x, normalized. The scope lets go of
+    everything in between, apart from what the tape keeps for backward. */
 static ignis_tensor block_attend(const model *m, const block *b, ignis_tensor h)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -342,8 +346,8 @@ static ignis_tensor block_think(const block *b, ignis_tensor h)
     return ignis_scope_return(scope, ignis_linear(h, b->down_weight, b->down_bias));
 }
 
-/*  tokens [batch, context] -> what the model makes of each place [batch, context, width]. Adding to x and normalizing it for what comes next is
-    one call, as both go through the same memory. */
+/*  tokens [batch, context] -> what the model makes of each place [batch, context, width]. Adding to x and normalizing
+    it for what comes next is one call, as both go through the same memory. */
 static ignis_tensor model_apply(const model *m, ignis_tensor tokens)
 {
     ignis_tensor x = ignis_add(ignis_embedding(m->bytes, tokens), m->positions);
@@ -359,7 +363,8 @@ static ignis_tensor model_apply(const model *m, ignis_tensor tokens)
     return h;
 }
 
-/*  Scores of the byte after each place [batch, context, 256], and the loss, which needs no more of them at a time than a part. */
+/*  Scores of the byte after each place [batch, context, 256], and the loss, which needs no more of them at a time than
+    a part. */
 static ignis_tensor model_scores(const model *m, ignis_tensor tokens)
 {
     return ignis_matmul_t(model_apply(m, tokens), m->bytes);
@@ -415,8 +420,8 @@ static void average(run *r, ignis_array array) { ignis_comm_all_reduce(r->comm, 
 
 static ignis_tensor batch_loss(run *r) { return model_loss(r->model, r->tokens, r->targets); }
 
-/*  Everything that a step does on the device, and nothing else: this is what a graph captures. After backward the gradients are those of
-    the whole batch, on every rank. */
+/*  Everything that a step does on the device, and nothing else: this is what a graph captures. After backward the
+    gradients are those of the whole batch, on every rank. */
 static void step_on_device(run *r)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -429,7 +434,8 @@ static void step_on_device(run *r)
     ignis_scope_end(scope);
 }
 
-/*  steps_before: since the program began. The first steps compile kernels and fill caches; a graph is captured after them. */
+/*  steps_before: since the program began. The first steps compile kernels and fill caches; a graph is captured after
+    them. */
 static void train_step(run *r, int64_t steps_before)
 {
     int64_t first = r->rank * r->part, i;
@@ -524,8 +530,8 @@ static int64_t words_at(const unsigned char *from, const unsigned char *end)
     return count;
 }
 
-/*  What samples begin with, at most limit bytes of it: the end of --prompt, or the first few words in a row of the held-out text, which the
-    model has never seen. Returns how many bytes these are. */
+/*  What samples begin with, at most limit bytes of it: the end of --prompt, or the first few words in a row of the
+    held-out text, which the model has never seen. Returns how many bytes these are. */
 static int64_t prompt_get(const run *r, int32_t *window, int64_t limit)
 {
     const char *given = r->set.prompt;
@@ -543,8 +549,8 @@ static int64_t prompt_get(const run *r, int32_t *window, int64_t limit)
 
 static void byte_print(int byte) { putchar(byte == '\n' || byte >= 128 || isprint(byte) ? byte : ' '); }
 
-/*  Lets the model go on from the prompt, byte by byte. It sees a window with the last bytes; what stands in the window behind them does not
-    matter, as attention only looks back. */
+/*  Lets the model go on from the prompt, byte by byte. It sees a window with the last bytes; what stands in the window
+    behind them does not matter, as attention only looks back. */
 static void sample_print(run *r)
 {
     static const char line[] = "------------------------------------------------------------";
@@ -592,7 +598,8 @@ static float mean_loss(const run *r, int64_t first, int64_t last)
     return (float)(sum / (double)(last - first));
 }
 
-/*  On a terminal one line that changes; in a file a line for each twentieth of the way. shown: the step that was printed last. */
+/*  On a terminal one line that changes; in a file a line for each twentieth of the way. shown: the step that was
+    printed last. */
 static void progress_print(const run *r, float validation, int64_t shown)
 {
     char bar[31];
@@ -675,7 +682,8 @@ static void picture_write(const run *r)
 
 /* --- saving and resuming ----------------------------------------------------------------------------------------- */
 
-/*  What the file holds, under these names: the parameters, what the optimizer remembers of each, the settings, the course of the loss. */
+/*  What the file holds, under these names: the parameters, what the optimizer remembers of each, the settings, the
+    course of the loss. */
 typedef struct contents {
     ignis_tensor tensors[5 * MAX_PARAMETERS + 8];
     char texts[5 * MAX_PARAMETERS + 8][48];
@@ -745,8 +753,8 @@ static void export_end(FILE *file, const char *name)
         give_up("cannot write the exported ", name);
 }
 
-/*  A tokenizer whose ids are the bytes themselves: nothing is split, nothing joined. In such files each byte has a letter: visible ones of
-    Latin-1 their own, the others what comes from U+0100 on. */
+/*  A tokenizer whose ids are the bytes themselves: nothing is split, nothing joined. In such files each byte has a
+    letter: visible ones of Latin-1 their own, the others what comes from U+0100 on. */
 static void export_tokenizer(const run *r)
 {
     FILE *file = export_begin(r->set.folder, "tokenizer.json");
@@ -856,7 +864,8 @@ static void run_load(run *r)
     r->step = r->fetched = r->set.done;
 }
 
-/* --- several GPUs -------------------------------------------------------------------------------------------------- */
+/* --- several GPUs --------------------------------------------------------------------------------------------------
+   */
 
 /*  Runs this program once for each GPU, as processes that meet in a folder of their own. Returns the exit code. */
 static int run_on_gpus(int gpus, char **argv)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  vulkan_buffer.c - a kernel writes a buffer of Vulkan, which Vulkan uses without a copy or a wait of the host
 
-    Vulkan allocates memory and a timeline semaphore, and exports both as descriptors. Ignis makes an array and a fence of them. A formula writes the
-    heights of a wave, CUDA sets the timeline to 1, and Vulkan's queue, which waits for that, does with the buffer what a renderer would: here it
-    copies it to where the host can look. Vulkan sets the timeline to 2, and CUDA goes on. Only at the end a thread waits.
+    Vulkan allocates memory and a timeline semaphore, and exports both as descriptors. Ignis makes an array and a fence
+    of them. A formula writes the heights of a wave, CUDA sets the timeline to 1, and Vulkan's queue, which waits for
+    that, does with the buffer what a renderer would: here it copies it to where the host can look. Vulkan sets the
+    timeline to 2, and CUDA goes on. Only at the end a thread waits.
 
     Needs a GPU of NVIDIA, and libvulkan-dev; a program for Windows asks for OPAQUE_WIN32 handles instead.
 

@@ -9,7 +9,8 @@
     After FlashAttention-3 (Shah et al. 2024). Three kernels, one after the other, the last of which is one of
     two:
         ignis_sdpa_backward_rows    delta and lse of each query, as the next kernel wants them; all its words begin at 0
-        ignis_sdpa_backward         a block has keys and loops over tiles of queries; grad_q is summed in float, tile by tile
+        ignis_sdpa_backward         a block has keys and loops over tiles of queries; grad_q is summed in float, tile by
+        tile
         ignis_sdpa_backward_finish  rounds grad_q
         ignis_sdpa_backward_rotated  as finish if rope has rotated q and k: also rotates grad_q and grad_k
         back

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  embedding.cu - rows of a table by index, and the gradient of the table
 
-        out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order of i; where it adds,
+        out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order
+        of i; where it adds,
                                                and what was there
 
     An id outside of the table gives a row of NaN, and its gradient is dropped; nothing is read

@@ -44,8 +44,8 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
     const Operand *const matrix;
     const long long length, end_row, end_k, row;
     long long k; /* of the first chunk, as is row */
-    const Operand *next
-        [count]; /* where rows are packs, the chunks of the next step; of rows that are not there other ones, which nobody needs */
+    /* where rows are packs, the chunks of the next step; of rows that are not there other ones, which nobody needs */
+    const Operand *next[count];
     const int first_own, packed;    /* first_own: of the warp's rows */
     int to, last;                   /* where the first chunk goes; which of them the last step has, as bits */
     int lanes[by_k ? 2 : own / 16]; /* where ldmatrix loads for this lane: halves of a step, or each 16 rows */

@@ -18,7 +18,8 @@
     K is 32 bytes: 16 elements of 16 bits, 8 of tf32. Operands in shared memory are in slabs of rows of 128
     bytes, each slab aligned to 1024 bytes, with chunk c of 16 bytes of row r at c ^ r % 8, as
     ignis_ptx_tensor_load puts them. Their descriptors:
-        rows are those of A, or columns of B   ignis_wgmma_descriptor(at, 0, 1024); next K: + 32 bytes, after the slab the next one
+        rows are those of A, or columns of B   ignis_wgmma_descriptor(at, 0, 1024); next K: + 32 bytes, after the slab
+        the next one
         rows are K (transposed; 16 bits only)  ignis_wgmma_descriptor(at, bytes between slabs, 1024); next K:
         + 16 rows of 128 bytes
     ignis_wgmma_ahead moves a descriptor on by some bytes. */

@@ -5,10 +5,12 @@
     be included here, but f8.cuh. All names start with ignis_ or IGNIS_, except for the usual names of
     fixed-width integers.
 
-        types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_f8_e4m3, ignis_f8_e5m2, ignis_type<IGNIS_BF16>, ignis_wide<T>
+        types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_f8_e4m3, ignis_f8_e5m2, ignis_type<IGNIS_BF16>,
+        ignis_wide<T>
         limits       ignis_infinity<T>(), ignis_max_value<T>(), ignis_min_value<T>()
         conversion   ignis_convert<To>(x)
-        packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store, ignis_store_streaming, ignis_store_shared
+        packs        ignis_pack<T>, ignis_load, ignis_load_streaming, ignis_load_once, ignis_store,
+        ignis_store_streaming, ignis_store_shared
         reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max
         random       ignis_philox
         map          ignis_map, ignis_broadcast, ignis_random_words

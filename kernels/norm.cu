@@ -3,7 +3,8 @@
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
 
-        forward             any grid; _warp, _row and _long: packed only; _row: 4 packs a thread at most, _long: 8; _block: blocks of 32 to
+        forward             any grid; _warp, _row and _long: packed only; _row: 4 packs a thread at most, _long: 8;
+        _block: blocks of 32 to
                             512 threads, kept rounds in dynamic shared memory
         backward_averages, backward_columns
                             backward for rows that are too long for those of norm_grad.cu, or that begin at

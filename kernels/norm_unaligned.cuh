@@ -13,7 +13,8 @@
         _few                a warp has FLIGHT rows, a pack of each
         _warp               a warp has a row
         _block              a block has it, of at most 512 threads
-        _even               a block has FLIGHT rows which follow each other, a thread one pack of each: of full packs, which begin at
+        _even               a block has FLIGHT rows which follow each other, a thread one pack of each: of full packs,
+        which begin at
                             multiples of 16 bytes in all arrays of rows. Any grid; w and b are in registers
 
     Dynamic shared memory: FLIGHT packs a thread of every array of rows that is read, and a row's of w and, in

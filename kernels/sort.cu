@@ -496,8 +496,8 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
             histogram[threadIdx.x] = 0;
         __syncthreads();
         for (int at = threadIdx.x; at < count; at += threads * SELECT) {
-            T element
-                [SELECT]; /* all are on their way before the first is used, without branches for elements after the end */
+            /* all are on their way before the first is used, without branches for elements after the end */
+            T element[SELECT];
 #pragma unroll
             for (int e = 0; e < SELECT; e++)
                 element[e] = row[min(at + e * threads, count - 1)];

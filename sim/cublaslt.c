@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*  cublaslt.c - the simulator's libcublasLt: matrix products on the CPU
 
-    Does what cublasLtMatmul is asked for: f64, f32 (TF32 included), f16 and bf16 matrices in row or column order, transposed,
-    in strided batches, with the epilogues for bias, ReLU, GELU and their gradients. Sums are kept in f32 (f64 for f64), and
-    results are rounded once, to nearest even. The order of summation is this library's own, as it is any GPU's.
+    Does what cublasLtMatmul is asked for: f64, f32 (TF32 included), f16 and bf16 matrices in row or column order,
+    transposed, in strided batches, with the epilogues for bias, ReLU, GELU and their gradients. Sums are kept in f32
+    (f64 for f64), and results are rounded once, to nearest even. The order of summation is this library's own, as it is
+    any GPU's.
 
-    The work is handed to the driver with cuLaunchHostFunc, so it obeys streams, events and captured graphs. Algorithms differ
-    only in the workspace they claim to need: a program that passes less is told so.
+    The work is handed to the driver with cuLaunchHostFunc, so it obeys streams, events and captured graphs. Algorithms
+    differ only in the workspace they claim to need: a program that passes less is told so.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -517,8 +517,8 @@ typedef struct diagnosis {
     const char *asm_names;
     int errors;
     char last[512]; /* the last name expression, or "kernel table", with a printed error: one is enough */
-    char signature
-        [300]; /* "file:line" of a function with a parameter of an unknown type: g++ calls the function a variable then */
+    /* "file:line" of a function with a parameter of an unknown type: g++ calls the function a variable then */
+    char signature[300];
     int signature_told;
 } diagnosis;
 

@@ -13,8 +13,8 @@
 #define SIM_WARP 32
 
 enum { SIM_LANE_PLAIN, SIM_LANE_ADDRESS, SIM_LANE_THREAD }; /* the sanitizer that a module was built with */
-/* Kernel flags: never waits; uses __shared__; may wait for what other blocks, devices or processes write; has bulk copies,
-   barriers in shared memory or products of warpgroups. */
+/* Kernel flags: never waits; uses __shared__; may wait for what other blocks, devices or processes write; has bulk
+   copies, barriers in shared memory or products of warpgroups. */
 enum { SIM_KERNEL_LOOP = 1, SIM_KERNEL_SHARED = 2, SIM_KERNEL_SPINS = 4, SIM_KERNEL_ASYNC = 8 };
 enum { SIM_BARRIER_SYNC, SIM_BARRIER_COUNT, SIM_BARRIER_AND, SIM_BARRIER_OR };
 

@@ -66,8 +66,8 @@ typedef struct sim_tensor_map {
     uint64_t dims[5], strides[5]; /* elements; bytes, strides[0] is an element */
     uint16_t box[5];              /* elements; im2col: channels, pixels */
     int16_t lower[3],
-        upper
-            [3]; /* im2col: corners of the box of pixels, relative to the first and the last pixel of dimensions 1 ... */
+        /* im2col: corners of the box of pixels, relative to the first and the last pixel of dimensions 1 ... */
+        upper[3];
     uint8_t rank, element, swizzle; /* element: its bytes; swizzle: 0 none, 1 32 bytes, 2 64, 3 128 */
     uint8_t type, fill;             /* CUtensorMapDataType; elements outside are 0: zeros, 1: NaN */
     uint8_t im2col, steps[3];       /* whether it is an im2col map, and the steps between pixels of dimensions 1 ... */

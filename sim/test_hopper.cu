@@ -44,18 +44,21 @@ extern "C" __global__ void __launch_bounds__(128) tf32_products(const float *a, 
 /*  Computes c[64][64] = a[64][64 * steps] b[64][64 * steps]^T: one warp loads, the warps of a warpgroup
     multiply, with `fault` in it. Shared memory has two stages of a and b, then c, then the barriers. */
 extern "C" __global__ void __launch_bounds__(256)
-    product(const __grid_constant__ ignis__tensor_map a, const __grid_constant__ ignis__tensor_map b, const __grid_constant__ ignis__tensor_map c,
-            int steps, int fault, const uint32_t *never)
+    product(const __grid_constant__ ignis__tensor_map a, const __grid_constant__ ignis__tensor_map b,
+            const __grid_constant__ ignis__tensor_map c, int steps, int fault, const uint32_t *never)
 {
     extern __shared__ char shared[];
-    const uint32_t tiles = (uint32_t)__cvta_generic_to_shared(shared), out = tiles + 2 * STAGES * TILE, full = out + 2 * TILE;
+    const uint32_t tiles = (uint32_t)__cvta_generic_to_shared(shared), out = tiles + 2 * STAGES * TILE,
+                   full = out + 2 * TILE;
     const uint32_t empty = full + 8 * STAGES, spare = empty + 8 * STAGES;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES && fault != NOT_INITIALISED; s++) {
             ignis_ptx_mbarrier_init(full + 8 * s, 1);
-            ignis_ptx_mbarrier_init(empty + 8 * s, fault == TOO_MANY_ARRIVALS || fault == POLLS_IN_VAIN ? 5 : fault == TOO_FEW_ARRIVALS ? 3 : 4);
+            ignis_ptx_mbarrier_init(empty + 8 * s, fault == TOO_MANY_ARRIVALS || fault == POLLS_IN_VAIN ? 5
+                                                   : fault == TOO_FEW_ARRIVALS                          ? 3
+                                                                                                        : 4);
         }
         ignis_ptx_mbarrier_init(spare, 1);
         if (fault != NO_MBARRIER_FENCE)
@@ -69,7 +72,8 @@ extern "C" __global__ void __launch_bounds__(256)
         else
             ignis_ptx_setmaxnreg_dec<248>();
         if (threadIdx.x == 128) {
-            if (ignis_ptx_mbarrier_test_wait(spare, 0) || !ignis_ptx_mbarrier_test_wait(spare, 1)) /* no thread arrives there */
+            /* no thread arrives there */
+            if (ignis_ptx_mbarrier_test_wait(spare, 0) || !ignis_ptx_mbarrier_test_wait(spare, 1))
                 return;
             ignis_ptx_bulk_prefetch(never, fault == MISALIGNED_PREFETCH ? 8 : 16);
         }
@@ -77,10 +81,14 @@ extern "C" __global__ void __launch_bounds__(256)
             const int s = i % STAGES;
             const uint32_t to = tiles + 2 * s * TILE, barrier = full + 8 * s;
             ignis_mbarrier_wait(empty + 8 * s, (i / STAGES & 1) ^ (fault == PARITY_OF_LOADS ? 0 : 1));
-            ignis_ptx_mbarrier_arrive_expect(barrier, 2 * TILE + (fault == TOO_MANY_BYTES ? 16 : fault == TOO_FEW_BYTES ? -TILE : 0));
+            ignis_ptx_mbarrier_arrive_expect(barrier, 2 * TILE + (fault == TOO_MANY_BYTES  ? 16
+                                                                  : fault == TOO_FEW_BYTES ? -TILE
+                                                                                           : 0));
             if (fault == WRONG_RANK)
                 ignis_ptx_tensor_load<3>(to, &a, barrier, 64 * i, 0, 0);
-            ignis_ptx_tensor_load<2>(to + (fault == MISALIGNED_TILE ? 128 : fault == TILE_BEYOND ? 7 * TILE : 0),
+            ignis_ptx_tensor_load<2>(to + (fault == MISALIGNED_TILE ? 128
+                                           : fault == TILE_BEYOND   ? 7 * TILE
+                                                                    : 0),
                                      fault == NO_MAP ? (const ignis__tensor_map *)shared : &a, barrier, 64 * i, 0);
             ignis_ptx_tensor_load<2>(to + TILE, &b, barrier, 64 * i, 0);
             if (fault == UNUSED_LOAD && i == steps - 1) {
@@ -88,8 +96,7 @@ extern "C" __global__ void __launch_bounds__(256)
                 ignis_ptx_bulk_load(out + TILE, never, 16, spare);
             }
         }
-        while (fault == POLLS_IN_VAIN && threadIdx.x == 160 && !ignis_ptx_ld_acquire_u32(never)) {
-        }
+        while (fault == POLLS_IN_VAIN && threadIdx.x == 160 && !ignis_ptx_ld_acquire_u32(never)) {}
         return;
     }
 
@@ -129,7 +136,8 @@ extern "C" __global__ void __launch_bounds__(256)
 
     for (int i = 0; i < SIDE / 16; i++) {
         const int row = 16 * warp + lane % 16, chunk = 2 * i + lane / 16;
-        ignis_ptx_stmatrix(out + row * 128 + (chunk ^ row % 8) * 16, ignis_round_two<ignis_bf16>(sums[2 * i][0], sums[2 * i][1]),
+        ignis_ptx_stmatrix(out + row * 128 + (chunk ^ row % 8) * 16,
+                           ignis_round_two<ignis_bf16>(sums[2 * i][0], sums[2 * i][1]),
                            ignis_round_two<ignis_bf16>(sums[2 * i][2], sums[2 * i][3]),
                            ignis_round_two<ignis_bf16>(sums[2 * i + 1][0], sums[2 * i + 1][1]),
                            ignis_round_two<ignis_bf16>(sums[2 * i + 1][2], sums[2 * i + 1][3]));
@@ -155,7 +163,8 @@ extern "C" __global__ void __launch_bounds__(256)
 
 /*  Copies without a product: 1024 floats to shared memory and from there to three places. A tile is out of
     the tensor's range by 8 rows and 16 columns; it is added where it exceeds the other end of the range. */
-extern "C" __global__ void copies(const __grid_constant__ ignis__tensor_map map, const float *from, float *to, float *sum, float *tile)
+extern "C" __global__ void copies(const __grid_constant__ ignis__tensor_map map, const float *from, float *to,
+                                  float *sum, float *tile)
 {
     extern __shared__ char shared[];
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(shared), barrier = at + 3 * TILE;
@@ -189,8 +198,9 @@ extern "C" __global__ void copies(const __grid_constant__ ignis__tensor_map map,
 
 /*  Copies 64 pixels of 64 channels, from (x, y) of an image on, moved by (right, down), and stores them as
     those of another map from its begin on. */
-extern "C" __global__ void pixels(const __grid_constant__ ignis__tensor_map from, const __grid_constant__ ignis__tensor_map to, int x, int y,
-                                  int image, int right, int down)
+extern "C" __global__ void pixels(const __grid_constant__ ignis__tensor_map from,
+                                  const __grid_constant__ ignis__tensor_map to, int x, int y, int image, int right,
+                                  int down)
 {
     extern __shared__ char shared[];
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(shared), barrier = at + TILE;
@@ -283,7 +293,10 @@ __device__ void give_and_add_up(float *out, int fault)
     }
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) clusters(float *out, int fault) { give_and_add_up(out, fault); }
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64) clusters(float *out, int fault)
+{
+    give_and_add_up(out, fault);
+}
 extern "C" __global__ void __launch_bounds__(64) no_clusters(float *out, int fault) { give_and_add_up(out, fault); }
 
 /*  Adds up what a thread has received from all blocks of its cluster. -1 if one block did not send exactly
@@ -317,7 +330,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
     ignis_ptx_cluster_wait();
     for (int i = 0; i < CLUSTER; i++)
         ignis_ptx_st_async(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(&slots[rank * 64 + threadIdx.x]), i),
-                           make_float2((float)(blockIdx.x * 64 + threadIdx.x), 1), ignis_ptx_mapa(barrier, fault == ELSEWHERE ? 0 : i));
+                           make_float2((float)(blockIdx.x * 64 + threadIdx.x), 1),
+                           ignis_ptx_mapa(barrier, fault == ELSEWHERE ? 0 : i));
     ignis_mbarrier_wait(barrier, 0);
     put_sum(out, slots);
 }
@@ -346,7 +360,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
         if (threadIdx.x == 0) {
             ignis_mbarrier_wait(empty, 1 ^ round); /* at first all are empty */
             ignis_ptx_mbarrier_arrive_expect(full, CLUSTER * 256);
-            ignis_ptx_tensor_multicast(base + rank * 256, &map, full, fault == NOT_THERE ? 1 << CLUSTER : (1 << CLUSTER) - 1, 0, blockIdx.x, round);
+            ignis_ptx_tensor_multicast(base + rank * 256, &map, full,
+                                       fault == NOT_THERE ? 1 << CLUSTER : (1 << CLUSTER) - 1, 0, blockIdx.x, round);
         }
         ignis_mbarrier_wait(full, round);
         for (int i = 0; i < CLUSTER; i++)
@@ -380,8 +395,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
     ignis_ptx_cluster_wait();
     if (threadIdx.x == 0)
         for (int i = 0; i < CLUSTER; i++)
-            ignis_ptx_bulk_send(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(&slots[rank * 64]), i), (uint32_t)__cvta_generic_to_shared(own),
-                                64 * 8, ignis_ptx_mapa(barrier, fault == ELSEWHERE ? 0 : i));
+            ignis_ptx_bulk_send(ignis_ptx_mapa((uint32_t)__cvta_generic_to_shared(&slots[rank * 64]), i),
+                                (uint32_t)__cvta_generic_to_shared(own), 64 * 8,
+                                ignis_ptx_mapa(barrier, fault == ELSEWHERE ? 0 : i));
     ignis_mbarrier_wait(barrier, 0);
     put_sum(out, slots);
     ignis_ptx_cluster_arrive(); /* what this block sent has been read */

@@ -50,7 +50,7 @@ extern "C" {
 
 #include "collective/room.h"
 #include "collective/setup.c"
-/* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
+/* --- what the collective layer needs of the system: handles of memory --------------------------------------------- */
 
 #include "collective/vmm/room.h"
 #ifdef _WIN32

@@ -5,7 +5,8 @@
 
 #include "test.h"
 
-/*  The call returns exactly value, and fails as CHECK_FAILS says: CHECK_REFUSED(0, ignis_array_clone(a).id, status, diagnostic) */
+/*  The call returns exactly value, and fails as CHECK_FAILS says: CHECK_REFUSED(0, ignis_array_clone(a).id, status,
+    diagnostic) */
 #define CHECK_REFUSED(value, call, status, diagnostic) \
     (CHECK((call) == (value)), test__check_failure(__FILE__, __LINE__, #call, (status), (diagnostic)))
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  checkpoint.h - small models with random weights, as folders and as GGUF files of every type, and their forward in double */
+/*  checkpoint.h - small models with random weights, as folders and as GGUF files of every type, and their forward in
+    double */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 
@@ -397,7 +398,8 @@ static const char *ck_extra_key;
 /*  More keys: writes them, and returns how many; null: none. */
 static int (*ck_more_keys)(ck_bytes *head);
 
-/*  Texts of the tokens behind the first three; null: there are none. ck_token_type: of all tokens; 0: the file does not say. */
+/*  Texts of the tokens behind the first three; null: there are none. ck_token_type: of all tokens; 0: the file does not
+    say. */
 static const char *const *ck_tokens;
 static int ck_token_count, ck_token_type;
 
@@ -410,7 +412,8 @@ static int ck_type_of(const ck_tensor *t, int type)
     return t->columns ? (other ? ck_other_type : type) : 0;
 }
 
-/*  A GGUF file, whose matrices are of one of ck_types; of quantised ones the model gets the values. divisors: rope_freqs.weight, or null. */
+/*  A GGUF file, whose matrices are of one of ck_types; of quantised ones the model gets the values. divisors:
+    rope_freqs.weight, or null. */
 static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
 {
     ck_bytes head = {0}, data = {0};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  comm_ranks.h - collective operations between devices of one process: ranks, their arrays, and what these have to hold */
+/*  comm_ranks.h - collective operations between devices of one process: ranks, their arrays, and what these have to
+    hold */
 #ifndef COMM_RANKS_H
 #define COMM_RANKS_H
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  coverage.c - linked into the programs of `make coverage`, with --wrap=_exit: counts of processes that end otherwise than by exit
+/*  coverage.c - linked into the programs of `make coverage`, with --wrap=_exit: counts of processes that end otherwise
+    than by exit
 
-    A file of counts that is cut off would end the counting of its object, so a test's limit on the size of files is lifted first. */
+    A file of counts that is cut off would end the counting of its object, so a test's limit on the size of files is
+    lifted first. */
 #include <sys/resource.h>
 
 void __gcov_dump(void);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  empty.h - programs of Ignis without what they do, for tests of all else about them: to compile all kernels takes a minute
+/*  empty.h - programs of Ignis without what they do, for tests of all else about them: to compile all kernels takes a
+    minute
 
-    empty_begin()       from now on, instead of each program of Ignis one is compiled whose kernels of the same names do nothing. The test has a
+    empty_begin()       from now on, instead of each program of Ignis one is compiled whose kernels of the same names do
+    nothing. The test has a
                         folder for the cache of its own, or none, so that nobody else finds them there.
     empty_end()         no more
     empty_made[i]       how often that of ignis__source_at(i) was compiled since empty_begin() */

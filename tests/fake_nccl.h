@@ -7,7 +7,8 @@
 
 #include <unistd.h>
 
-/*  Compiles a library that says that it is of this version, and has all functions but `without`, which do nothing and say that all is well.
+/*  Compiles a library that says that it is of this version, and has all functions but `without`, which do nothing and
+    say that all is well.
     text: source of functions that are to do something else. False where there is no compiler. */
 static inline bool fake_nccl(const char *path, int version, const char *without, const char *text)
 {

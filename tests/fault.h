@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*  fault.h - counts the driver and NVRTC calls that Ignis makes, and makes chosen ones fail without performing them
 
-    Include it before test.h. fault_arm(prefix, at, code) lets the at-th call of the functions whose names start so fail; with
-    fault.all every later one fails too, or with fault.until all up to the first success of that function. Counts are kept by function name.
-    host_alloc and host_free are a host allocator that counts what is out and can fail, too: ignis_allocator = {host_alloc, host_free,
-    &counter}. */
+    Include it before test.h. fault_arm(prefix, at, code) lets the at-th call of the functions whose names start so
+    fail; with fault.all every later one fails too, or with fault.until all up to the first success of that function.
+    Counts are kept by function name.
+    host_alloc and host_free are a host allocator that counts what is out and can fail, too: ignis_allocator =
+    {host_alloc, host_free, &counter}. */
 #ifndef FAULT_H
 #define FAULT_H
 
@@ -26,8 +27,8 @@ static struct {
     int at, code, seen;
     bool all;
     const char *until; /* null: for ever */
-    void (*drain)(
-        void); /* called ahead of the first failure, where all later calls fail: a device that is lost runs nothing more */
+    /* called ahead of the first failure, where all later calls fail: a device that is lost runs nothing more */
+    void (*drain)(void);
     const char *failed; /* the first function that was made to fail; null: none was */
     struct {
         const char *name;
@@ -96,7 +97,8 @@ static inline void fault_arm(const char *prefix, int at, int code)
 
 static inline void fault_disarm(void) { fault_arm("", 0, 0); }
 
-/*  How often a function succeeded, and how often it failed or was made to, since fault_reset_counts. Of cuLaunchKernel also cuLaunchKernelEx:
+/*  How often a function succeeded, and how often it failed or was made to, since fault_reset_counts. Of cuLaunchKernel
+    also cuLaunchKernelEx:
     a launch is one, whichever way it went. */
 static inline int fault_count(const char *name)
 {
@@ -162,8 +164,8 @@ static inline void host_counter_init(host_counter *c)
     pthread_mutex_init(&c->lock, NULL);
 }
 
-/*  Lets the at-th call from now on fail of the functions whose names start so, or without a prefix the counter's at-th allocation; all: and
-    every later one. */
+/*  Lets the at-th call from now on fail of the functions whose names start so, or without a prefix the counter's at-th
+    allocation; all: and every later one. */
 static inline void fault_plan(const char *prefix, int at, int code, host_counter *counter, bool all)
 {
     if (prefix) {

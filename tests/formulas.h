@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  formulas.h - the formulas that test_formula_table.c compares with C and with finite differences, and torch_compare.py with PyTorch */
+/*  formulas.h - the formulas that test_formula_table.c compares with C and with finite differences, and
+    torch_compare.py with PyTorch */
 #ifndef FORMULAS_H
 #define FORMULAS_H
 
-/*  X(number, formula, the same in C): a, b and c are between 0.1 and 1, odd multiples of 1/256 with the remainders 1, 3 and 5 by 8, so that they are
-    apart from each other and from all kinks. */
+/*  X(number, formula, the same in C): a, b and c are between 0.1 and 1, odd multiples of 1/256 with the remainders 1, 3
+    and 5 by 8, so that they are apart from each other and from all kinks. */
 #define FORMULAS(X)                                                                                                    \
     X(0, "a*b+c", a *b + c)                                                                                            \
     X(1, "a/b - -c", a / b + c)                                                                                        \

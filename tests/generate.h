@@ -26,7 +26,8 @@ static inline ignis__array *room(ignis_shape shape, ignis_dtype dtype)
     return room_of(handle);
 }
 
-/*  The bytes of a quantised weight [rows, k]: of `type`, and from row `other_from` on of `other`; and its numbers, both of which the caller frees.
+/*  The bytes of a quantised weight [rows, k]: of `type`, and from row `other_from` on of `other`; and its numbers, both
+    of which the caller frees.
     factor: of the numbers. */
 static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_from, int other, uint64_t seed,
                                           double factor, ignis__blocks *made, double **numbers)
@@ -79,8 +80,9 @@ static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_f
 /*  A model with random weights, which the test has as numbers, too. */
 typedef struct test_shape {
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab;
-    bool gpt2, biased,
-        normed; /* learned positions, layer_norm, gelu, biases everywhere; else rope, rms_norm, silu: q, k, v with bias; head norms */
+    /* learned positions, layer_norm, gelu, biases everywhere; else rope, rms_norm, silu: q, k, v with bias; head
+       norms */
+    bool gpt2, biased, normed;
     ignis_dtype dtype;
 } test_shape;
 
@@ -110,8 +112,8 @@ typedef struct test_model {
 } test_model;
 
 static uint64_t weight_seed;
-static int weights_type,
-    other_type; /* of the blocks of matrices, 0: they are numbers; that of values of heads, the head and half of the layers */
+/* of the blocks of matrices, 0: they are numbers; that of values of heads, the head and half of the layers */
+static int weights_type, other_type;
 
 static inline ignis_tensor weight(const test_shape *shape, ignis_shape dims, double factor, double add,
                                   double **numbers)

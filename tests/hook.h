@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*  hook.h - lets a test see each call of the driver, NVRTC, cuBLASLt and NCCL, or take its place
 
-    Ignis makes these calls through IGNIS_CALL_HOOK. call_hook.begin is asked first, with the name of the function: a result other than 0 is
-    the result, and nothing is called. call_hook.end gets the result of a call that was made, and returns the one that Ignis sees. A null
-    pointer changes nothing.
-    The rooms of src/ are compiled with this header and share the variables of hook.c. A test that has a header of Ignis in itself has its
-    own. */
+    Ignis makes these calls through IGNIS_CALL_HOOK. call_hook.begin is asked first, with the name of the function: a
+    result other than 0 is the result, and nothing is called. call_hook.end gets the result of a call that was made, and
+    returns the one that Ignis sees. A null pointer changes nothing.
+    The rooms of src/ are compiled with this header and share the variables of hook.c. A test that has a header of Ignis
+    in itself has its own. */
 #ifndef HOOK_H
 #define HOOK_H
 

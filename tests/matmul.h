@@ -37,8 +37,8 @@ static inline double epsilon_of(ignis_dtype dtype)
                                 : ldexp(1, -8);
 }
 
-/*  got [a.rows, b.columns] is a b + bias: each sum may be off by its own rounding, and by one rounding of the result. cuBLASLt has kernels
-    that round the product to 16 bits before they add the bias, which is a rounding more. */
+/*  got [a.rows, b.columns] is a b + bias: each sum may be off by its own rounding, and by one rounding of the result.
+    cuBLASLt has kernels that round the product to 16 bits before they add the bias, which is a rounding more. */
 static inline bool check_product(const char *what, ignis_dtype dtype, const double *got, matrix a, matrix b,
                                  const double *bias)
 {

@@ -167,9 +167,9 @@ static inline void process_counts_write(void)
 #endif
 }
 
-/*  Fails the test when each run of a piece of work leaves descriptors open. The driver keeps some of its own when it does a thing for the
-    first time, and MinGW's threads an event for each of their locks that two threads once wanted, so one run that leaves nothing is
-    enough. */
+/*  Fails the test when each run of a piece of work leaves descriptors open. The driver keeps some of its own when it
+    does a thing for the first time, and MinGW's threads an event for each of their locks that two threads once wanted,
+    so one run that leaves nothing is enough. */
 static inline void process_leaves_no_descriptor(void (*work)(void))
 {
     int run, before, after = process_descriptors();

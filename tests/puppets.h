@@ -38,7 +38,9 @@ enum {
     FAULT,      /* a kernel that writes to a wild address */
     DIFFER,     /* what rank 0 calls otherwise than the others, in the way `color` */
     DOZE,       /* for DOZE_MS nothing is read of what other ranks say */
-    BITS /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of them */
+    /* sums of numbers for which the order of the ranks matters, in several sizes and types; the outcome has a hash of
+       them */
+    BITS
 };
 
 enum { WAYS_TO_DIFFER = 5 }; /* count, element type, root, order, operation */
@@ -164,7 +166,8 @@ static inline void start(process *ranks, int count, const char *extra)
     all_well(ranks, count);
 }
 
-/*  For other tests to use. Those that died are replaced when they are needed, and so are those of a test that has failed. */
+/*  For other tests to use. Those that died are replaced when they are needed, and so are those of a test that has
+    failed. */
 static inline void finish(process *ranks, int count)
 {
     int i, k;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*  ranks.h - tests whose processes are ranks of communicators
 
-    Ranks are puppets: the program again, in the role "rank", which obeys one order after the other and says how it went. A test may have
-    orders of its own, from OWN on, and gives ranks_main the function that obeys them.
+    Ranks are puppets: the program again, in the role "rank", which obeys one order after the other and says how it
+    went. A test may have orders of its own, from OWN on, and gives ranks_main the function that obeys them.
 
-    TEST(x) { process ranks[2]; NEEDS(2); ranks[i] = puppet_new(rank_in_folder(i, 2, i, "")); all(ranks, 2, INIT, 0, 0); end(ranks, 2);
+    TEST(x) { process ranks[2]; NEEDS(2); ranks[i] = puppet_new(rank_in_folder(i, 2, i, "")); all(ranks, 2, INIT, 0, 0);
+    end(ranks, 2);
               folder_end(); } */
 #ifndef RANKS_H
 #define RANKS_H
@@ -17,7 +18,7 @@
 
 enum { SLOTS = 8, RANKS = 4 };
 
-/* --- the environment -------------------------------------------------------------------------------------------------- */
+/* --- the environment ---------------------------------------------------------------------------------------------- */
 
 /*  Every variable that ignis_comm_init looks at. */
 static const char *const variables[] = {"IGNIS_RANK",
@@ -98,7 +99,7 @@ static const char *rank_in_folder(int rank, int size, int local, const char *ext
     return text;
 }
 
-/* --- the puppet ------------------------------------------------------------------------------------------------------- */
+/* --- the puppet --------------------------------------------------------------------------------------------------- */
 
 enum {
     ENVIRONMENT, /* these variables and no others; opens the device that they say */
@@ -244,7 +245,8 @@ static int puppet(own_order *own)
     return ignis_shutdown() != IGNIS_OK ? 92 : test__state.failures ? 93 : 0;
 }
 
-/*  Seconds: the deadline of operations, and within which what takes milliseconds has to be done on any machine, however much else that does. */
+/*  Seconds: the deadline of operations, and within which what takes milliseconds has to be done on any machine, however
+    much else that does. */
 enum { PATIENCE = 40, PROMPT = 15 };
 static double patience = PATIENCE; /* the deadline of what is told */
 
@@ -354,7 +356,8 @@ static void end(process *ranks, int count)
             CHECK_INT(process_end(&ranks[i]), 0);
 }
 
-/*  Whether there is a GPU for each of so many ranks; asked in a child, as this process must not open the driver before it forks. */
+/*  Whether there is a GPU for each of so many ranks; asked in a child, as this process must not open the driver before
+    it forks. */
 static int devices(void)
 {
     static int count = -1;

@@ -187,9 +187,9 @@ static inline uint64_t ref_random(uint64_t *state) /* xorshift64 */
     return *state;
 }
 
-/*  Values of a dtype that may be hard to convert: all of them for 8 and 16 bits; else, for each power of two, that plus a one
-    or a three at every lower bit, and the neighbours of those, so that ties, near ties and the limits of every other dtype
-    are among them; then the extremes, and random ones. The caller frees the array. */
+/*  Values of a dtype that may be hard to convert: all of them for 8 and 16 bits; else, for each power of two, that plus
+    a one or a three at every lower bit, and the neighbours of those, so that ties, near ties and the limits of every
+    other dtype are among them; then the extremes, and random ones. The caller frees the array. */
 static inline void *ref_hard_values(ignis_dtype dtype, size_t *count)
 {
     enum { RANDOM = 5000 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  rooms.h - what the rooms of src/ declare, private names too: mk/tests.mk puts it ahead of tests that link the rooms' objects
+/*  rooms.h - what the rooms of src/ declare, private names too: mk/tests.mk puts it ahead of tests that link the rooms'
+    objects
 
-    Such a test includes ignis.h as a program does, and IGNIS_IMPLEMENTATION adds nothing to it: the implementation is linked. */
+    Such a test includes ignis.h as a program does, and IGNIS_IMPLEMENTATION adds nothing to it: the implementation is
+    linked. */
 #ifndef ROOMS_H
 #define ROOMS_H
 

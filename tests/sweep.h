@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-/*  sweep.h - forward and backward of many operations, with each call that a prefix names failing once: include it instead of fault.h and tensor.h */
+/*  sweep.h - forward and backward of many operations, with each call that a prefix names failing once: include it
+    instead of fault.h and tensor.h */
 #ifndef SWEEP_H
 #define SWEEP_H
 
 #include "fault.h"
 #include "tensor.h"
 
-/*  Until nothing fails any more, everything(at, inputs) and its backward run; what failed is reported, nothing stays behind, and the next time all
-    is well. Without a prefix the counter's allocations fail. Called after SETUP with test_counting_desc(counter). */
+/*  Until nothing fails any more, everything(at, inputs) and its backward run; what failed is reported, nothing stays
+    behind, and the next time all is well. Without a prefix the counter's allocations fail. Called after SETUP with
+    test_counting_desc(counter). */
 static inline void sweep_walks(const char *prefix, host_counter *counter,
                                ignis_tensor (*everything)(int at, const ignis_tensor *inputs),
                                const ignis_tensor *inputs)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  tensor.h - what tests that use tensors share, beyond array.h
 
-    The operations here are users' own: they go through ignis_tape_record, so that tests of tensors and of the tape need none of Ignis'. */
+    The operations here are users' own: they go through ignis_tape_record, so that tests of tensors and of the tape need
+    none of Ignis'. */
 #ifndef TENSOR_H
 #define TENSOR_H
 
@@ -139,7 +140,8 @@ static inline void check_shape_is(int line, ignis_tensor tensor, ignis_shape exp
 
 static inline void let_go(ignis_tensor tensor) { CHECK_OK(ignis_tensor_release(tensor)); }
 
-/*  centre + scale * noise, behind `offset` other elements of a larger array: offset 1 makes addresses that no pack may be read from. */
+/*  centre + scale * noise, behind `offset` other elements of a larger array: offset 1 makes addresses that no pack may
+    be read from. */
 static inline ignis_tensor noise_at(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double centre, double scale,
                                     int64_t offset, bool requires_grad)
 {

@@ -2,8 +2,10 @@
 /*  test.h - the test framework
 
     TEST(name) { ... }               a test; it starts without a setup, and what it sets up is shut down after it
-    SETUP(NULL), SETUP(&desc)        ignis_setup with a logger that remembers instead of printing; a failure ends the test
-    CHECK(cond), CHECK_INT(a, b), CHECK_TEXT(a, b), CHECK_HAS(text, part)      a failure is counted, and the test goes on
+    SETUP(NULL), SETUP(&desc)        ignis_setup with a logger that remembers instead of printing; a failure ends the
+    test
+    CHECK(cond), CHECK_INT(a, b), CHECK_TEXT(a, b), CHECK_HAS(text, part)      a failure is counted, and the test goes
+    on
     REQUIRE(cond), SKIP("why")       these end the test; they work in the TEST function itself only
     CHECK_OK(call)                   the call returns IGNIS_OK (or 0)
     CHECK_STATUS(call, status, diagnostic)  the ignis_status call fails just so, with a message "name of the call: ..."
@@ -15,8 +17,8 @@
 
     IGNIS_TEST_TIMES=1 prints what each test took.
 
-    A test fails, too, when it leaves a failure that it did not check, or anything alive that has a handle (unless it sets
-    test_leaks_expected).
+    A test fails, too, when it leaves a failure that it did not check, or anything alive that has a handle (unless it
+    sets test_leaks_expected).
     CHECK may be used on any thread. Arguments choose the tests whose name has one of them as a part. */
 #ifndef TEST_H
 #define TEST_H
@@ -226,7 +228,8 @@ static inline bool test_is_simulator(void)
     ignis_device_info info;
     return ignis_device_query(0, &info) == IGNIS_OK && strncmp(info.name, "Ignis Simulator", 15) == 0;
 }
-/*  Whether a test takes all its cases: on a GPU, and in `make soak`. The simulator takes some minutes for those that are left out elsewhere. */
+/*  Whether a test takes all its cases: on a GPU, and in `make soak`. The simulator takes some minutes for those that
+    are left out elsewhere. */
 static inline bool test_takes_all(void) { return !test_is_simulator() || test_env("IGNIS_SOAK"); }
 
 static inline double test_seconds(void)
@@ -423,7 +426,8 @@ static inline int test_run(int argc, char **argv)
     return failed != 0;
 }
 
-/*  The folder of a program whose main calls test_run_in_folder, and a path in it, in one of eight buffers of the thread. */
+/*  The folder of a program whose main calls test_run_in_folder, and a path in it, in one of eight buffers of the
+    thread. */
 static char test_folder[64] = "/tmp/ignis-test-XXXXXX";
 static inline const char *test_path(const char *name)
 {

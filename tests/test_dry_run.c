@@ -226,7 +226,7 @@ TEST(values_are_right_again_after_a_dry_run)
     CHECK_OK(ignis_array_free(array));
 }
 
-/* --- peaks ---------------------------------------------------------------------------------------------------------------------- */
+/* --- peaks -------------------------------------------------------------------------------------------------------- */
 
 /*  What bench/README.md says was measured had this optimizer, in place of gpt_optimize. */
 static void optimize_as_measured(gpt *g)
@@ -271,7 +271,8 @@ static ignis_memory_info llama_peak(void)
     return info;
 }
 
-/*  The same program, with own products as those of cuBLASLt ask for memory as they like, takes the same memory on the device and dry. */
+/*  The same program, with own products as those of cuBLASLt ask for memory as they like, takes the same memory on the
+    device and dry. */
 TEST(the_peak_is_that_of_the_device)
 {
     ignis_desc desc;
@@ -326,7 +327,7 @@ TEST(peaks_of_models_are_those_measured)
     check_measured(&info, 46.8);
 }
 
-/* --- rows -------------------------------------------------------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------------------------------------- */
 
 static const ignis_memory_row *row_of(const ignis_memory_row *rows, int count, const char *tag, const char *call)
 {
@@ -461,10 +462,10 @@ TEST(rows_have_errors)
     CHECK_FAILS(ignis_memory_rows(1, &row, 1), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
 }
 
-/* --- counts, ranks and sizes from the caller --------------------------------------------------------------------------- */
+/* --- counts, ranks and sizes from the caller ---------------------------------------------------------------------- */
 
-/*  In this lane of the sanitizers no product of such numbers may overflow before it is checked, and nothing is read or written by a rank that is
-    another input's. A call either gives a tensor, or none and a failure. */
+/*  In this lane of the sanitizers no product of such numbers may overflow before it is checked, and nothing is read or
+    written by a rank that is another input's. A call either gives a tensor, or none and a failure. */
 static void settle(int line, ignis_tensor made)
 {
     char what[80];
@@ -704,7 +705,8 @@ TEST(extreme_counts_and_sizes)
     let_go(x), let_go(y), let_go(ids), let_go(pair), let_go(w), let_go(empty), let_go(image);
 }
 
-/*  What a stride is does not set how long a backward takes: launches are as many as phases that patches meet, which are those of taps. */
+/*  What a stride is does not set how long a backward takes: launches are as many as phases that patches meet, which are
+    those of taps. */
 TEST(strides_of_convolutions_cost_nothing)
 {
     static const struct {

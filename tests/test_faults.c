@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  test_faults.c - every driver call, every NVRTC call and every host allocation fails once
 
-    A scenario uses Ignis from setup to shutdown. A sweep runs it with the first call failing, then with the second, and so
-    on until none is left to fail. Each run has to end in success or in a failure that names its cause, must hold nothing after
-    shutdown, and must leave nothing behind that disturbs the next run. */
+    A scenario uses Ignis from setup to shutdown. A sweep runs it with the first call failing, then with the second, and
+    so on until none is left to fail. Each run has to end in success or in a failure that names its cause, must hold
+    nothing after shutdown, and must leave nothing behind that disturbs the next run. */
 #include "fault.h"
 #include "test.h"
 #include <unistd.h>
@@ -342,7 +342,7 @@ TEST(each_host_allocation_and_all_after_it_fail) { sweep_host_memory(test_folder
 
 TEST(each_host_allocation_fails_once_without_a_cache) { sweep_host_memory("off", false); }
 
-/* --- every public call by itself ------------------------------------------------------------------------------------------ */
+/* --- every public call by itself ---------------------------------------------------------------------------------- */
 
 /*  What a call works on, made beforehand. */
 typedef struct bench_of_calls {
@@ -378,7 +378,8 @@ static bool walked(ignis_tensor y)
     return y.id ? released(y) && ok : ok;
 }
 
-/*  A call each, with what ends what it makes; false: a call has failed. What cannot be ended is told by the memory that stays. */
+/*  A call each, with what ends what it makes; false: a call has failed. What cannot be ended is told by the memory that
+    stays. */
 static bool call_number(int which, const bench_of_calls *on)
 {
     static float host[64];
@@ -515,8 +516,9 @@ enum { CALLS = 49 };
 
 static int left_behind; /* objects of the driver that it was not allowed to destroy */
 
-/*  Each call with its first host allocation and its first driver call failing, then the second, and so on: it ends with success, or with a failure
-    that has a sentence, gives what it held back, and works the next time. A dry run makes all calls of the driver. */
+/*  Each call with its first host allocation and its first driver call failing, then the second, and so on: it ends with
+    success, or with a failure that has a sentence, gives what it held back, and works the next time. A dry run makes
+    all calls of the driver. */
 static void sweep_call(int which, const bench_of_calls *on, host_counter *counter, const char *prefix)
 {
     char what[80];
@@ -582,8 +584,8 @@ TEST(each_call_fails_with_a_sentence_and_keeps_nothing)
     trained.requires_grad = wide.requires_grad = true;
     wide.dtype = IGNIS_F64;
     whole.dtype = IGNIS_I32, whole.host_dtype = IGNIS_I64;
-    unsetenv(
-        "IGNIS_MEMORY_BYPASS"); /* without the cache the driver frees each temporary, and its failure is told beside a success */
+    /* without the cache the driver frees each temporary, and its failure is told beside a success */
+    unsetenv("IGNIS_MEMORY_BYPASS");
     SETUP(&desc);
     if (bypass)
         setenv("IGNIS_MEMORY_BYPASS", "1", 1);

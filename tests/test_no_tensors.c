@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_no_tensors.c - IGNIS_NO_TENSORS: arrays and kernels work, and the sources of what is left out are named when they are asked for */
+/*  test_no_tensors.c - IGNIS_NO_TENSORS: arrays and kernels work, and the sources of what is left out are named when
+    they are asked for */
 #define IGNIS_NO_TENSORS
 #include "test.h"
 

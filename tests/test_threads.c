@@ -80,7 +80,8 @@ static void shared_put(int slot, ignis_array array)
     pthread_mutex_unlock(&shared.lock);
 }
 
-/*  A shared handle may be freed, owned by another or referenced at any moment: these failures are the documented ones. */
+/*  A shared handle may be freed, owned by another or referenced at any moment: these failures are the documented ones.
+    */
 static void expect_documented(const char *what)
 {
     ignis_status_info info;
@@ -448,7 +449,8 @@ TEST(a_kernel_is_freed_while_others_launch_it)
     CHECK_OK(ignis_synchronize());
 }
 
-/*  Just before the kernel of long rows is launched, another thread launches it for shorter ones, which need less shared memory. */
+/*  Just before the kernel of long rows is launched, another thread launches it for shorter ones, which need less shared
+    memory. */
 typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                             void **, void **);
 typedef int launch_ex_function(const void *, void *, void **, void **);
@@ -609,7 +611,8 @@ static void tensor_put(unsigned *random, ignis_tensor tensor)
     pthread_mutex_unlock(&tensors.lock);
 }
 
-/*  A shared tensor may be released, walked or recorded by another thread at any moment: these failures are the documented ones. */
+/*  A shared tensor may be released, walked or recorded by another thread at any moment: these failures are the
+    documented ones. */
 static void expect_documented_of_tensors(int call)
 {
     ignis_status_info info;
@@ -874,7 +877,7 @@ TEST(random_use_of_shared_tensors_on_streams_of_their_own)
     check_shared_tensors(true);
 }
 
-/* --- what is made while others look at all there is ----------------------------------------------------------------------- */
+/* --- what is made while others look at all there is --------------------------------------------------------------- */
 
 enum { MADE = 300 };
 
@@ -903,7 +906,8 @@ static void *train_by_itself(void *context)
     return NULL;
 }
 
-/*  Refused frees ask all optimizers who has the array; pictures of memory look at all arrays. The thread sanitizer sees what is written meanwhile. */
+/*  Refused frees ask all optimizers who has the array; pictures of memory look at all arrays. The thread sanitizer sees
+    what is written meanwhile. */
 TEST(things_are_made_while_others_look_at_all)
 {
     void *(*const makers[2])(void *) = {make_optimizers, train_by_itself};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  vulkan.h - a headless Vulkan that exports memory and timeline semaphores, for tests
 
-    Needs the loader of Vulkan (libvulkan.so.1, opened at run time) and its headers (libvulkan-dev), no display. The Vulkan device is the one with the
-    UUID of the CUDA device. On the simulator Vulkan is Mesa's for CPUs (mesa-vulkan-drivers), whose memory the simulator maps. That does not export
-    semaphores, so a thread carries the values between the simulator's timeline and Vulkan's. */
+    Needs the loader of Vulkan (libvulkan.so.1, opened at run time) and its headers (libvulkan-dev), no display. The
+    Vulkan device is the one with the UUID of the CUDA device. On the simulator Vulkan is Mesa's for CPUs
+    (mesa-vulkan-drivers), whose memory the simulator maps. That does not export semaphores, so a thread carries the
+    values between the simulator's timeline and Vulkan's. */
 #ifndef VULKAN_TESTS_H
 #define VULKAN_TESTS_H
 
@@ -181,7 +182,8 @@ static uint32_t memory_type(uint32_t allowed, VkMemoryPropertyFlags wanted)
     return 0;
 }
 
-/*  A buffer in memory of its own: on the device, to be exported, or seen by the host. room: bytes ahead of it, of which it takes some. */
+/*  A buffer in memory of its own: on the device, to be exported, or seen by the host. room: bytes ahead of it, of which
+    it takes some. */
 static buffer make_buffer(VkDeviceSize bytes, bool exported, bool dedicated, VkDeviceSize room)
 {
     buffer made = {.dedicated = dedicated};
@@ -237,8 +239,8 @@ static ignis_external_desc describe_buffer(const buffer *made, int64_t count)
     return desc;
 }
 
-/*  A timeline for both. On the simulator, where Vulkan exports none, there are two, and a thread that carries odd values to Vulkan's and even ones
-    back. */
+/*  A timeline for both. On the simulator, where Vulkan exports none, there are two, and a thread that carries odd
+    values to Vulkan's and even ones back. */
 typedef struct timeline {
     VkSemaphore semaphore;
     uint64_t *simulated, last;
@@ -285,7 +287,8 @@ static int simulated_timeline(timeline *line)
     return fd;
 }
 
-/*  Makes one whose values go up to `last`, and returns what CUDA is told of it, with a descriptor that is the caller's. */
+/*  Makes one whose values go up to `last`, and returns what CUDA is told of it, with a descriptor that is the caller's.
+    */
 static ignis_external_fence_desc begin_timeline(timeline *line, uint64_t last)
 {
     VkExportSemaphoreCreateInfo exports = {.sType = VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO,
@@ -336,7 +339,8 @@ static VkBufferMemoryBarrier passed(const buffer *made, bool comes)
     return barrier;
 }
 
-/*  What Vulkan does in each round: what CUDA wrote goes to the host, its second half to the beginning of `to`, and the rest of that is filled. */
+/*  What Vulkan does in each round: what CUDA wrote goes to the host, its second half to the beginning of `to`, and the
+    rest of that is filled. */
 static VkCommandBuffer record(const buffer *from, const buffer *to, const buffer *host, VkDeviceSize bytes)
 {
     VkCommandBufferAllocateInfo info = {

@@ -2,27 +2,31 @@
 /*  amalgamate.c - writes the headers of Ignis from their parts in src/
 
         cc tools/amalgamate.c -o build/amalgamate
-        build/amalgamate             writes ignis.h and its like: every #include "part" becomes the text of the part, once
-        build/amalgamate --check     exits with 1 when a header is not what would be written, and names the first line that differs
-        build/amalgamate --lines FOLDER
-                                     writes them into FOLDER, with #line directives: for `make coverage`, and for a debugger that shows the parts
+        build/amalgamate             writes ignis.h and its like: every #include "part" becomes the text of the part,
+        once
+        build/amalgamate --check     exits with 1 when a header is not what would be written, and names the first line
+        that differs build/amalgamate --lines FOLDER
+                                     writes them into FOLDER, with #line directives: for `make coverage`, and for a
+                                     debugger that shows the parts
 
-    Run from the root of the repository. Equal parts give equal headers on every machine. An empty line follows each part, except at the end of a
-    comment. An #include of a file that src/ does not have is copied, as all other lines are: conditionals are not evaluated.
+    Run from the root of the repository. Equal parts give equal headers on every machine. An empty line follows each
+    part, except at the end of a comment. An #include of a file that src/ does not have is copied, as all other lines
+    are: conditionals are not evaluated.
 
     Some lines become more than they are:
 
         // amalgamate: overloads                C++ overloads that take option structs by reference
-        // amalgamate: traced calls, and NAMES  macros for IGNIS_TRACE_CALLS: of functions that return a handle or put work
+        // amalgamate: traced calls, and NAMES  macros for IGNIS_TRACE_CALLS: of functions that return a handle or put
+        work
                                                 on a stream ("Streams:" in their comments), and of the functions NAMES
         amalgamate: contents                    in the manual: the tags of the sections, with titles and chapters
         #define NAME IGNIS_VERSION              the number replaces IGNIS_VERSION
 
     The first line of a root gets the version. It is defined in VERSION_FROM and nowhere else.
 
-    Refused, with the part and the line: a conditional that is not closed in its part, a tab, a character outside of ASCII,
-    a line above MAX_COLUMNS, a part without a final line end, or with an empty line at its end, a part that no root includes,
-    and a part that includes one of a floor above its own.
+    Refused, with the part and the line: a conditional that is not closed in its part, a tab, a character outside of
+    ASCII, a line above MAX_COLUMNS, a part without a final line end, or with an empty line at its end, a part that no
+    root includes, and a part that includes one of a floor above its own.
 */
 #include <dirent.h>
 
@@ -196,7 +200,8 @@ static int next_function(walk *w)
     return 0;
 }
 
-/* Ends the open conditionals, and begins those around w's function without the include guard; nothing if both are equal.
+/* Ends the open conditionals, and begins those around w's function without the include guard; nothing if both are
+   equal.
    NULL: there is no further function. */
 static void change_conditions(text *out, text *open, const walk *w)
 {
@@ -537,7 +542,8 @@ static int floor_of(const char *path)
 
 static void add_part(text *out, const char *path);
 
-/* Whether a part begins with a guard: such a part is repeated in each root that includes it, as these may be used in any order. */
+/* Whether a part begins with a guard: such a part is repeated in each root that includes it, as these may be used in
+   any order. */
 static int is_guarded(const char *path)
 {
     char begin[8] = "";
@@ -548,8 +554,8 @@ static int is_guarded(const char *path)
     return read && strcmp(begin, "#ifndef") == 0;
 }
 
-/* Puts the part that a line includes in its place, once, with an empty line behind it unless a comment ends there, or an empty line follows (`next` is
-   the rest of the file). 0: the line includes no part. */
+/* Puts the part that a line includes in its place, once, with an empty line behind it unless a comment ends there, or
+   an empty line follows (`next` is the rest of the file). 0: the line includes no part. */
 static int add_included(text *out, const char *from, int number, const char *line, const char *next)
 {
     char name[MAX_PATH], path[MAX_PATH];
@@ -573,7 +579,8 @@ static int add_included(text *out, const char *from, int number, const char *lin
     return 1;
 }
 
-/* A room.h declares, behind this line, what the parts of the room define. Headers do without: a definition precedes its uses there. */
+/* A room.h declares, behind this line, what the parts of the room define. Headers do without: a definition precedes its
+   uses there. */
 #define DEFINED_IN_PARTS "/* --- defined in the parts"
 
 static void add_part(text *out, const char *path)

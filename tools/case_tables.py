@@ -37,7 +37,7 @@ def quoted(text):
 def joined(items):
     lines, line = [], "   "
     for text in items:
-        if len(line) + len(text) + 2 > 148:
+        if len(line) + len(text) + 2 > 116:
             lines.append(line)
             line = "   "
         line += " " + text + ","
@@ -45,8 +45,8 @@ def joined(items):
 
 
 def generate():
-    out = ["/*  Of Unicode %s. Runs of letters that change by the same: the first << 43 | 2^42 for every second | the last - the first << 26 |"
-           % unicodedata.unidata_version, "    2^25 + the change. */"]
+    out = ["/*  Of Unicode %s. Runs of letters that change by the same: the first << 43 | 2^42 for every second |"
+           % unicodedata.unidata_version, "    the last - the first << 26 | 2^25 + the change. */"]
     for name, change in (("lower", str.lower), ("upper", str.upper)):
         out.append("static const uint64_t ignis__case_%s[] = {" % name)
         out += joined("0x%X" % (first << 43 | (step - 1) << 42 | last - first << 26 | FAR + by) for first, last, step, by in runs(change))

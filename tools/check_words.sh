@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Counts habits of style that docs/STYLE.md forbids, in src/, kernels/ and sim/, and compares the counts with tools/words.limits. A count above
-# its limit fails. The limits only fall.
+# Counts habits of style that docs/STYLE.md forbids, in src/, kernels/ and sim/, and long lines in all other C sources, too. Compares the counts
+# with tools/words.limits. A count above its limit fails. The limits only fall.
 #
 #   sh tools/check_words.sh               checks; names the lines that were added since the limits were written
 #   sh tools/check_words.sh --lower       writes the counts of today as limits where they are lower
@@ -42,6 +42,8 @@ places()
         }
         return most + 1
     }
+    # Whose parameters others choose: kernels, and functions with the signatures of a library or of a PTX instruction.
+    BEGIN { fixed = "__global__|typedef|=|[ *](cu[A-Z]|cublas|ignis__dry_|ignis_ptx_|sim_ptx_)" }
     function end_file() { if (part && head_words < 3) print "no_head " part ":1: the part does not begin with a head" }
     FNR == 1 {
         end_file()
@@ -81,7 +83,7 @@ places()
     code ~ /^[A-Za-z_]/ || signature != "" {
         signature = signature code
         if (code ~ /[{;]/) {
-            if (code ~ /[{]/ && signature !~ /__global__|typedef|=/ && parameters(signature) > 8) place("over_8_parameters", FNR, signature)
+            if (code ~ /[{]/ && signature !~ fixed && parameters(signature) > 8) place("over_8_parameters", FNR, signature)
             signature = ""
         }
     }
@@ -103,6 +105,9 @@ cd "$(dirname "$0")/.." || exit 1
 found=$(mktemp)
 trap 'rm -f "$found"' EXIT
 places $(find src kernels sim -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -path 'src/*.txt' | sort) >"$found"
+# Of the other programs, only the lengths of lines.
+find tests tools bench examples apps -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' | sort | xargs awk '
+    length($0) > 120 { text = $0; sub(/^ +/, "", text); print "over_120_columns " FILENAME ":" FNR ": " substr(text, 1, 100) }' >>"$found"
 
 case $1 in
 --list)
@@ -120,7 +125,7 @@ esac
 added()
 {
     base=$(git log -1 --format=%H -- $limits 2>/dev/null)
-    git diff -U0 --no-color "${base:-HEAD}" -- src kernels sim 2>/dev/null | awk '
+    git diff -U0 --no-color "${base:-HEAD}" -- src kernels sim tests tools bench examples apps 2>/dev/null | awk '
         /^[+][+][+] b\// { file = substr($2, 3) }
         /^@@/ { split(substr($3, 2), span, ","); n = span[2] == "" ? 1 : span[2]; for (i = 0; i < n; i++) print file ":" span[1] + i }'
 }

@@ -5,13 +5,15 @@
         build/amalgamate --lines FOLDER
         build/coverage_page counts.txt FOLDER page.html
 
-    Prints a row for each room of src/, and a total. Writes one HTML page with the rooms, their parts, and the text of each part: lines that no
-    test reaches are red, lines with a branch that is never taken are yellow.
+    Prints a row for each room of src/, and a total. Writes one HTML page with the rooms, their parts, and the text of
+    each part: lines that no test reaches are red, lines with a branch that is never taken are yellow.
 
-    gcov does not count a line "call(" whose arguments on the next lines have branches. Such a line counts as reached if its arguments are.
+    gcov does not count a line "call(" whose arguments on the next lines have branches. Such a line counts as reached if
+    its arguments are.
 
-    A part may be compiled several times: for other tests, in a header, with other macros. A line or a branch is reached if it is reached in one
-    of these. Lines of a header are counted for the part that they come from, as the #line directives in FOLDER say. */
+    A part may be compiled several times: for other tests, in a header, with other macros. A line or a branch is reached
+    if it is reached in one of these. Lines of a header are counted for the part that they come from, as the #line
+    directives in FOLDER say. */
 #define TOOL "coverage_page"
 #include "text.h"
 

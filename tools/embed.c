@@ -3,18 +3,20 @@
     ignis_models.h. The texts of src/shared/ and src/shared/models/, which the host reads, too, come with them.
 
         cc tools/embed.c -o build/embed
-        build/embed                 writes ignis_kernels.h and build/model_kernels.c, which tools/amalgamate.c puts into ignis_models.h
+        build/embed                 writes ignis_kernels.h and build/model_kernels.c, which tools/amalgamate.c puts into
+        ignis_models.h
         build/embed --check         exits with 1 when one of them is not what would be written
         build/embed --strip FILE    prints a source as it would be embedded
 
     Run from the root of the repository. Equal sources give equal files on every machine. The version is that of Ignis.
 
-    Every program carries the texts, so they have no comments and no indentation. Lines keep their numbers, so that messages
-    of the compiler name the line of the file. tools/check_kernel_texts.sh compares the texts with the files.
+    Every program carries the texts, so they have no comments and no indentation. Lines keep their numbers, so that
+    messages of the compiler name the line of the file. tools/check_kernel_texts.sh compares the texts with the files.
 
-    A source line is a literal of its own, and so is a run of empty lines, so that changes show line by line. The compiler joins
-    literals to pieces of at most MAX_PIECE characters: compilers need not accept more than 4095 in C99. Each piece costs a pointer,
-    and 24 bytes to relocate it. A piece is an array: linkers drop arrays that nothing names, and no literals.
+    A source line is a literal of its own, and so is a run of empty lines, so that changes show line by line. The
+    compiler joins literals to pieces of at most MAX_PIECE characters: compilers need not accept more than 4095 in C99.
+    Each piece costs a pointer, and 24 bytes to relocate it. A piece is an array: linkers drop arrays that nothing
+    names, and no literals.
 
     A source names the sources that it includes. So a program that uses one source carries its text and theirs, and
     no others.
@@ -150,7 +152,8 @@ static void strip_token(strip *s)
     }
 }
 
-/* The tokens of a text that ends with a line end, each in its line, without comments and with one space where there was any. */
+/* The tokens of a text that ends with a line end, each in its line, without comments and with one space where there was
+   any. */
 static text strip_text(const char *path, const text *from)
 {
     strip s = {path, from->data, 1, 0, 0, 1, 0, {0}};

@@ -4,12 +4,13 @@
         cc -O2 -I. tools/ignis_embed.c -o ignis_embed -lm -ldl -lpthread
         ignis_embed game.record --archs 75,80,86,89,90a,100,120 --ptx 75 -o game.ignis
 
-    Records are what a program writes with ignis_desc.record or IGNIS_RECORD=game.record; several may be given. Needs NVRTC, which is
-    looked for as Ignis does, and no GPU. See ON SHIPPING in ignis.h.
+    Records are what a program writes with ignis_desc.record or IGNIS_RECORD=game.record; several may be given. Needs
+    NVRTC, which is looked for as Ignis does, and no GPU. See ON SHIPPING in ignis.h.
 
         --archs LIST    compute capabilities to compile machine code for: 80 runs on 8.0, 8.6 and 8.9, 90a on 9.0 alone
         --ptx LIST      compute capabilities to compile PTX for, which the driver compiles on everything newer, slowly
-        -o FILE         FILE.h becomes a C header with an array ignis_bundle, anything else a file for ignis_desc.bundle_path
+        -o FILE         FILE.h becomes a C header with an array ignis_bundle, anything else a file for
+        ignis_desc.bundle_path
         --name NAME     of the array in the header
         --plain         does not pack the images: the bundle is seven times as large, and is made and read faster
         --list FILE     says what is in a bundle, and does nothing else
@@ -157,8 +158,8 @@ static uint32_t pack_distance(packer *p, uint32_t length, uint32_t distance, boo
                        distance, writes);
 }
 
-/*  The cheapest way to a place that is known: by a new byte, or by bytes that were there before, and behind these perhaps by a new byte and more at
-    the same distance. */
+/*  The cheapest way to a place that is known: by a new byte, or by bytes that were there before, and behind these
+    perhaps by a new byte and more at the same distance. */
 typedef struct pack_step {
     uint32_t cost, length,
         more;         /* length 0: a new byte; more: bytes behind a new one behind the length (0: that ends the step) */
@@ -212,7 +213,8 @@ static void steps_on(packer *p, const unsigned char *in, size_t size, pack_step 
     step_to(&steps[new_at + 1 + more], &steps[at], known, length, more, which, distance);
 }
 
-/*  Steps from one place by bytes that were there before, at a distance; how many there are. Of very many all are taken. */
+/*  Steps from one place by bytes that were there before, at a distance; how many there are. Of very many all are taken.
+    */
 static uint32_t steps_by(packer *p, const unsigned char *in, size_t size, pack_step *steps, size_t at,
                          uint32_t distance, uint32_t longest, const uint32_t *length_cost, unsigned which,
                          uint32_t known)
@@ -499,7 +501,8 @@ static void block_pack(void *context, int index)
     b->stored = b->plain ? b->bytes : pack(b->bytes, b->size, &b->stored_size);
 }
 
-/*  Shares the images out: those of an architecture in the order of their names, as what is much alike has names that are. */
+/*  Shares the images out: those of an architecture in the order of their names, as what is much alike has names that
+    are. */
 static block *blocks_make(job *jobs, int count, const target *targets, int target_count, bool plain, int *block_count)
 {
     block *blocks = NULL, *b = NULL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  kernel_texts.c - writes the texts of ignis_kernels.h and ignis_models.h as files, as programs have them: kernel_texts FOLDER */
+/*  kernel_texts.c - writes the texts of ignis_kernels.h and ignis_models.h as files, as programs have them:
+    kernel_texts FOLDER */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_kernels.h"
 

@@ -2,20 +2,25 @@
 /*  manual.c - makes one HTML page of the headers: their manuals, and everything that they declare
 
         cc tools/manual.c -o build/manual
-        build/manual build/manual.html [HEADER...]      the page; names file and line of what is not documented, and exits with 1
+        build/manual build/manual.html [HEADER...]      the page; names file and line of what is not documented, and
+        exits with 1
         build/manual --examples FOLDER [HEADER...]      the examples of the manuals, as FOLDER/manual_NAME.c
 
-    Without headers named: ignis.h, ignis_kernels.h, ignis_models.h, ignis_collective.h. A section with functions has an example: in docs/examples.c
-    the body of the function below the comment that has the section's tag. What it reads of a header:
+    Without headers named: ignis.h, ignis_kernels.h, ignis_models.h, ignis_collective.h. A section with functions has an
+    example: in docs/examples.c the body of the function below the comment that has the section's tag. What it reads of
+    a header:
 
-        the first comment           the manual: a heading is a line of its own at column 4, and begins in capitals; text stands at column 8;
-                                    what is indented further, or has gaps inside its lines, is shown as it is, but for lists ("- ");
-                                    examples stand between "---- begin example NAME" and "---- end example"
-        between the include guard   declarations, in sections that begin with >>tag. A comment belongs to what follows it without an
+        the first comment           the manual: a heading is a line of its own at column 4, and begins in capitals; text
+        stands at column 8;
+                                    what is indented further, or has gaps inside its lines, is shown as it is, but for
+                                    lists ("- "); examples stand between "---- begin example NAME" and "---- end
+                                    example"
+        between the include guard   declarations, in sections that begin with >>tag. A comment belongs to what follows
+        it without an
         and its #endif              empty line; declarations one below the other share it
 
-    A function's comment names it, says after " - " what it does, and has all of FORM, in this order. A type or a macro has a comment above it
-    or inside it. Names of what is declared, tags, and headings become links.
+    A function's comment names it, says after " - " what it does, and has all of FORM, in this order. A type or a macro
+    has a comment above it or inside it. Names of what is declared, tags, and headings become links.
 */
 #include <ctype.h>
 #include <stdarg.h>
@@ -252,7 +257,8 @@ static const char *example_name(const char *line)
 
 static bool example_ends(const char *line) { return starts(line + indent(line), "---- end example"); }
 
-/* How long the capitals at the beginning are, to the end of their last word: the title in "ON ERRORS (>>status)" is "ON ERRORS". */
+/* How long the capitals at the beginning are, to the end of their last word: the title in "ON ERRORS (>>status)" is "ON
+   ERRORS". */
 static size_t capitals(const char *s)
 {
     size_t length = 0, title = 0;
@@ -304,7 +310,8 @@ static void read_manual(const header *h)
 
 /* >>declarations ------------------------------------------------------------------------------------------------ */
 
-/* The entries of the list macro that line, such as "    IGNIS_STATUSES(IGNIS__STATUS_ENUM)", calls: one enumerator each. */
+/* The entries of the list macro that line, such as "    IGNIS_STATUSES(IGNIS__STATUS_ENUM)", calls: one enumerator
+   each. */
 static bool expand_list(text *code, const char *line, const char *prefix, size_t prefix_length)
 {
     const char *name = line + indent(line);
@@ -472,8 +479,8 @@ static void add_note(const header *h, int doc, int doc_end)
     it->doc = doc, it->doc_end = doc_end;
 }
 
-/* Declarations that several headers have, between "#ifndef NAME_INCLUDED" and "#endif": the line to go on with, which is behind them where an
-   earlier header had them. 0: line i begins none. */
+/* Declarations that several headers have, between "#ifndef NAME_INCLUDED" and "#endif": the line to go on with, which
+   is behind them where an earlier header had them. 0: line i begins none. */
 static int shared_declarations(const header *h, int i)
 {
     static const char *seen[8];
@@ -703,7 +710,8 @@ static void put_link(text *out, const char *target, const char *s, size_t length
     put(out, "</a>");
 }
 
-/* What a text is: statuses and diagnostics have short names in text, of which CUDA is one where errors are listed, and a word elsewhere. */
+/* What a text is: statuses and diagnostics have short names in text, of which CUDA is one where errors are listed, and
+   a word elsewhere. */
 typedef enum mode { AS_TEXT, AS_ERRORS, AS_CODE } mode;
 
 static const item *find_section(const char *tag, size_t length)
@@ -908,8 +916,9 @@ static void put_chapter(text *out, const item *it)
     }
 }
 
-/* Whether a line of a comment begins a paragraph: the first one does not, and one does if its first word had had room above, if it has a
-   label or names a function, or if a sentence without a full stop, which says what a function does, has ended above. */
+/* Whether a line of a comment begins a paragraph: the first one does not, and one does if its first word had had room
+   above, if it has a label or names a function, or if a sentence without a full stop, which says what a function does,
+   has ended above. */
 static bool begins_paragraph(const text *above, const text *line, size_t column, bool head)
 {
     size_t word = strcspn(line->data, " "), label = word_length(line->data);
@@ -1024,7 +1033,8 @@ static const char *const STYLE[] = {
     "h1,h2,h3{break-after:avoid}dl,pre{break-inside:avoid}}",
 };
 
-/* Each result is a link: first names that begin with what is typed, then names that contain it, then texts with all of its words. */
+/* Each result is a link: first names that begin with what is typed, then names that contain it, then texts with all of
+   its words. */
 static const char *const SCRIPT[] = {
     "(function () {",
     "    var input = document.getElementById('search'), list = document.getElementById('found'), entries = null;",

@@ -6,14 +6,15 @@
 
         --archs LIST    for these architectures only, as they are named in the table of archs below
         --only TEXT     only programs with this text in their names
-        --short         one variant of each program; of those for Hopper, whose registers are scarce, all but those in f16 beside others in bf16
+        --short         one variant of each program; of those for Hopper, whose registers are scarce, all but those in
+        f16 beside others in bf16
         --jobs N        this many at a time (as many as there are cores)
 
-    Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without one
-    nothing is checked. Prints registers, behind a + the bytes of those that are spilled, and compile times, and fails on an
-    error, on any word of the compiler that is not expected (such as the notes C7508 to C7520 on products of warpgroups that it
-    could not let run beside other work), and on spilled registers, or on more of them than a program's line in the table allows
-    for the architecture: none of this shows in the simulator.
+    Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without
+    one nothing is checked. Prints registers, behind a + the bytes of those that are spilled, and compile times, and
+    fails on an error, on any word of the compiler that is not expected (such as the notes C7508 to C7520 on products of
+    warpgroups that it could not let run beside other work), and on spilled registers, or on more of them than a
+    program's line in the table allows for the architecture: none of this shows in the simulator.
     Some programs have such a fault on purpose; not to notice it is a failure, too. For 9.0, one kernel of each source
     is compiled without the others, too, as in a bundle.
 */
@@ -737,7 +738,8 @@ static char *join(const ignis__source *source)
     return text;
 }
 
-/* Goes through the log line by line: takes the figures out, and fails the job on everything that says more than figures. */
+/* Goes through the log line by line: takes the figures out, and fails the job on everything that says more than
+   figures. */
 static void read_log(job *j)
 {
     static const char *const expected[] = {"ptxas info    : Function properties", "ptxas info    : Compile time",
@@ -768,8 +770,9 @@ static void read_log(job *j)
     j->failed |= j->kernels == 0;
 }
 
-/*  Programs whose kernels load what no kernel ahead of them writes before they wait, or of which only some wait; and that of random numbers, none of
-    whose kernels begins early (IGNIS__KERNEL_WAITS), though some share the code of others that do. */
+/*  Programs whose kernels load what no kernel ahead of them writes before they wait, or of which only some wait; and
+    that of random numbers, none of whose kernels begins early (IGNIS__KERNEL_WAITS), though some share the code of
+    others that do. */
 static int waits_late(int source)
 {
     return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU ||
@@ -779,8 +782,9 @@ static int waits_late(int source)
            source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
 }
 
-/*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they touch global memory: if one of a
-    program waits, all do, and no load, store or atomic operation of global memory comes before it. Returns what is wrong, or null. */
+/*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they
+    touch global memory: if one of a program waits, all do, and no load, store or atomic operation of global memory
+    comes before it. Returns what is wrong, or null. */
 static const char *check_waits(int source, char *ptx)
 {
     static const char *const touches[] = {"ld.global",   "ld.volatile", "ld.relaxed", "ld.acquire", "st.global",

@@ -77,7 +77,7 @@ def table(kind, name, comment, values, form):
     lines, line = [f"/*  {comment} */", f"IGNIS__PRIVATE const {kind} {name}[] = {{"], "   "
     for value in values:
         text = form % value
-        if len(line) + len(text) + 2 > 148:
+        if len(line) + len(text) + 2 > 120:
             lines.append(line)
             line = "   "
         line += " " + text + ","
@@ -122,15 +122,17 @@ def generate():
     marks = runs(lambda c: classes.get(c, 0) << 1 | (c in moves))
     print(f"{len(kinds)} runs of kinds, {len(marks)} of combining classes, {len(single)} decompositions, {len(pairs)} compositions", file=sys.stderr)
     out = table("uint32_t", "ignis__char_kinds",
-                "Where the kind of characters changes: the first one << 4 | 1 letter | 2 number | 4 of a word | 8 number to the pre-tokenizer Digits.",
+                "Where the kind of characters changes: the first one << 4 | 1 letter | 2 number | 4 of a word | 8 number to the\n"
+                "    pre-tokenizer Digits.",
                 [c << 4 | v for c, v in kinds], "0x%X")
     out += table("uint32_t", "ignis__char_marks",
-                 "Where what NFC has to know changes: the first character << 9 | combining class << 1 | 1 where it may change with what is before it.",
+                 "Where what NFC has to know changes: the first character << 9 | combining class << 1 | 1 where it may change with\n"
+                 "    the character before it.",
                  [c << 9 | v for c, v in marks], "0x%X")
     out += table("uint64_t", "ignis__char_parts", "A character << 42 | what it is made of, for NFD: the first << 21 | the second or 0.",
                  [c << 42 | a << 21 | b for c, (a, b) in sorted(single.items())], "0x%X")
     place = {c: i for i, c in enumerate(sorted(single))}
-    out += table("uint16_t", "ignis__char_pairs", "Those of ignis__char_parts that NFC makes one character again, sorted by what they are made of.",
+    out += table("uint16_t", "ignis__char_pairs", "Rows of ignis__char_parts that NFC makes one character again, sorted by what they are made of.",
                  [place[c] for _, _, c in sorted(pairs)], "%d")
     return out
 

@@ -53,7 +53,8 @@ static const char page[] =
     "at('clear').onclick = () => { if (control) control.abort(); talk = []; at('talk').replaceChildren(); };\n"
     "</script>\n";
 
-/*  The page writes what a model says as text, never as HTML; if it had a way to, the policy would let no script in from elsewhere. */
+/*  The page writes what a model says as text, never as HTML; if it had a way to, the policy would let no script in from
+    elsewhere. */
 static void answer_page(connection *c)
 {
     respond(c, 200,
@@ -193,7 +194,8 @@ static bool enlist(connection *c)
            refuse(c, 429, NULL, "%d requests are running or waiting, which is as many as this server takes", (int)most);
 }
 
-/*  Waits until the job has ended. Sends its text as it grows if the client wants a stream, and drops the job if the client leaves.
+/*  Waits until the job has ended. Sends its text as it grows if the client wants a stream, and drops the job if the
+    client leaves.
     Returns NULL, or why the job was dropped. */
 static const char *follow(connection *c)
 {

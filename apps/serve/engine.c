@@ -171,7 +171,8 @@ static void *run_model(void *unused)
     }
 }
 
-/*  How many sequences there is memory for, where nobody has said it: of 64, 32, 16 and 8 the most that leave a tenth of what is free. */
+/*  How many sequences there is memory for, where nobody has said it: of 64, 32, 16 and 8 the most that leave a tenth of
+    what is free. */
 static void choose_sequences(ignis_model_desc *desc)
 {
     ignis_model_info info;

@@ -22,7 +22,8 @@ static bool receive(connection *c)
     return !c->gone;
 }
 
-/*  The next line, without its end; null, if the request is refused, or the client has left. *room: the bytes that lines may have. */
+/*  The next line, without its end; null, if the request is refused, or the client has left. *room: the bytes that lines
+    may have. */
 static char *read_line(connection *c, size_t *room, int number, const char *too_long)
 {
     size_t i;
@@ -78,8 +79,8 @@ static bool is_address(const char *name)
     return inet_pton(AF_INET6, inside, address) == 1;
 }
 
-/*  The name in "name:port". A page whose name was made to lead to this machine (DNS rebinding) has another one than this server, which is no
-    address; and no key. */
+/*  The name in "name:port". A page whose name was made to lead to this machine (DNS rebinding) has another one than
+    this server, which is no address; and no key. */
 static bool is_own_name(const char *host)
 {
     char name[256];

@@ -6,7 +6,8 @@ typedef enum parameter_kind {
     INTEGER, /* an int64_t */
     BOOLEAN, /* a bool */
     OTHER,   /* code reads it, or it does not change the answer */
-    REFUSED /* it does, and is not there: only what changes nothing is taken: the number `least`, false, "", {} and [] */
+    /* it does, and is not there: only what changes nothing is taken: the number `least`, false, "", {} and [] */
+    REFUSED
 } parameter_kind;
 
 /*  All of them may be null, which is as if they were not there. */
@@ -132,7 +133,8 @@ static bool read_biases(connection *c, const json *biases)
     return true;
 }
 
-/*  Texts of the parts {"type": "text", "text": "..."}, pushed together where the first one lies: a later one lies behind it. Null: refused. */
+/*  Texts of the parts {"type": "text", "text": "..."}, pushed together where the first one lies: a later one lies
+    behind it. Null: refused. */
 static char *join_parts(const json *content)
 {
     const json *part = content->first, *first = part ? member(part, "text") : NULL, *piece;

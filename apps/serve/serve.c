@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  serve.c - an HTTP server for language models, which OpenAI's clients can talk to; README.md has its use and its design
+/*  serve.c - an HTTP server for language models, which OpenAI's clients can talk to; README.md has its use and its
+    design
 
         cc -I. apps/serve/serve.c -o serve -lm -ldl -lpthread && ./serve --help
 
-    One program: this file includes its parts in order, and each part uses those before it. It ends with the threads of connections.
+    One program: this file includes its parts in order, and each part uses those before it. It ends with the threads of
+    connections.
     For POSIX systems: Windows has neither poll nor signals as they are used here. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
@@ -86,7 +88,8 @@ static void *serve(void *data)
     return NULL;
 }
 
-/*  The address of a client; of IPv6 its first 64 bits, as a client may choose the others. Returns whether it is the loopback of this machine. */
+/*  The address of a client; of IPv6 its first 64 bits, as a client may choose the others. Returns whether it is the
+    loopback of this machine. */
 static bool read_address(const struct sockaddr_storage *from, unsigned char address[16])
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF}, own[16] = {[15] = 1};
@@ -144,7 +147,8 @@ static void take_up(int fd, const struct sockaddr_storage *from)
     shared.connections = c;
 }
 
-/*  Answers, until a signal comes; then until all that runs is answered, or the time for that is over, or a second signal comes. */
+/*  Answers, until a signal comes; then until all that runs is answered, or the time for that is over, or a second
+    signal comes. */
 static void run(int listener)
 {
     struct pollfd polled[2] = {{listener, POLLIN, 0}, {shared.signal_pipe[0], POLLIN, 0}};

@@ -110,7 +110,8 @@ static void text_escape(text *t, const char *s, size_t size)
     }
 }
 
-/*  Whether a list, as "a, b; c", has an item; compare: strncmp, or strncasecmp where the case of letters does not matter. */
+/*  Whether a list, as "a, b; c", has an item; compare: strncmp, or strncasecmp where the case of letters does not
+    matter. */
 static bool has_item(const char *list, const char *item, int (*compare)(const char *, const char *, size_t))
 {
     while (list && *list) {

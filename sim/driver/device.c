@@ -125,18 +125,23 @@ static const struct { int first, last, value; } attributes[] = {
     {8, 8, SHARED_DEFAULT}, {9, 9, 65536},              /* shared memory of a block, constant memory */
     {10, 10, 32}, {11, 11, 0x7FFFFFFF}, {12, 12, 65536},/* warp size, pitch, registers of a block */
     {13, 13, 1980000}, {14, 14, 512}, {15, 15, 1},      /* clock in kHz, texture alignment, copies overlap */
-    {16, 16, SM_COUNT}, {17, 18, 0}, {19, 19, 1}, {20, 20, 0},/* SMs; time limit, integrated; maps host memory; compute mode */
+    /* SMs; time limit, integrated; maps host memory; compute mode */
+    {16, 16, SM_COUNT}, {17, 18, 0}, {19, 19, 1}, {20, 20, 0},
     {21, 29, 0}, {30, 30, 512}, {31, 31, 1}, {32, 32, 0},/* textures; surface alignment; concurrent kernels; ECC */
     {34, 35, 0}, {36, 36, 3201000}, {37, 37, 6016},     /* PCI device, TCC; memory clock in kHz, bus width */
     {38, 38, 60 << 20}, {39, 39, THREADS_PER_SM},       /* L2 bytes, threads of an SM */
-    {40, 40, 3}, {41, 41, 1}, {42, 50, 0}, {51, 51, 32},/* copy engines, unified addresses; textures, PCI domain; pitch */
+    /* copy engines, unified addresses; textures, PCI domain; pitch */
+    {40, 40, 3}, {41, 41, 1}, {42, 50, 0}, {51, 51, 32},
     {52, 74, 0}, {77, 77, 0}, {78, 80, 1},              /* textures and surfaces; priorities, L1 caches */
     {81, 81, SHARED_PER_SM}, {82, 82, 65536},           /* shared memory and registers of an SM */
-    {83, 86, 0}, {87, 87, 2}, {88, 89, 0}, {90, 91, 1}, /* managed memory, boards; float to double; pageable; preemption */
+    /* managed memory, boards; float to double; pageable; preemption */
+    {83, 86, 0}, {87, 87, 2}, {88, 89, 0}, {90, 91, 1},
     {92, 94, 0}, {95, 95, 1}, {96, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
-    {99, 99, 1}, {100, 101, 0}, {102, 103, 1}, {104, 105, 0}, {106, 106, BLOCKS_PER_SM}, /* host registration; virtual memory; blocks of an SM */
+    /* host registration; virtual memory; blocks of an SM */
+    {99, 99, 1}, {100, 101, 0}, {102, 103, 1}, {104, 105, 0}, {106, 106, BLOCKS_PER_SM},
     {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
-    {112, 119, 0}, {121, 121, 0}, {122, 123, 1}, {124, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}         /* pools, clusters, IPC events, tensor maps, multicast */
+    /* pools, clusters, IPC events, tensor maps, multicast */
+    {112, 119, 0}, {121, 121, 0}, {122, 123, 1}, {124, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}
 };
 /* clang-format on */
 

@@ -17,7 +17,8 @@
                             thread  every stream has a worker thread
         IGNIS_SIM_DELAY     microseconds that such a worker is late with each operation (0): finds what runs too early
         IGNIS_SIM_PEER      which devices reach each other's memory: all (the default), 0 for none, or pairs, "0-1,2-3"
-        CUDA_VISIBLE_DEVICES  numbers or UUIDs ("GPU-...") of the devices that the program sees, in its order, as for real
+        CUDA_VISIBLE_DEVICES  numbers or UUIDs ("GPU-...") of the devices that the program sees, in its order, as for
+        real
         IGNIS_SIM_FAIL      kind:n[,kind:n...]: the n-th call (from 1) of a kind fails; n+ also fails all later ones.
                             A kind is a name of SIM_KINDS below, "any", or the exact name of a function.
         IGNIS_SIM_PATIENCE  milliseconds that a stream waits for the value of a timeline before it is an error (10000)
@@ -376,7 +377,8 @@ struct sim_capture {
 /* Work in a stream. It lives while it is queued and while an event or another operation points to it. */
 struct sim_op {
     int references, done, polls;
-    int spins; /* may wait for other devices or processes while it runs, or they for it: never run by a thread of the program */
+    /* may wait for other devices or processes while it runs, or they for it: never run by a thread of the program */
+    int spins;
     unsigned long long number; /* rises along the queue */
     int64_t time;              /* nanoseconds, when it was done */
     sim_stream *stream;        /* valid until done */

@@ -38,8 +38,8 @@ typedef struct sim_thread {
     unsigned new_polls;
     struct mbarrier *barrier; /* the barrier that it waits at, for the end of a phase of that parity */
     unsigned parity;
-    unsigned
-        cluster_phase; /* the phase of the cluster's barrier, counted from 1, that it has arrived at and not waited for; 0 if none */
+    /* the phase of the cluster's barrier, counted from 1, that it has arrived at and not waited for; 0 if none */
+    unsigned cluster_phase;
     sim_place at;
 } sim_thread;
 

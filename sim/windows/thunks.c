@@ -4,9 +4,9 @@
     thunks nvcuda|nvrtc64_130_0|cublasLt64_13 >NAME.c
     thunks NAME spec >NAME.spec
 
-    winegcc -shared NAME.spec NAME.c makes a library that Wine loads as NAME.dll. It is an ELF file, so it can open the Linux driver, or the
-    simulator's; its functions have the calling convention of Windows. Their prototypes come from the tables in ignis.h: no argument needs
-    translating, but those of the functions in thunk.h. */
+    winegcc -shared NAME.spec NAME.c makes a library that Wine loads as NAME.dll. It is an ELF file, so it can open the
+    Linux driver, or the simulator's; its functions have the calling convention of Windows. Their prototypes come from
+    the tables in ignis.h: no argument needs translating, but those of the functions in thunk.h. */
 #define IGNIS_IMPLEMENTATION
 #include "../../ignis.h"
 

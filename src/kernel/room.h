@@ -1,4 +1,5 @@
-/*  kernel - NVRTC, the cache of compiled kernels, bundles, launches, built-in kernels, elementwise operations, graphs. Knows no tensor. */
+/*  kernel - NVRTC, the cache of compiled kernels, bundles, launches, built-in kernels, elementwise operations, graphs.
+    Knows no tensor. */
 #pragma once
 
 #include "../base/room.h"
@@ -367,10 +368,12 @@ typedef struct ignis__cache_header {
 /*  Each requested program becomes a line of a file, once per process. tools/ignis_embed.c reads them:
 
         ignis VERSION                           the version that wrote the lines below
-        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
+        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is
+        9.0; of its kernels
                                                 the requested PARTs (see ignis__parts), or all if no PART is named
         formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
-                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
+                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle
+                                                has those of other sizes, too
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
     The choice of a kernel depends on the device. So that a record serves all devices, the choosing code records the

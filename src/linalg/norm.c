@@ -97,8 +97,8 @@ static ignis_tensor ignis__exp_pade(ignis_tensor x, ignis_tensor eye)
     return ignis_solve(ignis_sub(even, odd), ignis_add(even, odd), &info);
 }
 
-/*  Finds how often the matrices must be halved to have a norm of 5.37 at most. Waits. False, and reported, if that cannot
-    be read. */
+/*  Finds how often the matrices must be halved to have a norm of 5.37 at most. Waits. False, and reported, if that
+    cannot be read. */
 static bool ignis__exp_halvings(ignis_tensor a, int *count, double *scale)
 {
     const uint64_t failures = ignis__failures();

@@ -1,7 +1,8 @@
 /* ===============================================================================================================
    >>ops - the operations: checks, forward, backward rule.
 
-   An operation begins (inputs held, device entered), checks, makes arrays, launches, and ends as a tensor or as gradients.
+   An operation begins (inputs held, device entered), checks, makes arrays, launches, and ends as a tensor or as
+   gradients.
    `ok` becomes false at the first failure, which is reported then. After that each call does nothing, so an operation
    checks once, at its end. Uses the rooms array, kernel, formula and tensor. Each operation has a part of its own.
    =============================================================================================================== */

@@ -21,7 +21,7 @@ enum {
     IGNIS__COMM_TWO_PHASE_SLOTS = 3
 };
 
-/*  What broke a communicator. */
+/*  Codes of what broke a communicator. */
 enum {
     IGNIS__COMM_FINE,
     IGNIS__COMM_TIMEOUT,

@@ -29,7 +29,8 @@ IGNIS__PRIVATE bool ignis__scope_grow(const char *call, int which, int *capacity
     return true;
 }
 
-/* --- tensors --------------------------------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------------------------------
+   */
 
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis_tensor ignis__no_tensor(void)
 {

@@ -80,7 +80,8 @@ IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, con
     return count;
 }
 
-/* --- making one ------------------------------------------------------------------------------------------------------ */
+/* --- making one ------------------------------------------------------------------------------------------------------
+   */
 
 /*  The state of a new optimizer, on the thread's current device. */
 static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer)

@@ -9,7 +9,8 @@
 #define EXPORTED __attribute__((visibility("default")))
 #endif
 
-/*  The linker puts these in the place of what the module calls: *blocks is what it has taken and not given back, if the host wants to know. */
+/*  The linker puts these in the place of what the module calls: *blocks is what it has taken and not given back, if the
+    host wants to know. */
 static long *counted;
 static void count(long change)
 {

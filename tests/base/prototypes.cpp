@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  prototypes.cpp - compares the loader tables of ignis.h, and the driver's structs in ignis_collective.h, with the CUDA toolkit's headers, while it compiles
+/*  prototypes.cpp - compares the loader tables of ignis.h, and the driver's structs in ignis_collective.h, with the
+    CUDA toolkit's headers, while it compiles
 
-    Ignis declares the functions that it loads itself: ints stand for enums, void * for handles, uint64_t for device addresses.
-    A prototype fits the toolkit's when it has as many parameters, each of the same size and kind. One that does not stops the
-    compiler with the function's name. The same goes for the numbers that Ignis uses. tools/check_prototypes.sh compiles this, and
-    also with each planted mistake. */
+    Ignis declares the functions that it loads itself: ints stand for enums, void * for handles, uint64_t for device
+    addresses.
+    A prototype fits the toolkit's when it has as many parameters, each of the same size and kind. One that does not
+    stops the compiler with the function's name. The same goes for the numbers that Ignis uses.
+    tools/check_prototypes.sh compiles this, and also with each planted mistake. */
 #define IGNIS_IMPLEMENTATION
 #include "../ignis_collective.h"
 

@@ -86,7 +86,8 @@ TEST(a_library_without_the_functions_is_told)
     CHECK_MESSAGE_HAS("cuInit");
 }
 
-/*  A driver that has what drivers before CUDA 11.4 had: the first function that it lacks is named, and the version that has it. */
+/*  A driver that has what drivers before CUDA 11.4 had: the first function that it lacks is named, and the version that
+    has it. */
 TEST(an_older_driver_is_told_by_what_it_lacks)
 {
     char path[] = "/tmp/ignis_test_old_driver_XXXXXX", source[300], command[700];
@@ -151,7 +152,8 @@ TEST(desc_goes_before_environment)
     CHECK_TEXT(info.path, path);
 }
 
-/*  In a process of its own, which has not loaded a driver yet. Exit code 0: as it should be, 1: not, 2: there is a driver. */
+/*  In a process of its own, which has not loaded a driver yet. Exit code 0: as it should be, 1: not, 2: there is a
+    driver. */
 static int search_for_driver(void)
 {
     static const char *const names[] = {DRIVER_NAMES};
@@ -178,7 +180,8 @@ TEST(the_search_lists_every_place_when_there_is_no_driver)
     CHECK_INT(code, 0);
 }
 
-/*  A wheel in the first Python that cannot be loaded does not end the search: the others are looked through, under their own names. */
+/*  A wheel in the first Python that cannot be loaded does not end the search: the others are looked through, under
+    their own names. */
 TEST(wheels_of_every_python_are_tried)
 {
 #ifdef IGNIS_LINK_CUDA
@@ -305,7 +308,7 @@ TEST(library_query_tells_cublaslt)
     check_library(IGNIS_LIBRARY_CUBLASLT, 11000);
 }
 
-/* --- programs with more rights than whoever starts them ------------------------------------------------------------------- */
+/* --- programs with more rights than whoever starts them ----------------------------------------------------------- */
 
 /*  Variables that name a library, a file or a folder. */
 static const char *const paths_of_environment[] = {"IGNIS_CUDA_LIBRARY",

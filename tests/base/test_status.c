@@ -225,7 +225,8 @@ static void *adopts(void *record)
     return NULL;
 }
 
-/*  What a thread leaves goes with it, also a failure that it has from another thread; also one for which there was no memory. */
+/*  What a thread leaves goes with it, also a failure that it has from another thread; also one for which there was no
+    memory. */
 TEST(a_thread_takes_its_messages_along)
 {
     ignis__record record;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_system.c - what differs between systems: names in UTF-8, where libraries are looked for, how threads end, macros of headers */
+/*  test_system.c - what differs between systems: names in UTF-8, where libraries are looked for, how threads end,
+    macros of headers */
 #include "test.h"
 
 #include "tensor.h"
@@ -70,7 +71,7 @@ TEST(names_are_utf_8)
     CHECK_OK(ignis_tensor_release(loaded));
 }
 
-/* --- a library with Ignis inside, loaded and unloaded -------------------------------------------------------------------------- */
+/* --- a library with Ignis inside, loaded and unloaded ------------------------------------------------------------- */
 
 /*  What a thread of the host is told to do while a module is loaded: it lives on when that is unloaded. */
 typedef struct worker {
@@ -133,12 +134,12 @@ static bool plug_load(void)
            plug_symbol(&plug_count, "plug_count");
 }
 
-/*  After an unload nothing of the module is called: not when threads end that have worked or failed in it, before, in, or after a setup, in
-    one setup or in several. The system has its keys of threads back, and no memory is lost. */
+/*  After an unload nothing of the module is called: not when threads end that have worked or failed in it, before, in,
+    or after a setup, in one setup or in several. The system has its keys of threads back, and no memory is lost. */
 TEST(a_library_is_unloaded_while_threads_live_on)
 {
-    /* jobs, a letter each: s setup and e shutdown by the host's main thread, x a setup that fails; w work and f failure in the thread, W and F
-       the same in the main thread */
+    /* jobs, a letter each: s setup and e shutdown by the host's main thread, x a setup that fails; w work and f failure
+       in the thread, W and F the same in the main thread */
     static const char *const cases[] = {"e", "swe", "sfe", "swfe", "f",         "fswe",     "sWef",  "xf",     "x",
                                         "F", "fF",  "sWe", "sWFe", "swWeswWeF", "swfeswfe", "seswe", "swefswe"};
     int i, round;

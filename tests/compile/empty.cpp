@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* {} in the place of a desc, in C++: it is a null pointer, all defaults where a desc may be null, and means one function alone; and descs by
-   reference. */
+/* {} in the place of a desc, in C++: it is a null pointer, all defaults where a desc may be null, and means one
+   function alone; and descs by reference. */
 #include "ignis.h"
 #ifdef WITH_MODELS
 #include "ignis_models.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  fast_math.c - with IGNIS_ALLOW_FAST_MATH and -ffast-math: numbers of optimizers that are NaN or infinite are refused all the same */
+/*  fast_math.c - with IGNIS_ALLOW_FAST_MATH and -ffast-math: numbers of optimizers that are NaN or infinite are refused
+    all the same */
 #include "ignis.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* A shared library in C++ that keeps its Ignis to itself (-DIGNIS_HIDDEN) and has templates over handles and functions, as wrappers do: no compiler
-   warns that such a class is more visible than what it is made of. */
+/* A shared library in C++ that keeps its Ignis to itself (-DIGNIS_HIDDEN) and has templates over handles and functions,
+   as wrappers do: no compiler warns that such a class is more visible than what it is made of. */
 #include "ignis.h"
 
 template <typename Handle, ignis_status (*Free)(Handle)> class owner

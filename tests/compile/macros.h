@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Names that other headers take away: Windows' (rpcndr.h, windef.h, wingdi.h, winerror.h, math.h), <sys/sysmacros.h>, <complex.h>, <ctype.h> of
-   old systems and X11; and Qt's, Unreal's, Apple's and common ones. Included first, they show which names the headers of Ignis cannot have. */
+/* Names that other headers take away: Windows' (rpcndr.h, windef.h, wingdi.h, winerror.h, math.h), <sys/sysmacros.h>,
+   <complex.h>, <ctype.h> of old systems and X11; and Qt's, Unreal's, Apple's and common ones. Included first, they show
+   which names the headers of Ignis cannot have. */
 #ifndef __cplusplus /* in C++ these are in the way of the system's own headers */
 #define small char
 #define hyper long long

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* ignis_models.h alone; with -DIGNIS_IMPLEMENTATION its implementation, and that of ignis.h, too. As a program (-DWITH_MAIN) it checks that the kernels
-   of models are known before the first call of a model: it reads a record that names one, and one that names no kernel. */
+/* ignis_models.h alone; with -DIGNIS_IMPLEMENTATION its implementation, and that of ignis.h, too. As a program
+   (-DWITH_MAIN) it checks that the kernels of models are known before the first call of a model: it reads a record that
+   names one, and one that names no kernel. */
 #include "ignis_models.h"
 
 #ifdef WITH_MAIN

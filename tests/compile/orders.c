@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The headers in the order that -DORDER=1 to 5 names, each twice: with -DIGNIS_IMPLEMENTATION implemented the first time, with -DLATER declared the
-   first time and implemented the second. */
+/* The headers in the order that -DORDER=1 to 5 names, each twice: with -DIGNIS_IMPLEMENTATION implemented the first
+   time, with -DLATER declared the first time and implemented the second. */
 #include "orders.h"
 #ifdef LATER
 #define IGNIS_IMPLEMENTATION

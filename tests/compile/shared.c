@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Two shared libraries with Ignis inside (-DLIBRARY=one, -DLIBRARY=two), and the program that uses both (without). It ends with 0 when each has a
-   state of its own, and with 1 when they share one: a failure in the first is seen in the second. */
+/* Two shared libraries with Ignis inside (-DLIBRARY=one, -DLIBRARY=two), and the program that uses both (without). It
+   ends with 0 when each has a state of its own, and with 1 when they share one: a failure in the first is seen in the
+   second. */
 #ifdef LIBRARY
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"

@@ -46,7 +46,7 @@ static void run_threads(void (*work)(int index))
     pthread_barrier_destroy(&start);
 }
 
-/* --- streams ----------------------------------------------------------------------------------------------------------- */
+/* --- streams ------------------------------------------------------------------------------------------------------ */
 
 TEST(a_created_stream_is_used_like_the_callers_own)
 {
@@ -262,7 +262,7 @@ TEST(streams_of_two_devices_wait_for_each_other)
     CHECK_OK(ignis_array_free(a));
 }
 
-/* --- events ------------------------------------------------------------------------------------------------------------ */
+/* --- events ------------------------------------------------------------------------------------------------------- */
 
 TEST(events_are_waited_for_and_timed)
 {
@@ -355,7 +355,7 @@ TEST(captures_take_what_the_driver_takes)
     CHECK_OK(ignis_array_free(a));
 }
 
-/* --- pinned memory and tickets ------------------------------------------------------------------------------------------ */
+/* --- pinned memory and tickets ------------------------------------------------------------------------------------ */
 
 static void check_series(const float *data, int64_t count, float first, float step)
 {
@@ -573,7 +573,7 @@ TEST(captures_refuse_copies_to_and_from_the_host)
     CHECK_OK(ignis_array_free(a));
 }
 
-/* --- callbacks ---------------------------------------------------------------------------------------------------------- */
+/* --- callbacks ---------------------------------------------------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t lock;
@@ -697,7 +697,7 @@ TEST(a_call_that_fails_is_not_made)
     await_calls(0);
 }
 
-/* --- symbols ------------------------------------------------------------------------------------------------------------- */
+/* --- symbols ------------------------------------------------------------------------------------------------------ */
 
 static const char *const symbol_source =
     "struct look { float scale; int offset; };\n"
@@ -760,7 +760,7 @@ TEST(symbols_are_written_by_name)
     CHECK_STATUS(ignis_kernel_set_symbol(kernel, "table", table, 12), IGNIS_ERROR_FREED, IGNIS_DIAG_KERNEL_FREED);
 }
 
-/* --- reloading ------------------------------------------------------------------------------------------------------------ */
+/* --- reloading ---------------------------------------------------------------------------------------------------- */
 
 /*  A program that writes `number` to a float, and the desc of it. */
 typedef struct numbered {
@@ -921,7 +921,8 @@ TEST(reloads_outlive_their_kernel_and_end_with_shutdown)
     CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 2);
 }
 
-/*  After a fault the devices are gone; handles are given back all the same, and nothing of the host's memory is left. */
+/*  After a fault the devices are gone; handles are given back all the same, and nothing of the host's memory is left.
+    */
 TEST(all_of_it_goes_after_a_fault)
 {
     enum { ILLEGAL_ADDRESS = 700 }; /* CUDA_ERROR_ILLEGAL_ADDRESS */
@@ -973,7 +974,7 @@ TEST(all_of_it_goes_after_a_fault)
     CHECK_INT(counter.blocks, 0);
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------------ */
+/* --- threads ------------------------------------------------------------------------------------------------------ */
 
 static struct {
     pthread_mutex_t lock;

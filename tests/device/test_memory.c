@@ -140,8 +140,8 @@ TEST(pinned_bytes_are_counted)
     CHECK_OK(ignis_array_free(a));
 }
 
-/*  What Ignis reads files through is freed at once where there is one device. Where there are others, of which one may wait for this thread, it is kept
-    until the next file, or until it is asked for: see ignis__pinned_chunk_recycle. */
+/*  What Ignis reads files through is freed at once where there is one device. Where there are others, of which one may
+    wait for this thread, it is kept until the next file, or until it is asked for: see ignis__pinned_chunk_recycle. */
 TEST(large_pieces_are_kept_where_devices_may_wait)
 {
     ignis__device *device;

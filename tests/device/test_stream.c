@@ -119,7 +119,8 @@ TEST(the_stream_of_a_capture_is_not_kept)
     CHECK_OK(ignis_synchronize());
 }
 
-/*  CU_STREAM_PER_THREAD is one handle of as many streams as there are threads: Ignis cannot order one with another by it. */
+/*  CU_STREAM_PER_THREAD is one handle of as many streams as there are threads: Ignis cannot order one with another by
+    it. */
 TEST(the_per_thread_stream_is_refused)
 {
     char *handle = NULL;
@@ -136,7 +137,8 @@ TEST(the_per_thread_stream_is_refused)
     CHECK_FAILS(ignis_array_create(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_STREAM_INVALID);
 }
 
-/*  Streams are not ordered with each other by Ignis; a program that waits between them gets what one stream would give. */
+/*  Streams are not ordered with each other by Ignis; a program that waits between them gets what one stream would give.
+    */
 TEST(one_array_is_used_on_several_streams)
 {
     enum { N = 1 << 16, STEPS = 40 };
@@ -291,7 +293,8 @@ TEST(streams_of_threads_are_their_own)
     pthread_barrier_destroy(&barrier);
 }
 
-/*  While a thread waits for the streams of a device one by one, as it does during a capture, another one destroys one of them. */
+/*  While a thread waits for the streams of a device one by one, as it does during a capture, another one destroys one
+    of them. */
 static int (*is_capturing)(void *, int *);
 static void *destroyed;
 static uint64_t is_destroyed;
@@ -355,7 +358,8 @@ TEST(a_stream_is_destroyed_while_another_thread_waits_for_all)
     pthread_barrier_destroy(&barrier);
 }
 
-/*  While a thread asks whether a stream is done, another one draws the stream into its capture, which the question would spoil. */
+/*  While a thread asks whether a stream is done, another one draws the stream into its capture, which the question
+    would spoil. */
 static void *asked;
 static uint64_t is_drawn;
 
@@ -461,8 +465,8 @@ TEST(synchronize_waits_and_succeeds)
     CHECK_OK(ignis_array_free(a));
 }
 
-/*  An array that is freed while its stream is being forgotten makes that stream wait for where the array was used last. Its memory is handed on
-    when that is over, not before. */
+/*  An array that is freed while its stream is being forgotten makes that stream wait for where the array was used last.
+    Its memory is handed on when that is over, not before. */
 static int (*finish_stream)(void *stream);
 static int (*wait_in_stream)(void *stream, void *event, unsigned flags);
 static ignis_array freed_meanwhile;

@@ -16,7 +16,8 @@ enum { WORKERS = 2 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* --- heap and log -------------------------------------------------------------------------------------------------- */
+/* --- heap and log --------------------------------------------------------------------------------------------------
+   */
 
 static struct {
     long blocks, most;
@@ -74,7 +75,8 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* --- workers --------------------------------------------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------------------------------------------
+   */
 
 static struct {
     pthread_t thread[WORKERS];
@@ -125,7 +127,7 @@ int engine_run(void (*job)(int), int first, int count, double budget_s)
     return done;
 }
 
-/* --- start and end ----------------------------------------------------------------------------------------------------- */
+/* --- start and end ------------------------------------------------------------------------------------------------ */
 
 static ignis_desc options;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  effects.cpp - paints into the memory of a renderer. Its Ignis is private to this file: no symbol of it leaves the shared library. */
+/*  effects.cpp - paints into the memory of a renderer. Its Ignis is private to this file: no symbol of it leaves the
+    shared library. */
 #define IGNIS_STATIC
 #define IGNIS_IMPLEMENTATION
 #include "effects.h"

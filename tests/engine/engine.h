@@ -5,7 +5,8 @@
     game (game.cpp)      things that move, written in C++ against ignis.h alone
     main.cpp             frames, and the tests
 
-    With these, the libraries are static. ../gpu_engine.c has both in one shared library, a plugin (effects.cpp) in another, and a renderer. */
+    With these, the libraries are static. ../gpu_engine.c has both in one shared library, a plugin (effects.cpp) in
+    another, and a renderer. */
 #ifndef ENGINE_H
 #define ENGINE_H
 
@@ -22,7 +23,8 @@ long engine_stop(void);            /* blocks of the heap that are left */
 void engine_heap_limit(long most); /* blocks; beyond, there is no memory */
 int engine_log_count(ignis_diagnostic diagnostic);
 const char *engine_log_text(ignis_diagnostic diagnostic);
-/*  Runs job(first) and so on, `count` in all, on the workers, as long as budget_s lasts; at least one. Returns how many. */
+/*  Runs job(first) and so on, `count` in all, on the workers, as long as budget_s lasts; at least one. Returns how
+    many. */
 int engine_run(void (*job)(int), int first, int count, double budget_s);
 
 /* game */

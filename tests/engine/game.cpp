@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  game.cpp - things that move: each an array, which a kernel from a file steps, and whose newest state comes back when it comes */
+/*  game.cpp - things that move: each an array, which a kernel from a file steps, and whose newest state comes back when
+    it comes */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ class Actor
         return memory && stream && ignis_array_fill(array, 0) == IGNIS_OK && ignis_synchronize() == IGNIS_OK;
     }
 
-    /*  On any worker, and never waits for the GPU. Streams run in any order, so all that is done to an actor goes through its own. */
+    /*  On any worker, and never waits for the GPU. Streams run in any order, so all that is done to an actor goes
+        through its own. */
     void step(ignis_kernel kernel)
     {
         ignis_arg args[] = {ignis_arg_array(array), ignis_arg_i32(GAME_SIZE)};

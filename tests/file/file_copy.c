@@ -3,7 +3,8 @@
 
     file_copy copy IN OUT          loads every tensor of IN, and saves them to OUT
     file_copy fill IN OUT          the same, but loads into tensors that are there already
-    file_copy check FILE...        a line for each file: the number of tensors in it, or the name of the status and the message */
+    file_copy check FILE...        a line for each file: the number of tensors in it, or the name of the status and the
+    message */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 

@@ -200,7 +200,8 @@ TEST(the_bytes_are_those_of_the_reference)
         let_go(tensors[i]);
 }
 
-/*  What others write: any order, white space, metadata, fields that mean nothing, escapes, no dimensions, foreign dtypes. */
+/*  What others write: any order, white space, metadata, fields that mean nothing, escapes, no dimensions, foreign
+    dtypes. */
 TEST(files_of_others)
 {
     static const char header[] =
@@ -745,7 +746,8 @@ TEST(what_is_replaced_hands_on_its_mode_owner_and_links)
 }
 #endif
 
-/*  A process that was killed while it saved has left its part of a file, and this one has its number: in a container it is always the same. */
+/*  A process that was killed while it saved has left its part of a file, and this one has its number: in a container it
+    is always the same. */
 TEST(what_a_killed_process_has_left_is_in_nobodys_way)
 {
     const char *path = test_path("again.safetensors");
@@ -1015,7 +1017,8 @@ TEST(loaded_tensors_belong_to_the_scope)
 
 enum { OUT_OF_MEMORY = 2, SWEEP_LIMIT = 500 };
 
-/*  Saves and loads with something failing on the way: a whole file is there, nothing else is, and everything is given back. */
+/*  Saves and loads with something failing on the way: a whole file is there, nothing else is, and everything is given
+    back. */
 static ignis_status run_with_fault(const char *path, int files)
 {
     static const char *const names[] = {"a", "b"};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz_formula.c - damaged formulas: the reader must say no with a place and a reason, or what it says yes to must become a sound kernel
+/*  fuzz_formula.c - damaged formulas: the reader must say no with a place and a reason, or what it says yes to must
+    become a sound kernel
 
-    fuzz_formula [iterations [seed]]      formulas made by mutation from good ones; the same seed makes the same formulas
-    Build it with -fsanitize=address,undefined: each formula is in a block of memory of exactly its size. With -DFUZZ_LIBFUZZER and clang's
+    fuzz_formula [iterations [seed]]      formulas made by mutation from good ones; the same seed makes the same
+    formulas Build it with -fsanitize=address,undefined: each formula is in a block of memory of exactly its size. With
+    -DFUZZ_LIBFUZZER and clang's
     -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
@@ -22,8 +24,8 @@ static void require(bool condition, const char *what, const char *text)
     abort();
 }
 
-/*  In a kernel's text each n12 and d12_3 is declared, once, before it is used; braces and parentheses are in pairs, and nothing is there that a
-    formula's text could have brought in. */
+/*  In a kernel's text each n12 and d12_3 is declared, once, before it is used; braces and parentheses are in pairs, and
+    nothing is there that a formula's text could have brought in. */
 static void check_kernel(const char *kernel, const char *text)
 {
     static unsigned char declared[2][IGNIS__FORMULA_TERMS][IGNIS_MAX_INPUTS];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_formula.c - formulas: values, gradients, broadcasting, dtypes, arrays, indices, errors; see test_formula_table.c, too */
+/*  test_formula.c - formulas: values, gradients, broadcasting, dtypes, arrays, indices, errors; see
+    test_formula_table.c, too */
 #include "sweep.h"
 
 #include "near.h"
@@ -8,7 +9,8 @@
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* --- kinks and special values --------------------------------------------------------------------------------------- */
+/* --- kinks and special values ---------------------------------------------------------------------------------------
+   */
 
 /*  The value and the gradients by a and b of a formula, at one place. */
 static void at_point(const char *text, double a_value, double b_value, double *found)
@@ -74,8 +76,8 @@ TEST(kinks)
     }
 }
 
-/*  Gradients by x at 0, 1/4 and 4 of formulas that choose: an infinite derivative below a choice, or above it, stays out where the choice
-    has not fallen on it. */
+/*  Gradients by x at 0, 1/4 and 4 of formulas that choose: an infinite derivative below a choice, or above it, stays
+    out where the choice has not fallen on it. */
 TEST(choices)
 {
     static const struct {
@@ -121,7 +123,8 @@ TEST(choices)
     }
 }
 
-/*  An infinite or NaN gradient that comes in does not reach what was not chosen: -1 and 0 here, nor 1 of what is reduced. */
+/*  An infinite or NaN gradient that comes in does not reach what was not chosen: -1 and 0 here, nor 1 of what is
+    reduced. */
 TEST(choices_with_any_gradient)
 {
     static const char *const texts[] = {"relu(x)",       "max(x, 1)",       "min(3, max(x, 1))", "clamp(x, 1, 3)",
@@ -192,7 +195,8 @@ TEST(logsumexp_of_minus_infinity)
         }
 }
 
-/*  What all elements have in common has no part in the gradient, however large: along rows (0), columns (1), and all of them (2), also in parts. */
+/*  What all elements have in common has no part in the gradient, however large: along rows (0), columns (1), and all of
+    them (2), also in parts. */
 static void check_logsumexp_offset(ignis_dtype dtype, double offset, int64_t rows, int64_t n, int dims)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -278,7 +282,8 @@ TEST(short_functions)
     drop(x), drop(y);
 }
 
-/* --- broadcasting --------------------------------------------------------------------------------------------------- */
+/* --- broadcasting ---------------------------------------------------------------------------------------------------
+   */
 
 static const struct {
     ignis_shape a, b, c, result;
@@ -376,7 +381,7 @@ TEST(unaligned)
     drop(whole), drop(a), drop(b);
 }
 
-/* --- dtypes ----------------------------------------------------------------------------------------------------------- */
+/* --- dtypes ------------------------------------------------------------------------------------------------------- */
 
 TEST(result_dtypes)
 {
@@ -408,7 +413,8 @@ TEST(result_dtypes)
     }
 }
 
-/*  Every dtype as input and as result, through a formula that keeps values; with 21 elements there are whole packs and a rest in each. */
+/*  Every dtype as input and as result, through a formula that keeps values; with 21 elements there are whole packs and
+    a rest in each. */
 TEST(all_dtypes)
 {
     static const double values[21] = {0,  1,  2,  3,  4,  5,  6,  7,   8,  10, 12,
@@ -551,7 +557,8 @@ TEST(integers)
     drop(a), drop(b);
 }
 
-/*  Integers beyond 2^24, which f32 rounds: quotients that are made whole, powers, and what floor and its like make of integers. */
+/*  Integers beyond 2^24, which f32 rounds: quotients that are made whole, powers, and what floor and its like make of
+    integers. */
 TEST(integers_stay_whole)
 {
     static const struct {
@@ -709,7 +716,7 @@ TEST(mixed_gradients)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- inputs ------------------------------------------------------------------------------------------------------------- */
+/* --- inputs ------------------------------------------------------------------------------------------------------- */
 
 typedef struct layer {
     ignis_tensor weight;
@@ -750,7 +757,7 @@ TEST(values_are_parameters)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- plain arrays --------------------------------------------------------------------------------------------------------- */
+/* --- plain arrays ------------------------------------------------------------------------------------------------- */
 
 TEST(arrays)
 {
@@ -814,7 +821,7 @@ TEST(arrays_overlap)
     drop(wide), drop(narrow);
 }
 
-/* --- errors --------------------------------------------------------------------------------------------------------------- */
+/* --- errors ------------------------------------------------------------------------------------------------------- */
 
 TEST(refused_formulas)
 {
@@ -970,7 +977,7 @@ TEST(refused_inputs)
     CHECK_OK(ignis_tensor_release(b));
 }
 
-/* --- what the tape keeps --------------------------------------------------------------------------------------------------- */
+/* --- what the tape keeps ------------------------------------------------------------------------------------------ */
 
 /*  a + b needs nothing of its inputs, and gives its gradient on as it is. */
 TEST(saves_what_it_needs)
@@ -995,7 +1002,7 @@ TEST(saves_what_it_needs)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- memory and failures ------------------------------------------------------------------------------------------------------ */
+/* --- memory and failures ------------------------------------------------------------------------------------------ */
 
 /*  Formulas with so many blanks before them: read and written anew, although their images are in the cache. */
 static ignis_tensor everything(int blanks, const ignis_tensor *inputs)
@@ -1014,8 +1021,8 @@ static ignis_tensor everything(int blanks, const ignis_tensor *inputs)
     return ignis_map_mean(text[2], IGNIS_INPUTS(x, z));
 }
 
-/*  Each call of driver functions of a name, or each allocation on the host where that is null, fails once: a clean failure each time,
-    nothing stays behind, and the next time all is well. */
+/*  Each call of driver functions of a name, or each allocation on the host where that is null, fails once: a clean
+    failure each time, nothing stays behind, and the next time all is well. */
 static void sweep(const char *prefix)
 {
     static host_counter counter;
@@ -1033,7 +1040,7 @@ TEST(each_device_allocation_fails_once) { sweep("cuMemAlloc"); }
 TEST(each_load_fails_once) { sweep("cuModule"); }
 TEST(each_host_allocation_fails_once) { sweep(NULL); }
 
-/* --- index -------------------------------------------------------------------------------------------------------------------- */
+/* --- index -------------------------------------------------------------------------------------------------------- */
 
 TEST(index_of_elements)
 {
@@ -1083,7 +1090,8 @@ TEST(index_of_elements)
     }
 }
 
-/*  Whatever an input is called, and whether index() is in it, every reduction compiles, in packs, rows and columns, and so do gradients. */
+/*  Whatever an input is called, and whether index() is in it, every reduction compiles, in packs, rows and columns, and
+    so do gradients. */
 TEST(names_of_inputs)
 {
     static const char *const names[] = {
@@ -1142,9 +1150,10 @@ TEST(names_of_inputs)
         }
 }
 
-/* --- graphs ------------------------------------------------------------------------------------------------------------------ */
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
 
-/*  A captured formula with its sum in parts, its gradient and a value; what follows the capture takes other memory than the graph's. */
+/*  A captured formula with its sum in parts, its gradient and a value; what follows the capture takes other memory than
+    the graph's. */
 TEST(in_a_graph)
 {
     ignis_tensor x, row, loss = {0}, other;
@@ -1182,7 +1191,7 @@ TEST(in_a_graph)
     let_go(loss), let_go(x), let_go(row);
 }
 
-/* --- threads ---------------------------------------------------------------------------------------------------------------- */
+/* --- threads ------------------------------------------------------------------------------------------------------ */
 
 static void *map_in_thread(void *index)
 {

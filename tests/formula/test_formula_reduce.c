@@ -6,7 +6,7 @@
 
 #include "broadcast.h"
 
-/* --- reductions ------------------------------------------------------------------------------------------------------------- */
+/* --- reductions --------------------------------------------------------------------------------------------------- */
 
 static double folded(ignis_reducer reducer, double a, double b)
 {
@@ -172,7 +172,8 @@ TEST(reductions_gradients)
         }
 }
 
-/*  Norms of numbers whose squares are no numbers, of rows, columns, all and what is apart, and their gradients: x / norm, and 0 of nothing but 0.
+/*  Norms of numbers whose squares are no numbers, of rows, columns, all and what is apart, and their gradients: x /
+    norm, and 0 of nothing but 0.
     Integers have one, too. */
 TEST(norms_far_from_one)
 {
@@ -310,7 +311,8 @@ TEST(reductions_in_parts)
     }
 }
 
-/*  Along dimensions with another one between them, in two steps: what is f64, or becomes f64, is f64 in between, and integers stay integers. */
+/*  Along dimensions with another one between them, in two steps: what is f64, or becomes f64, is f64 in between, and
+    integers stay integers. */
 TEST(reductions_apart)
 {
     enum { A = 17, B = 3, C = 19 };
@@ -363,7 +365,8 @@ TEST(reductions_apart)
     }
 }
 
-/*  The mean of integers is that of their exact sum, also where that has more than 64 bits: in rows, columns and parts. */
+/*  The mean of integers is that of their exact sum, also where that has more than 64 bits: in rows, columns and parts.
+    */
 TEST(means_of_integers)
 {
     static const struct {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  test_formula_results.c - formulas: random numbers, several results, gradients that are given, gradients of products */
+/*  test_formula_results.c - formulas: random numbers, several results, gradients that are given, gradients of products
+    */
 #include "sweep.h"
 
 #include <math.h>
 
-/* --- random numbers --------------------------------------------------------------------------------------------------- */
+/* --- random numbers ----------------------------------------------------------------------------------------------- */
 
 enum { MANY = 4099 };
 
@@ -40,8 +41,8 @@ TEST(rand_of_tensors)
         }
 }
 
-/*  A dropout as a formula drops what ignis_dropout does, and its gradient too: where inputs are spread, and unaligned, and several in a
-    row. */
+/*  A dropout as a formula drops what ignis_dropout does, and its gradient too: where inputs are spread, and unaligned,
+    and several in a row. */
 TEST(dropout_as_a_formula)
 {
     static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_F64};
@@ -211,7 +212,7 @@ TEST(random_in_a_checkpoint)
     let_go(x);
 }
 
-/* --- several results ----------------------------------------------------------------------------------------------------- */
+/* --- several results ---------------------------------------------------------------------------------------------- */
 
 static ignis_tensor call_result(const ignis_tensor *x, int count, void *user)
 {
@@ -334,7 +335,7 @@ TEST(results_refused)
     let_go(a);
 }
 
-/* --- gradients that are given ---------------------------------------------------------------------------------------------- */
+/* --- gradients that are given ------------------------------------------------------------------------------------- */
 
 static void grads_of(const char *text, double *const *in, double (*grads)[6], double *value)
 {
@@ -376,9 +377,10 @@ TEST(given_gradients)
         CHECK(value[i] == a[i] && grads[1][i] == 1);
 }
 
-/* --- quotients of 16 bits ---------------------------------------------------------------------------------------------------- */
+/* --- quotients of 16 bits ----------------------------------------------------------------------------------------- */
 
-/*  Quotients that are whole numbers are exact, as floor and comparisons may follow; those by zero and infinity are what IEEE 754 says. */
+/*  Quotients that are whole numbers are exact, as floor and comparisons may follow; those by zero and infinity are what
+    IEEE 754 says. */
 TEST(quotients_of_16_bits)
 {
     static const double special[6][3] = {{1, 0, HUGE_VAL}, {-1, 0, -HUGE_VAL}, {HUGE_VAL, 2, HUGE_VAL},
@@ -446,9 +448,10 @@ TEST(powers_of_16_bits)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- gradients of products ------------------------------------------------------------------------------------------------- */
+/* --- gradients of products ---------------------------------------------------------------------------------------- */
 
-/*  Rows with no zero, with one, with two, with a zero of either sign, and with numbers whose product is small: prod of all others. */
+/*  Rows with no zero, with one, with two, with a zero of either sign, and with numbers whose product is small: prod of
+    all others. */
 TEST(gradients_of_prod)
 {
     static const double rows[6][7] = {{1, 2, -3, 0.5, 1, -1, 4}, {1, 2, 0, 0.5, 1, -1, 4},
@@ -528,9 +531,10 @@ TEST(gradients_of_prod_checked)
     let_go(x[0]), let_go(x[1]);
 }
 
-/* --- failures ---------------------------------------------------------------------------------------------------------------- */
+/* --- failures ----------------------------------------------------------------------------------------------------- */
 
-/*  Formulas with so many blanks before them, which are read and written anew, although their images are in the cache. */
+/*  Formulas with so many blanks before them, which are read and written anew, although their images are in the cache.
+    */
 static ignis_tensor everything(int blanks, const ignis_tensor *inputs)
 {
     const ignis_tensor x = inputs[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_formula_table.c - each formula of a table: compared with the same expression in C, in double; its gradients in f64 with finite differences,
-    and in f32 and bf16 with those of f64. */
+/*  test_formula_table.c - each formula of a table: compared with the same expression in C, in double; its gradients in
+    f64 with finite differences, and in f32 and bf16 with those of f64. */
 #include "formulas.h"
 #include "near.h"
 
@@ -51,7 +51,8 @@ static ignis_tensor call_formula(const ignis_tensor *x, int count, void *user)
     return ignis_map(*(const char *const *)user, IGNIS_INPUTS(a, b, c));
 }
 
-/*  Input k of a case: odd multiples of 1/256, exact in bf16, of which those of two inputs are never equal, nor are kinks of the table. */
+/*  Input k of a case: odd multiples of 1/256, exact in bf16, of which those of two inputs are never equal, nor are
+    kinks of the table. */
 static void inputs_of(int k, double *values)
 {
     int i;
@@ -82,7 +83,8 @@ static void run_formula(const char *text, ignis_dtype dtype, double *const *in, 
 static void check_formulas(int first, int last)
 {
     static const ignis_dtype dtypes[] = {IGNIS_F64, IGNIS_F32, IGNIS_BF16};
-    /* Rounding of double; of float through a few operations; to bf16, whose last bit is 2^-8, beside its shorter functions. */
+    /* Rounding of double; of float through a few operations; to bf16, whose last bit is 2^-8, beside its shorter
+       functions. */
     static const double tolerances[] = {1e-13, 4e-6, 0.0045};
     double values[3][COUNT], *in[3], expected[COUNT], value[COUNT], exact[3][COUNT], grads[3][COUNT];
     int n, d, i;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*  gpu_engine.c - an engine in two shared libraries, with Vulkan as its renderer: `make check-graphics`
 
-    libengine.so (engine/core.c, game.cpp) has an Ignis for itself and the game; libeffects.so (engine/effects.cpp), a plugin, has one of its own, which
-    is static; this program, which plays the renderer, has a third, as tests have. All three work in one process on one device. First both libraries
-    write down the kernels that they ask for; then they run frames from bundles of those, and nothing is compiled any more: actors step on the workers
-    and are read back, the plugin paints into Vulkan's memory, Vulkan copies what was painted, and they take turns by a timeline. What Vulkan needs:
+    libengine.so (engine/core.c, game.cpp) has an Ignis for itself and the game; libeffects.so (engine/effects.cpp), a
+    plugin, has one of its own, which is static; this program, which plays the renderer, has a third, as tests have. All
+    three work in one process on one device. First both libraries write down the kernels that they ask for; then they
+    run frames from bundles of those, and nothing is compiled any more: actors step on the workers and are read back,
+    the plugin paints into Vulkan's memory, Vulkan copies what was painted, and they take turns by a timeline. What
+    Vulkan needs:
     vulkan.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*  gpu_opengl.c - buffers of a real OpenGL as arrays: `make check-graphics`
 
-    Headless: OpenGL has a context of EGL on the device that CUDA uses (EGL_EXT_platform_device); libEGL.so.1 is opened at run time, and its
-    headers (libegl-dev, libgl-dev) are needed, but no display. OpenGL writes and kernels read, and the other way round.
+    Headless: OpenGL has a context of EGL on the device that CUDA uses (EGL_EXT_platform_device); libEGL.so.1 is opened
+    at run time, and its headers (libegl-dev, libgl-dev) are needed, but no display. OpenGL writes and kernels read, and
+    the other way round.
 
-    The simulator knows no real OpenGL: there the context is made, where Mesa is installed, OpenGL's own part runs, and CUDA has to refuse. */
+    The simulator knows no real OpenGL: there the context is made, where Mesa is installed, OpenGL's own part runs, and
+    CUDA has to refuse. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  gpu_vulkan.c - memory and timeline semaphores of a real Vulkan: `make check-graphics`
 
-    CUDA writes and signals; Vulkan waits, copies what CUDA wrote, adds to it, and signals; CUDA waits and reads. What it needs: vulkan.h. */
+    CUDA writes and signals; Vulkan waits, copies what CUDA wrote, adds to it, and signals; CUDA waits and reads. What
+    it needs: vulkan.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

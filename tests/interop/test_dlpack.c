@@ -319,7 +319,8 @@ TEST(what_cannot_be_borrowed_stays_with_its_lender)
     CHECK_FAILS(ignis_array_to_dlpack(owner, 1, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_ARRAY_FREED);
 }
 
-/*  Strides that say nothing: of tensors without elements, and of dimensions of one element. And bool, which becomes u8. */
+/*  Strides that say nothing: of tensors without elements, and of dimensions of one element. And bool, which becomes u8.
+    */
 TEST(strides_that_lead_nowhere)
 {
     static const int64_t cases[][6] = {/* shape, strides */

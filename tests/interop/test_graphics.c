@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  test_graphics.c - memory, fences and buffers of graphics APIs
 
-    The simulator plays the other API: memory is a file of memfd_create, a timeline semaphore one of ignis_sim_timeline, and it has buffers of an
-    OpenGL. gpu_vulkan.c and gpu_opengl.c do the same with a real one. */
+    The simulator plays the other API: memory is a file of memfd_create, a timeline semaphore one of ignis_sim_timeline,
+    and it has buffers of an OpenGL. gpu_vulkan.c and gpu_opengl.c do the same with a real one. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -143,7 +143,7 @@ static void check_nothing_imported(void)
     CHECK_INT(sim.live("resource"), 0);
 }
 
-/* --- memory --------------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 TEST(bytes_go_both_ways_at_every_offset)
 {
@@ -351,7 +351,7 @@ TEST(what_is_captured_is_refused)
     end_memory(&memory), end_timeline(&line);
 }
 
-/* --- fences --------------------------------------------------------------------------------------------------------------- */
+/* --- fences ------------------------------------------------------------------------------------------------------- */
 
 TEST(a_fence_is_signaled_in_the_order_of_the_stream)
 {
@@ -722,7 +722,7 @@ TEST(what_is_left_is_reported_and_freed)
     end_memory(&memory), end_timeline(&line);
 }
 
-/* --- OpenGL --------------------------------------------------------------------------------------------------------------- */
+/* --- OpenGL ------------------------------------------------------------------------------------------------------- */
 
 TEST(an_opengl_buffer_is_mapped_and_unmapped)
 {
@@ -869,7 +869,8 @@ TEST(mistakes_with_opengl_buffers_are_refused)
     sim.gl_current(0);
 }
 
-/*  Imports, uses and gives up one of everything, as far as calls do not fail. Returns whether descriptors are where they belong. */
+/*  Imports, uses and gives up one of everything, as far as calls do not fail. Returns whether descriptors are where
+    they belong. */
 static bool use_everything(const exported *memory, const timeline *line, unsigned name, bool fails)
 {
     ignis_external_desc desc = external(memory, IGNIS_U8, IGNIS_SHAPE(64));
@@ -1011,7 +1012,7 @@ TEST(handles_are_freed_after_a_fault)
     end_memory(&memory), end_timeline(&line);
 }
 
-/* --- what a driver lacks ---------------------------------------------------------------------------------------------------- */
+/* --- what a driver lacks ------------------------------------------------------------------------------------------ */
 
 TEST(a_driver_without_the_functions_is_no_crash)
 {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz_bundle.c - damaged bundles, images, entries of the kernel cache and records: the reader must say no or yes, and what it says yes to must hold
+/*  fuzz_bundle.c - damaged bundles, images, entries of the kernel cache and records: the reader must say no or yes, and
+    what it says yes to must hold
 
-    fuzz_bundle [iterations [seed]]    so many of each, made by mutation from good ones, most with checksums made right again; the same seed makes
+    fuzz_bundle [iterations [seed]]    so many of each, made by mutation from good ones, most with checksums made right
+    again; the same seed makes
                                        the same ones. Of an entry of the cache each byte is wrong once besides.
-    Build it with -fsanitize=address,undefined: each bundle is in a block of memory of exactly its size. It needs no device. */
+    Build it with -fsanitize=address,undefined: each bundle is in a block of memory of exactly its size. It needs no
+    device. */
 #define main embed_main
 #include "tools/ignis_embed.c"
 #undef main
@@ -139,7 +142,7 @@ static int try_bundle(const unsigned char *bytes, size_t size)
     return images;
 }
 
-/* --- the kernel cache ------------------------------------------------------------------------------------------------------- */
+/* --- the kernel cache --------------------------------------------------------------------------------------------- */
 
 /*  A good entry of the cache; its block has room for one more byte. */
 static char *entry_seed(size_t *size)
@@ -210,7 +213,7 @@ static void entries_fuzz(long iterations)
     require(iterations < 1000 || (taken > iterations / 20 && taken < iterations), "what is tried is not varied");
 }
 
-/* --- records ----------------------------------------------------------------------------------------------------------------- */
+/* --- records ------------------------------------------------------------------------------------------------------ */
 
 static void records_fuzz(long iterations)
 {

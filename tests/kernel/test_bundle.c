@@ -143,7 +143,8 @@ static void embed(const char *list, const char *archs, bool packed)
     CHECK_INT(embed_main(argc, argv), 0);
 }
 
-/*  What a tool of one run takes of memory it keeps to its end, and here it runs several times. Read by the leak checker alone. */
+/*  What a tool of one run takes of memory it keeps to its end, and here it runs several times. Read by the leak checker
+    alone. */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:ignis_embed.c\n"; }
 
@@ -243,8 +244,8 @@ TEST(a_program_runs_from_its_bundle)
     free(bytes);
 }
 
-/*  A product long enough for tiles of 192 columns, on a device that is said to have a single multiprocessor, for which they are the best. Shorter
-    ones have not recorded them. */
+/*  A product long enough for tiles of 192 columns, on a device that is said to have a single multiprocessor, for which
+    they are the best. Shorter ones have not recorded them. */
 static void check_long_product(void)
 {
     enum { ROWS = 64, COLUMNS = 568, LENGTH = 832 };
@@ -262,7 +263,8 @@ static void check_long_product(void)
     let_go(a), let_go(b), let_go(c);
 }
 
-/*  A record has what other sizes and devices ask for: of a device of compute capability 9.0 the tiles of its products, too. */
+/*  A record has what other sizes and devices ask for: of a device of compute capability 9.0 the tiles of its products,
+    too. */
 TEST(other_sizes_need_no_other_record)
 {
     ignis_desc desc = recording();
@@ -409,7 +411,8 @@ TEST(half_a_bundle_is_not_left)
 }
 #endif
 
-/* --- compiling what a record names ----------------------------------------------------------------------------------- */
+/* --- compiling what a record names -----------------------------------------------------------------------------------
+   */
 
 /*  Formulas, a reduction, their gradients, and a kernel; the sum of it all. */
 static double formulas_used(void)
@@ -542,7 +545,8 @@ TEST(a_line_that_does_not_compile_is_named)
     CHECK_OK(ignis_shutdown());
 }
 
-/* --- what is missing ------------------------------------------------------------------------------------------------ */
+/* --- what is missing ------------------------------------------------------------------------------------------------
+   */
 
 TEST(a_missing_program_is_named)
 {
@@ -793,9 +797,10 @@ TEST(a_changed_header_is_compiled)
     CHECK(plus_adds(&plus, 1));
 }
 
-/* --- other sizes ------------------------------------------------------------------------------------------------------ */
+/* --- other sizes -------------------------------------------------------------------------------------------------- */
 
-/*  The bundle of the record, with images that nobody could run: a dry run looks at what is there, and at nothing in it. */
+/*  The bundle of the record, with images that nobody could run: a dry run looks at what is there, and at nothing in it.
+    */
 static void embed_dry(const char *arch)
 {
     static char image[16] = ".version x.y", lowered[1] = "";
@@ -1176,7 +1181,7 @@ TEST(a_formula_runs_at_any_size)
     }
 }
 
-/* --- damaged bundles -------------------------------------------------------------------------------------------------- */
+/* --- damaged bundles ---------------------------------------------------------------------------------------------- */
 
 /*  Bytes of a small bundle. */
 static char *small_bundle(size_t *size)
@@ -1322,7 +1327,8 @@ TEST(a_damaged_bundle_is_refused)
 }
 
 #ifndef _WIN32
-/*  Bundles and records that the environment names are this user's, and nobody else may write to them; links are not followed to write. */
+/*  Bundles and records that the environment names are this user's, and nobody else may write to them; links are not
+    followed to write. */
 TEST(the_environment_names_files_of_ones_own)
 {
     static const struct {
@@ -1447,7 +1453,7 @@ TEST(without_memory_a_bundle_waits)
     CHECK(failures > 5);
 }
 
-/* --- images of the caller ---------------------------------------------------------------------------------------------- */
+/* --- images of the caller ----------------------------------------------------------------------------------------- */
 
 TEST(a_kernel_from_an_image)
 {
@@ -1524,7 +1530,7 @@ TEST(a_kernel_from_an_image)
     ignis__free(image.memory);
 }
 
-/* --- packing ------------------------------------------------------------------------------------------------------------- */
+/* --- packing ------------------------------------------------------------------------------------------------------ */
 
 TEST(what_is_packed_is_unpacked)
 {

@@ -140,8 +140,8 @@ static void compile_fails(int step, ignis_status status, ignis_diagnostic diagno
     test__check_failure(__FILE__, __LINE__, "ignis_kernel_compile(", status, diagnostic);
 }
 
-/*  The version of NVRTC is part of the key, so that a newer one is used as soon as it is there. Where there is none, what the last one has made is
-    taken as it is. */
+/*  The version of NVRTC is part of the key, so that a newer one is used as soon as it is there. Where there is none,
+    what the last one has made is taken as it is. */
 TEST(a_hit_needs_no_compiler)
 {
     ignis_desc desc = test_desc(NULL);
@@ -245,7 +245,8 @@ static void write_header(const char *name, const char *text)
     test_write_file(path, text, strlen(text));
 }
 
-/*  A folder of headers: step.h has the step that the kernel adds, outer.h includes it from a folder beside it and by way of its own folder. */
+/*  A folder of headers: step.h has the step that the kernel adds, outer.h includes it from a folder beside it and by
+    way of its own folder. */
 static void make_headers(const char *name)
 {
     char path[300];
@@ -775,7 +776,7 @@ TEST(files_of_a_user_stay)
     }
 }
 
-/* --- what others may have planted --------------------------------------------------------------------------------------- */
+/* --- what others may have planted --------------------------------------------------------------------------------- */
 
 /*  A folder or a file that others own or may write to is not used, and a warning says so. */
 TEST(what_others_may_write_is_not_used)

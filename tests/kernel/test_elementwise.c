@@ -7,8 +7,8 @@
 static const int64_t sizes[] = {0, 1, 2, 3, 7, 15, 16, 17, 255, 256, 257, 4095, 4096, 4097, 10007};
 enum { SIZES = COUNT_OF(sizes), MAX_SIZE = 10007, GUARD = 2, MAX_BYTES = 8 * (MAX_SIZE + 2 * GUARD) };
 
-/*  An operand: a view of n elements that starts at an odd element (offset 1) or a well aligned one (0) of a larger array,
-    whose elements outside the view have to stay as they are. */
+/*  An operand: a view of n elements that starts at an odd element (offset 1) or a well aligned one (0) of a larger
+    array, whose elements outside the view have to stay as they are. */
 typedef struct operand {
     ignis_array whole, view;
     ignis_dtype dtype;

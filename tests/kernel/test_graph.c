@@ -15,7 +15,8 @@ static void set4(ignis_tensor tensor, double first)
     CHECK_OK(ignis_array_from_host(ignis_tensor_data(tensor), values, IGNIS_F64, 4));
 }
 
-/* --- replay -------------------------------------------------------------------------------------------------------- */
+/* --- replay --------------------------------------------------------------------------------------------------------
+   */
 
 TEST(a_launch_does_what_was_captured)
 {
@@ -103,7 +104,8 @@ TEST(an_empty_capture)
     CHECK_OK(ignis_graph_free(graph));
 }
 
-/* --- a whole training step ------------------------------------------------------------------------------------------- */
+/* --- a whole training step -------------------------------------------------------------------------------------------
+   */
 
 typedef struct network {
     ignis_tensor x, targets, weights[2], biases[2];
@@ -216,7 +218,8 @@ TEST(a_training_step_replays_bit_for_bit)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/*  What becomes a node of a graph: of a network of three layers, each kernel once, and one for all gradients, one for all parameters. */
+/*  What becomes a node of a graph: of a network of three layers, each kernel once, and one for all gradients, one for
+    all parameters. */
 static int launches(void)
 {
     return fault_count("cuLaunchKernel") + fault_count("cublasLtMatmul") + fault_count("cuMemsetD8Async") +
@@ -350,7 +353,8 @@ static void add_up(ignis_optimizer optimizer, const ignis_tensor *parameters, in
     CHECK_OK(ignis_optimizer_zero_grad(optimizer));
 }
 
-/*  A graph has the parameters of its capture, whatever joins the optimizer later, also where those come first in its table. */
+/*  A graph has the parameters of its capture, whatever joins the optimizer later, also where those come first in its
+    table. */
 TEST(a_graph_and_steps_beside_it_with_other_parameters)
 {
     ignis_tensor parameters[2];
@@ -441,7 +445,7 @@ TEST(gradients_made_in_a_capture)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/* --- random numbers ------------------------------------------------------------------------------------------------------ */
+/* --- random numbers ----------------------------------------------------------------------------------------------- */
 
 enum { MANY = 4096 };
 
@@ -459,7 +463,8 @@ static ignis_tensor dropout_twice(const ignis_tensor *in, int count, void *user_
     return ignis_dropout(ignis_dropout(in[0], 0.25), 0.5);
 }
 
-/*  What dropout makes of ones at each of three launches, and its gradient. in_checkpoint: computed again for the gradient. */
+/*  What dropout makes of ones at each of three launches, and its gradient. in_checkpoint: computed again for the
+    gradient. */
 static void dropped(double values[3][MANY], bool in_checkpoint)
 {
     ignis_tensor_desc desc = tensor_desc(IGNIS_F32, true);
@@ -762,7 +767,7 @@ TEST(random_tensors_are_new_at_each_launch)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/* --- memory -------------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 enum { MIB = 1 << 20 };
 
@@ -834,8 +839,8 @@ TEST(memory_of_a_graph_is_its_own)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/*  The stream of an array's own does not have to do with the memory that a capture takes: once the graph is gone, that memory is Ignis' own
-    stream's, and the next who gets it there comes behind what the array's stream did with it. */
+/*  The stream of an array's own does not have to do with the memory that a capture takes: once the graph is gone, that
+    memory is Ignis' own stream's, and the next who gets it there comes behind what the array's stream did with it. */
 TEST(what_a_capture_takes_for_an_array_of_another_stream)
 {
     ignis_array_desc desc;

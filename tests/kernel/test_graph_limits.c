@@ -8,7 +8,7 @@
 
 enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY */
 
-/* --- what is refused ------------------------------------------------------------------------------------------------------ */
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 TEST(what_waits_is_refused_and_the_capture_goes_on)
 {
@@ -264,7 +264,7 @@ TEST(graphs_go_after_a_fault)
     CHECK_INT(counter.blocks, 0);
 }
 
-/* --- threads -------------------------------------------------------------------------------------------------------------- */
+/* --- threads ------------------------------------------------------------------------------------------------------ */
 
 static void *working_thread(void *arg)
 {
@@ -377,7 +377,8 @@ TEST(a_capture_that_begins_while_another_thread_waits)
     let_go(x);
 }
 
-/*  A capture draws in a stream just when another thread has found that it is not captured, and is about to wait for it. */
+/*  A capture draws in a stream just when another thread has found that it is not captured, and is about to wait for it.
+    */
 static int (*stream_synchronize)(void *);
 static void *drawn_in;
 static uint64_t is_drawn_in;
@@ -518,10 +519,10 @@ TEST(another_thread_launches_a_graph_during_a_capture)
     let_go(x), let_go(y), let_go(z);
 }
 
-/* --- failures --------------------------------------------------------------------------------------------------------------- */
+/* --- failures ----------------------------------------------------------------------------------------------------- */
 
-/*  Each driver call from begin to end fails in turn, but for the one that ends the capture and has to be made: the capture is over then, nothing
-    is left, and the next one works. */
+/*  Each driver call from begin to end fails in turn, but for the one that ends the capture and has to be made: the
+    capture is over then, nothing is left, and the next one works. */
 static int sweep_capture(ignis_tensor x, const char *prefix)
 {
     int at;

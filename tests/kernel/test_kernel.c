@@ -68,7 +68,8 @@ TEST(a_missing_entry_is_named)
     ignis_status_clear();
 }
 
-/*  What is no kernel is refused, and a mistake is told once, at its place, without a word about the simulator's own text. */
+/*  What is no kernel is refused, and a mistake is told once, at its place, without a word about the simulator's own
+    text. */
 TEST(errors_of_signatures_and_entries)
 {
     static const struct {
@@ -640,7 +641,8 @@ TEST(a_grid_of_0_runs_nothing)
     drop(out);
 }
 
-/*  A chain of kernels that begin early: each adds to what the one before has left. `waits`: they wait, as they have to. */
+/*  A chain of kernels that begin early: each adds to what the one before has left. `waits`: they wait, as they have to.
+    */
 static ignis_status run_chain(bool waits, ignis_array array, int links)
 {
     static const char *const source = "#include \"ignis.cuh\"\n"

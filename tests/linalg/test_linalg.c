@@ -290,7 +290,8 @@ TEST(leading_dimensions)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- what cannot be ------------------------------------------------------------------------------------------------ */
+/* --- what cannot be ------------------------------------------------------------------------------------------------
+   */
 
 TEST(singular_matrices_are_named)
 {
@@ -420,7 +421,8 @@ TEST(arguments_are_checked)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- gradients ----------------------------------------------------------------------------------------------------- */
+/* --- gradients -----------------------------------------------------------------------------------------------------
+   */
 
 /*  Cholesky reads a lower triangle, and its gradient is symmetric: a symmetric input makes both the same. */
 static ignis_tensor of_cholesky(const ignis_tensor *x, int count, void *user_data)

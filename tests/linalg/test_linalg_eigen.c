@@ -174,7 +174,8 @@ TEST(svd_of_special_matrices)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- gradients ----------------------------------------------------------------------------------------------------- */
+/* --- gradients -----------------------------------------------------------------------------------------------------
+   */
 
 static ignis_tensor square_of(ignis_tensor x) { return ignis_mul(x, x); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_linalg_norms.c - norms, condition numbers and exponentials of matrices; all of linear algebra with failing calls,
-    and in a graph */
+/*  test_linalg_norms.c - norms, condition numbers and exponentials of matrices; all of linear algebra with failing
+    calls, and in a graph */
 #include "sweep.h"
 
 #include "linalg.h"
@@ -140,7 +140,8 @@ TEST(graphs_have_what_does_not_wait)
     free(values);
 }
 
-/* --- failing calls ------------------------------------------------------------------------------------------------- */
+/* --- failing calls -------------------------------------------------------------------------------------------------
+   */
 
 static ignis_tensor everything(int at, const ignis_tensor *inputs)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  test_cross_entropy.c - cross_entropy and linear_cross_entropy against double references, gradients by finite differences */
+/*  test_cross_entropy.c - cross_entropy and linear_cross_entropy against double references, gradients by finite
+    differences */
 #include "rows.h"
 
-/* cross_entropy --------------------------------------------------------------------------------------------------------- */
+/* cross_entropy ---------------------------------------------------------------------------------------------------- */
 
 typedef struct entropy_case {
     ignis_dtype dtype, target_dtype;
@@ -114,7 +115,7 @@ TEST(cross_entropy_behind_and_before_others)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/* linear_cross_entropy --------------------------------------------------------------------------------------------------------- */
+/* linear_cross_entropy --------------------------------------------------------------------------------------------- */
 
 typedef struct linear_entropy_case {
     ignis_dtype dtype;
@@ -192,7 +193,7 @@ static void check_linear_cross_entropy(const linear_entropy_case *e)
     free(indices), free(hs), free(ws), free(dh), free(dw), free(row), free(share);
 }
 
-/* values at the edges: large numbers in the place of -infinity, and what all of a row have in common -------------------------------- */
+/* values at the edges: large numbers in the place of -infinity, and what all of a row have in common --------------- */
 
 /*  The largest of a type, as masks are often made of its negative. */
 static double largest_of(ignis_dtype dtype)
@@ -432,7 +433,8 @@ TEST(linear_cross_entropy_gradcheck)
     let_go(inputs[0]), let_go(inputs[1]);
 }
 
-/*  Twice the same bits, behind an operation and before one; and a second backward, which must find what was saved as it was. */
+/*  Twice the same bits, behind an operation and before one; and a second backward, which must find what was saved as it
+    was. */
 TEST(linear_cross_entropy_is_deterministic_and_may_be_repeated)
 {
     int64_t targets[100], i;
@@ -688,7 +690,7 @@ TEST(cross_entropy_alone_of_wrong_and_ignored_targets)
         }
 }
 
-/* finite differences ------------------------------------------------------------------------------------------------------ */
+/* finite differences ----------------------------------------------------------------------------------------------- */
 
 static ignis_tensor softmax_of(const ignis_tensor *inputs, int count, void *user_data)
 {

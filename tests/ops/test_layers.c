@@ -36,7 +36,8 @@ static void check_array(int line, const char *what, ignis_dtype dtype, ignis_arr
 #define CHECK_ARRAY(what, dtype, array, expected, count, floor) \
     check_array(__LINE__, what, dtype, array, expected, count, floor)
 
-/* --- pooling ------------------------------------------------------------------------------------------------------- */
+/* --- pooling -------------------------------------------------------------------------------------------------------
+   */
 
 static ignis_pool_desc pool_of(int window, int stride, int padding)
 {
@@ -200,7 +201,8 @@ TEST(the_first_of_equal_elements_has_the_gradient_and_the_last_nan)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- upsampling ---------------------------------------------------------------------------------------------------- */
+/* --- upsampling ----------------------------------------------------------------------------------------------------
+   */
 
 /*  Where position o of a dimension lies, worked out in double, as between pixels low and high. */
 static void between(const ignis_upsample_desc *d, int64_t in, int64_t out, int64_t o, int64_t *low, int64_t *high,
@@ -350,7 +352,8 @@ TEST(upsampling_beside_infinity)
     let_go(x), let_go(y);
 }
 
-/* --- norms --------------------------------------------------------------------------------------------------------- */
+/* --- norms ---------------------------------------------------------------------------------------------------------
+   */
 
 /*  A norm of x [outer, rows, channels] by groups of channels. given: mean and variance of each channel, or null. */
 typedef struct norm_reference {
@@ -492,8 +495,8 @@ TEST(norms_of_numbers_far_from_zero)
     check_norm(&cases[1], IGNIS_F32);
 }
 
-/*  Channels of each second group are 2^power times as large: their squares overflow or vanish. Compared with the norm of ordinary channels, with an
-    eps that is smaller by the square, or is 2^-126, the least that counts beside f32. */
+/*  Channels of each second group are 2^power times as large: their squares overflow or vanish. Compared with the norm
+    of ordinary channels, with an eps that is smaller by the square, or is 2^-126, the least that counts beside f32. */
 static void check_far_norm(const norm_case *k, ignis_dtype dtype, int power)
 {
     int64_t numel = k->outer * k->rows * k->channels, channels = k->channels, i,
@@ -565,7 +568,8 @@ TEST(norms_of_channels_far_from_one)
                 check_far_norm(&cases[i], dtypes[d], powers[k][d == 2]);
 }
 
-/*  What does not vary is b; and one huge element at the beginning, around which the first sums are, spoils no others. */
+/*  What does not vary is b; and one huge element at the beginning, around which the first sums are, spoils no others.
+    */
 TEST(norms_of_extremes)
 {
     ignis_tensor x, ones, zeros, y;
@@ -596,7 +600,8 @@ TEST(norms_of_extremes)
     let_go(y), let_go(x), let_go(ones), let_go(zeros);
 }
 
-/* --- what they have in common -------------------------------------------------------------------------------------- */
+/* --- what they have in common --------------------------------------------------------------------------------------
+   */
 
 /*  Each layer as a function of x [2, 4, 6, 4], w and b [4]. */
 static struct {
@@ -787,7 +792,8 @@ TEST(a_checkpoint_moves_running_averages_once)
     common_end();
 }
 
-/*  Evaluation after training, and training after evaluation, before its backward: what was saved is not the running averages. */
+/*  Evaluation after training, and training after evaluation, before its backward: what was saved is not the running
+    averages. */
 TEST(running_averages_may_move_before_backward)
 {
     ignis_scope scope;
@@ -936,7 +942,7 @@ TEST(bad_input)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static ignis_tensor everything(int at, const ignis_tensor *in)
 {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-/*  test_losses.c - losses by formulas against double references, forward and backward, and cross-entropy where it is one of them */
+/*  test_losses.c - losses by formulas against double references, forward and backward, and cross-entropy where it is
+    one of them */
 #include "sweep.h"
 
 #include <math.h>
 
 static double softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 
-/* --- losses of elements -------------------------------------------------------------------------------------------- */
+/* --- losses of elements --------------------------------------------------------------------------------------------
+   */
 
 /*  A loss of x and target t, and its slope by x. */
 typedef struct element_loss {
@@ -62,7 +64,8 @@ static ignis_tensor some(int64_t count, ignis_dtype dtype, uint64_t seed, double
     return tensor;
 }
 
-/*  16-bit gradients are rounded once; what they are computed with is f32, by functions that are exact to that rounding. */
+/*  16-bit gradients are rounded once; what they are computed with is f32, by functions that are exact to that rounding.
+    */
 static double rounding(ignis_dtype dtype)
 {
     return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 1e-5 : dtype == IGNIS_F16 ? 2.0 / 1024 : 2.0 / 128;
@@ -257,7 +260,8 @@ TEST(bce_with_weights)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- losses of rows ------------------------------------------------------------------------------------------------- */
+/* --- losses of rows -------------------------------------------------------------------------------------------------
+   */
 
 /*  Logits or log-probabilities of rows with padding behind their classes, and what is to come out of them. */
 typedef struct rows_case {
@@ -350,7 +354,8 @@ TEST(losses_of_rows)
             }
 }
 
-/*  Impossible classes have no part in the loss, and a target that is no class makes loss and gradient of its row NaN. */
+/*  Impossible classes have no part in the loss, and a target that is no class makes loss and gradient of its row NaN.
+    */
 TEST(losses_of_rows_at_the_edges)
 {
     ignis_scope scope;
@@ -399,7 +404,8 @@ TEST(losses_of_rows_at_the_edges)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- batches in which nothing counts -------------------------------------------------------------------------------- */
+/* --- batches in which nothing counts --------------------------------------------------------------------------------
+   */
 
 enum { IDLE_LOSSES = 10 };
 
@@ -426,8 +432,8 @@ static ignis_tensor idle_loss(int at, ignis_tensor x, ignis_tensor ids, ignis_te
     }
 }
 
-/*  Gradients are 0 where all rows are ignored, all weights or targets 0, or no rows there: those of the mean, too, which is NaN. garbage: what stands
-    in rows that are ignored. */
+/*  Gradients are 0 where all rows are ignored, all weights or targets 0, or no rows there: those of the mean, too,
+    which is NaN. garbage: what stands in rows that are ignored. */
 static void check_idle(int at, ignis_dtype dtype, int64_t rows, int64_t columns, ignis_reduction reduction,
                        double garbage)
 {
@@ -537,7 +543,8 @@ TEST(kl_div)
             }
 }
 
-/*  Of rows of any size the cosine is that of their directions, never above 1, and its gradient is that of ordinary ones divided by the size. */
+/*  Of rows of any size the cosine is that of their directions, never above 1, and its gradient is that of ordinary ones
+    divided by the size. */
 TEST(cosine_similarity_far_from_one)
 {
     static const int powers[][2] = {{0, 0}, {70, 600}, {120, 1000}, {127, 1023}, {-20, -20}};
@@ -603,7 +610,7 @@ TEST(cosine_similarity)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- gradients by finite differences, and what fails ------------------------------------------------------------------ */
+/* --- gradients by finite differences, and what fails -------------------------------------------------------------- */
 
 static ignis_tensor every_loss(int at, const ignis_tensor *inputs)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  test_ops_basic.c - arithmetic, activations, sums, transposition, concat and split, dropout, cast, random tensors
 
-    Each operation is a case: values in every dtype against a reference in double, gradients in f64 against finite differences, and in the
-    other dtypes against those of f64. */
+    Each operation is a case: values in every dtype against a reference in double, gradients in f64 against finite
+    differences, and in the other dtypes against those of f64. */
 #include "sweep.h"
 
 #include <math.h>
@@ -42,7 +42,8 @@ static void check_values(const op_case *c, const char *what, ignis_dtype dtype, 
     }
 }
 
-/*  Runs a case in a dtype from given numbers: its output, and the gradients of its inputs, weighted by weights. The caller frees them all. */
+/*  Runs a case in a dtype from given numbers: its output, and the gradients of its inputs, weighted by weights. The
+    caller frees them all. */
 static double *run_case(const op_case *c, ignis_dtype dtype, double *const *in, const double *weights,
                         ignis_shape *shape, double **grads)
 {
@@ -997,8 +998,8 @@ static ignis_tensor everything(int at, const ignis_tensor *inputs)
     return ignis_mean(ignis_cast(ignis_sum_dim(ignis_concat(parts, 2, 0), 1), IGNIS_F64));
 }
 
-/*  Each call of driver functions of a name, or each allocation on the host where that is null, fails once: a clean failure each time,
-    nothing stays behind, and the next time all is well. */
+/*  Each call of driver functions of a name, or each allocation on the host where that is null, fails once: a clean
+    failure each time, nothing stays behind, and the next time all is well. */
 static void sweep(const char *prefix)
 {
     static host_counter counter;
@@ -1019,7 +1020,8 @@ TEST(each_host_allocation_fails_once) { sweep(NULL); }
 
 /* --- a second backward ------------------------------------------------------------------------------------------- */
 
-/*  Two tensors that come out of one operation on h [4, 8]: different parts where it has parts, else its result twice. */
+/*  Two tensors that come out of one operation on h [4, 8]: different parts where it has parts, else its result twice.
+    */
 typedef void (*two_fn)(ignis_tensor h, ignis_tensor out[2]);
 
 static void twice(ignis_tensor y, ignis_tensor out[2])
@@ -1177,8 +1179,8 @@ static const struct {
                  {"sdpa", two_sdpa},
                  {"checkpoint", two_checkpoint}};
 
-/*  Runs the operation on a fresh leaf, and walks back from the outputs that the mask has, one after the other: the leaf's gradient (of 32
-    numbers; zeros when there is none), and the status of the last walk. */
+/*  Runs the operation on a fresh leaf, and walks back from the outputs that the mask has, one after the other: the
+    leaf's gradient (of 32 numbers; zeros when there is none), and the status of the last walk. */
 static ignis_status walk_two(two_fn fn, int mask, double *grad)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -1204,7 +1206,8 @@ static ignis_status walk_two(two_fn fn, int mask, double *grad)
     return status;
 }
 
-/*  What an earlier backward has walked is gone: another one through it is an error, or right; never a gradient that is lost. */
+/*  What an earlier backward has walked is gone: another one through it is an error, or right; never a gradient that is
+    lost. */
 TEST(a_second_backward_through_any_operation)
 {
     int i, k;
@@ -1231,7 +1234,8 @@ TEST(a_second_backward_through_any_operation)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/*  Three walks through the same record add up to three times the gradient of one, to the last bit; a fourth is an error. */
+/*  Three walks through the same record add up to three times the gradient of one, to the last bit; a fourth is an
+    error. */
 static void check_retained(const char *name, ignis_tensor x, ignis_tensor y, ignis_array g)
 {
     double *one, *three;

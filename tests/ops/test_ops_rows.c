@@ -164,9 +164,11 @@ TEST(softmax_of_numbers_far_from_zero)
     free(x), free(expected);
 }
 
-/* layer_norm, rms_norm ---------------------------------------------------------------------------------------------- */
+/* layer_norm, rms_norm ----------------------------------------------------------------------------------------------
+   */
 
-/*  y, the norm of x [rows, n], and what the gradient g of y gives those of x, w and b, which has none in an rms_norm; dw and db begin at 0. */
+/*  y, the norm of x [rows, n], and what the gradient g of y gives those of x, w and b, which has none in an rms_norm;
+    dw and db begin at 0. */
 static void norm_reference(bool rms, const double *x, const double *g, const double *w, const double *b, int64_t rows,
                            int64_t n, double eps, double *y, double *dx, double *dw, double *db)
 {
@@ -253,7 +255,8 @@ TEST(norms_of_many_lengths)
     }
 }
 
-/*  Rows that begin anywhere, and long ones: what a warp has, what a block has with 1, 2 and 4 packs a thread, and longer; in several turns. */
+/*  Rows that begin anywhere, and long ones: what a warp has, what a block has with 1, 2 and 4 packs a thread, and
+    longer; in several turns. */
 TEST(norms_of_odd_rows)
 {
     static const int64_t sizes[][2] = {{1, 257},  {700, 257}, {3000, 5},   {129, 511}, {300, 513},
@@ -275,10 +278,11 @@ TEST(norms_of_odd_rows)
     check_norm(true, IGNIS_F32, 3, 8000, 0, 0);
 }
 
-/* --- what is far from 1 ----------------------------------------------------------------------------------------------- */
+/* --- what is far from 1 ------------------------------------------------------------------------------------------- */
 
-/*  The norm of rows whose numbers, all but those of each third row, are 2^power times as large: squares of these are no numbers. Held against that of
-    rows that are not, with an eps that is smaller by the square, or is 2^-126, the least that counts beside f32. add: what is normalized is a sum.
+/*  The norm of rows whose numbers, all but those of each third row, are 2^power times as large: squares of these are no
+    numbers. Held against that of rows that are not, with an eps that is smaller by the square, or is 2^-126, the least
+    that counts beside f32. add: what is normalized is a sum.
     offset: elements in front of x in its memory. */
 static void check_far_norm(bool rms, bool add, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset, int power)
 {
@@ -345,7 +349,8 @@ TEST(norms_of_rows_far_from_one)
                 check_far_norm(k % 2, k > 1, dtypes[d], 4, 72, 0, powers[i][d == 2]);
 }
 
-/*  The largest numbers there are, whose sum and differences overflow, too; and rows of infinities and NaN, which stay what they are. */
+/*  The largest numbers there are, whose sum and differences overflow, too; and rows of infinities and NaN, which stay
+    what they are. */
 TEST(norms_of_the_largest_numbers)
 {
     static const int64_t columns[] = {8, 31, 264, 1000, 5000, 16384};
@@ -444,7 +449,8 @@ TEST(layer_norm_far_from_zero)
     check_norm(false, IGNIS_F64, 4, 100, 0, 1000);
 }
 
-/*  Tensors whose sum is normalized, each used twice more, so that every gradient is a sum: what is normalized has one before the norm adds its own. */
+/*  Tensors whose sum is normalized, each used twice more, so that every gradient is a sum: what is normalized has one
+    before the norm adds its own. */
 static void check_add_norm(bool rms, bool fused, ignis_dtype dtype, int64_t rows, int64_t n, int64_t offset)
 {
     const double eps = 1e-3;
@@ -524,7 +530,8 @@ TEST(norms_of_whole_packs)
     }
 }
 
-/*  What is one call gives the bits of what is two, and its gradients too. `offset`: elements in front of x and y in their memory. */
+/*  What is one call gives the bits of what is two, and its gradients too. `offset`: elements in front of x and y in
+    their memory. */
 static void check_bits_of_add_norm(ignis_dtype dtype, int64_t n, int64_t offset)
 {
     double *values[2][4];
@@ -618,7 +625,8 @@ TEST(add_norm_without_sum_gradient_or_rows)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/*  The gradient that is there before is shared with a leaf, which must not see what a norm adds to it. The sum is rounded once. */
+/*  The gradient that is there before is shared with a leaf, which must not see what a norm adds to it. The sum is
+    rounded once. */
 TEST(norm_adds_to_a_gradient_that_others_have)
 {
     const int rows = 4, n = 64;
@@ -677,7 +685,8 @@ static ignis_tensor behind_a_bias(int way, ignis_tensor x, ignis_tensor y, ignis
     return way == USED_TWICE ? ignis_add(h, y) : h;
 }
 
-/*  The gradient of a bias is the sum of the columns of what its layer gets, which is found with a leaf in the layer's place. */
+/*  The gradient of a bias is the sum of the columns of what its layer gets, which is found with a leaf in the layer's
+    place. */
 static void check_bias_behind(int way, bool mlp, ignis_dtype dtype, int64_t n, bool one_pass)
 {
     const int rows = 70, k = 24; /* more rows than one step of sums has */
@@ -786,7 +795,8 @@ TEST(norm_of_empty_rows)
     let_go(x), let_go(w), let_go(y), let_go(sum);
 }
 
-/* rope ---------------------------------------------------------------------------------------------------------------- */
+/* rope ----------------------------------------------------------------------------------------------------------------
+   */
 
 static void rope_reference(const double *x, double *y, int64_t rows, int64_t seq, int64_t offset, int heads,
                            int head_dim, const double *frequencies, double direction)
@@ -961,7 +971,7 @@ TEST(rope_of_one_row_and_of_none)
     let_go(x), let_go(z);
 }
 
-/* embedding ------------------------------------------------------------------------------------------------------------- */
+/* embedding -------------------------------------------------------------------------------------------------------- */
 
 static void check_embedding(ignis_dtype dtype, ignis_dtype id_dtype, int64_t vocab, int64_t n, int64_t count,
                             int64_t spread, int64_t skip)
@@ -1017,7 +1027,8 @@ TEST(embedding_and_its_gradient)
     check_embedding(IGNIS_BF16, IGNIS_I64, 100, 3000, 80, 10, 0);
 }
 
-/*  A table that something else has given a gradient already, which is 2 g of its own, or g itself, which others have, too. */
+/*  A table that something else has given a gradient already, which is 2 g of its own, or g itself, which others have,
+    too. */
 static void check_tied_embedding(ignis_dtype dtype, int64_t vocab, int64_t n, bool own)
 {
     ignis_tensor table = tensor_noise(IGNIS_SHAPE(vocab, n), dtype, 1, true),
@@ -1088,7 +1099,7 @@ TEST(embedding_gradient_is_deterministic)
     }
 }
 
-/* errors ------------------------------------------------------------------------------------------------------------------- */
+/* errors ----------------------------------------------------------------------------------------------------------- */
 
 TEST(eps_0_is_the_default)
 {
@@ -1114,7 +1125,8 @@ TEST(eps_0_is_the_default)
     }
 }
 
-/*  One that f32 has no number for is the smallest that it has: rows of zeros stay zeros, and their gradients numbers. */
+/*  One that f32 has no number for is the smallest that it has: rows of zeros stay zeros, and their gradients numbers.
+    */
 TEST(eps_is_above_0)
 {
     static const double epss[] = {1e-37, 1e-40, 1e-50, 1e-320};

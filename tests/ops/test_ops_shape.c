@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  test_ops_shape.c - operations that move elements: permutations, strided slices, flips, expansions, stacks, padding
 
-    What such an operation does is a map: for each element of the result the element of the input that it is, or none. The map is made here
-    by walking over coordinates, and values and gradients follow from it in every dtype. Values are small integers, that all dtypes hold. */
+    What such an operation does is a map: for each element of the result the element of the input that it is, or none.
+    The map is made here by walking over coordinates, and values and gradients follow from it in every dtype. Values are
+    small integers, that all dtypes hold. */
 #include "sweep.h"
 
 #include <math.h>
@@ -342,10 +343,10 @@ TEST(moves_refuse)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- elements by index -------------------------------------------------------------------------------------------------- */
+/* --- elements by index -------------------------------------------------------------------------------------------- */
 
-/*  Which element of the tensor [sizes] element i of `shape` belongs to; -1: none. index has the elements of shape, or, if it is a row,
-    those of dim. */
+/*  Which element of the tensor [sizes] element i of `shape` belongs to; -1: none. index has the elements of shape, or,
+    if it is a row, those of dim. */
 static int64_t indexed_place(const ignis_shape *sizes, const ignis_shape *shape, int dim, bool row,
                              const int64_t *index, int64_t i)
 {
@@ -561,7 +562,7 @@ TEST(index_refusals)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- sums up to each element ---------------------------------------------------------------------------------------------- */
+/* --- sums up to each element -------------------------------------------------------------------------------------- */
 
 static void check_cumsum(ignis_shape shape, int dim)
 {
@@ -675,7 +676,7 @@ TEST(cumsum_of_integers_wraps)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- patterns --------------------------------------------------------------------------------------------------------------- */
+/* --- patterns ----------------------------------------------------------------------------------------------------- */
 
 TEST(arange_and_linspace)
 {
@@ -828,11 +829,12 @@ TEST(one_hot)
         }
 }
 
-/* --- sort, topk ----------------------------------------------------------------------------------------------------------------- */
+/* --- sort, topk --------------------------------------------------------------------------------------------------- */
 
 static bool sort_less(double a, double b) /* NaN is the largest */ { return a == a && (b != b || a < b); }
 
-/*  Checks values and indices [outer, k, inner] of in [outer, n, inner]: the order, stability, and that they are the first ones. */
+/*  Checks values and indices [outer, k, inner] of in [outer, n, inner]: the order, stability, and that they are the
+    first ones. */
 static void check_sorted(const double *in, const double *values, const double *indices, int64_t outer, int64_t n,
                          int64_t inner, int64_t k, bool descending)
 {
@@ -854,9 +856,9 @@ static void check_sorted(const double *in, const double *values, const double *i
                     wrong += id < before;
                 last = value;
             }
-            for (
-                i = 0; k > 0 && i < n;
-                i++) /* none that is left would come before the last, and of equal ones those with lower indices are in */
+            for (i = 0; k > 0 && i < n;
+                 /* none that is left would come before the last, and of equal ones those with lower indices are in */
+                 i++)
                 if (!seen[i]) {
                     double left = in[(o * n + i) * inner + c];
                     wrong += descending ? sort_less(last, left) : sort_less(left, last);
@@ -1038,9 +1040,10 @@ TEST(topk_of_equal_elements)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- masks ------------------------------------------------------------------------------------------------------------------------ */
+/* --- masks -------------------------------------------------------------------------------------------------------- */
 
-/*  Floats of 8 bits are moved, ordered, counted and computed with by formulas; what networks do with numbers is refused. */
+/*  Floats of 8 bits are moved, ordered, counted and computed with by formulas; what networks do with numbers is
+    refused. */
 TEST(floats_of_8_bits)
 {
     static const double values[6] = {3, -0.5, 448, 2, -7, 0};
@@ -1078,7 +1081,8 @@ TEST(floats_of_8_bits)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/*  Comparisons and masked fills are formulas: a mask of u8, spread over a tensor of any floating type, that stops the gradient. */
+/*  Comparisons and masked fills are formulas: a mask of u8, spread over a tensor of any floating type, that stops the
+    gradient. */
 TEST(masks_are_formulas)
 {
     int d;
@@ -1109,9 +1113,10 @@ TEST(masks_are_formulas)
     }
 }
 
-/* --- what all operations here have in common ---------------------------------------------------------------------------- */
+/* --- what all operations here have in common ---------------------------------------------------------------------- */
 
-/*  Each operation as a function of x [6, 5]; what else it needs is made before, as a graph cannot copy from the host. */
+/*  Each operation as a function of x [6, 5]; what else it needs is made before, as a graph cannot copy from the host.
+    */
 static struct {
     ignis_tensor index, row;
 } common;
@@ -1232,7 +1237,7 @@ TEST(graphs)
     common_end();
 }
 
-/* --- memory ----------------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 /*  Operations of several arrays, x [6, 5]; columns too, which are moved before they are sorted or added up. */
 static ignis_tensor everything(int at, const ignis_tensor *inputs)
@@ -1251,8 +1256,8 @@ static ignis_tensor everything(int at, const ignis_tensor *inputs)
     return y;
 }
 
-/*  Each call of driver functions of a name, or each allocation on the host where that is null, fails once: a clean failure each time,
-    nothing stays behind, and the next time all is well. */
+/*  Each call of driver functions of a name, or each allocation on the host where that is null, fails once: a clean
+    failure each time, nothing stays behind, and the next time all is well. */
 static void sweep(const char *prefix)
 {
     static host_counter counter;

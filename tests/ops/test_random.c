@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  test_random.c - distributions beside their laws, and sequences of random numbers that are saved and continued
 
-    Seeds are fixed, so a test gives the same every time. Kolmogorov-Smirnov: n samples of a law are further from it than
-    1.95 / sqrt(n) with a probability of 0.001. Chi-square: df degrees of freedom, above df + 4.5 sqrt(2 df) as rarely. */
+    Seeds are fixed, so a test gives the same every time. Kolmogorov-Smirnov: n samples of a law are further from it
+    than 1.95 / sqrt(n) with a probability of 0.001. Chi-square: df degrees of freedom, above df + 4.5 sqrt(2 df) as
+    rarely. */
 #include "sweep.h"
 
 #include <math.h>
@@ -259,7 +260,7 @@ TEST(categorical)
     }
 }
 
-/* --- states ----------------------------------------------------------------------------------------------------------- */
+/* --- states ------------------------------------------------------------------------------------------------------- */
 
 /*  One of each kind of random numbers, and a mask. */
 static ignis_tensor some_numbers(ignis_tensor x)
@@ -346,7 +347,7 @@ TEST(a_graph_is_continued)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- formulas without tensors ------------------------------------------------------------------------------------------- */
+/* --- formulas without tensors ------------------------------------------------------------------------------------- */
 
 TEST(map_shape)
 {
@@ -388,7 +389,7 @@ TEST(map_shape)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- refusals, memory ----------------------------------------------------------------------------------------------------- */
+/* --- refusals, memory --------------------------------------------------------------------------------------------- */
 
 TEST(refusals)
 {

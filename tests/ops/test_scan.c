@@ -195,7 +195,7 @@ TEST(logcumsumexp_does_not_overflow)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- gradients -------------------------------------------------------------------------------------------------------- */
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 typedef struct differentiated {
     scan which;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_select.c - nonzero, masked_select, unique, searchsorted, bincount, histogram, scatter and index_put beside loops */
+/*  test_select.c - nonzero, masked_select, unique, searchsorted, bincount, histogram, scatter and index_put beside
+    loops */
 #include "sweep.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ static ignis_tensor integers(const int64_t *values, ignis_shape shape, ignis_dty
 
 static double *doubles(int64_t count) { return (double *)calloc((size_t)count + 1, sizeof(double)); }
 
-/* --- nonzero, masked_select ------------------------------------------------------------------------------------------- */
+/* --- nonzero, masked_select --------------------------------------------------------------------------------------- */
 
 static void check_nonzero(ignis_shape shape, ignis_dtype dtype, double share)
 {
@@ -106,7 +107,7 @@ TEST(gradients_of_masked_select)
     let_go(masks[1]);
 }
 
-/* --- unique, searchsorted ------------------------------------------------------------------------------------------------ */
+/* --- unique, searchsorted ----------------------------------------------------------------------------------------- */
 
 static void check_unique(ignis_shape shape, ignis_dtype dtype, int64_t limit)
 {
@@ -208,7 +209,7 @@ TEST(searchsorted)
     check_search(IGNIS_SHAPE(0), IGNIS_SHAPE(4), IGNIS_I32, false);
 }
 
-/* --- counts ------------------------------------------------------------------------------------------------------------------ */
+/* --- counts ------------------------------------------------------------------------------------------------------- */
 
 static void check_bincount(int64_t count, int64_t limit, int64_t bins, ignis_dtype dtype)
 {
@@ -310,7 +311,7 @@ TEST(histogram)
     check_histogram(700, 9000, -3, 5, IGNIS_F64); /* more bins than shared memory holds */
 }
 
-/* --- scatter, index_put --------------------------------------------------------------------------------------------------- */
+/* --- scatter, index_put ------------------------------------------------------------------------------------------- */
 
 typedef struct put {
     ignis_tensor indices[3];
@@ -327,7 +328,8 @@ static ignis_tensor call_put(const ignis_tensor *x, int count, void *user_data)
     return ignis_index_put(x[0], p->indices, p->count, x[1], p->adds);
 }
 
-/*  The tensor is [5, 4, 3]; of its places that several elements go to, the last one counts; ids 0 and 4 lead nowhere. */
+/*  The tensor is [5, 4, 3]; of its places that several elements go to, the last one counts; ids 0 and 4 lead nowhere.
+    */
 TEST(index_put)
 {
     int d, count, adds, i, k;
@@ -457,7 +459,7 @@ TEST(scatter_is_the_same_every_time)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/* --- graphs, refusals, memory ------------------------------------------------------------------------------------------- */
+/* --- graphs, refusals, memory ------------------------------------------------------------------------------------- */
 
 TEST(in_a_graph)
 {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-/*  torch_driver.c - runs operations on inputs from a file, and writes what they give to another: the C half of torch_compare.py
+/*  torch_driver.c - runs operations on inputs from a file, and writes what they give to another: the C half of
+    torch_compare.py
 
-        cc -O1 -I. -iquote tests tests/ops/torch_driver.c -o torch_driver -lm -ldl -lpthread && ./torch_driver cases results
+        cc -O1 -I. -iquote tests tests/ops/torch_driver.c -o torch_driver -lm -ldl -lpthread && ./torch_driver cases
+        results
 
-    The files hold little-endian numbers. A case is a name of 32 bytes, 16 int64, 8 double, the number of inputs and of gradients (int64
-    each), then so many tensors; a tensor is dtype, whether it requires a gradient, ndim (int64 each), 8 int64 dimensions, the
-    elements. Gradients are those of the outputs; with none nothing is differentiated. A result is a message of 512 bytes,
-    empty for success, the number of outputs (int64), these tensors, and for each input its gradient, with ndim -1 for none. */
+    The files hold little-endian numbers. A case is a name of 32 bytes, 16 int64, 8 double, the number of inputs and of
+    gradients (int64 each), then so many tensors; a tensor is dtype, whether it requires a gradient, ndim (int64 each),
+    8 int64 dimensions, the elements. Gradients are those of the outputs; with none nothing is differentiated. A result
+    is a message of 512 bytes, empty for success, the number of outputs (int64), these tensors, and for each input its
+    gradient, with ndim -1 for none. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 
@@ -29,7 +32,8 @@ typedef struct job {
     int out_count;
 } job;
 
-/* --- files --------------------------------------------------------------------------------------------------------- */
+/* --- files ---------------------------------------------------------------------------------------------------------
+   */
 
 typedef struct record {
     int64_t dtype, requires_grad, ndim, dim[IGNIS_MAX_DIMS];
@@ -113,7 +117,8 @@ static void put_array(FILE *file, ignis_array array)
     free(data);
 }
 
-/* --- operations ---------------------------------------------------------------------------------------------------- */
+/* --- operations ----------------------------------------------------------------------------------------------------
+   */
 
 static void one(job *j, ignis_tensor tensor)
 {
@@ -469,7 +474,8 @@ static void run_cross_entropy(job *j)
     one(j, ignis_cross_entropy(j->in[0], j->in[1], &desc));
 }
 
-/* --- optimizers: inputs are parameter, gradient, parameter, gradient, ...; outputs are the parameters ---------------- */
+/* --- optimizers: inputs are parameter, gradient, parameter, gradient, ...; outputs are the parameters ----------------
+   */
 
 static void run_optimizer(job *j, ignis_optimizer optimizer, double max_norm)
 {
@@ -543,12 +549,14 @@ static void run_muon(job *j)
     run_optimizer(j, ignis_muon(&desc), j->doubles[5]);
 }
 
-/* --- two blocks of transformers, trained ----------------------------------------------------------------------------- */
+/* --- two blocks of transformers, trained -----------------------------------------------------------------------------
+   */
 
 /*  The next parameter; the order is that of the Python side. */
 static ignis_tensor next(job *j, int *at) { return j->in[(*at)++]; }
 
-/*  tokens and targets are the first two inputs; heads, heads of k and v, steps; lr, weight decay, clipping. The only output has the losses. */
+/*  tokens and targets are the first two inputs; heads, heads of k and v, steps; lr, weight decay, clipping. The only
+    output has the losses. */
 static ignis_tensor gpt_loss(job *j)
 {
     ignis_sdpa_desc attention = attention_desc(j->ints[0], j->ints[0], false, 0);
@@ -629,7 +637,8 @@ static void run_training(job *j, ignis_tensor (*loss_of)(job *))
 static void run_train_gpt(job *j) { run_training(j, gpt_loss); }
 static void run_train_llama(job *j) { run_training(j, llama_loss); }
 
-/* --- the table ------------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------------------------------
+   */
 
 static const struct {
     const char *name;
@@ -721,7 +730,8 @@ static const struct {
     {"train_llama", run_train_llama},
 };
 
-/*  Backward with a gradient for each output. Of several, the weighted sum is differentiated, which gives each output its gradient exactly. */
+/*  Backward with a gradient for each output. Of several, the weighted sum is differentiated, which gives each output
+    its gradient exactly. */
 static ignis_status differentiate(job *j)
 {
     ignis_tensor total = {0};

@@ -9,7 +9,7 @@
 #include <locale.h>
 #include <unistd.h>
 
-/* --- files --------------------------------------------------------------------------------------------------------------------- */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 /*  A file of this process; each call forgets the one before. */
 static const char *scratch_path(const char *name)
@@ -103,7 +103,7 @@ static int count_of(const char *text, const char *part)
     return count;
 }
 
-/* --- profiles ------------------------------------------------------------------------------------------------------------------ */
+/* --- profiles ----------------------------------------------------------------------------------------------------- */
 
 static const ignis_profile_row *row_named(const ignis_profile_row *rows, int count, const char *name)
 {
@@ -546,7 +546,7 @@ TEST(profiles_have_errors)
     CHECK_STATUS(ignis_profile_begin(), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
 }
 
-/* --- memory -------------------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 TEST(snapshots_are_json_or_a_picture)
 {

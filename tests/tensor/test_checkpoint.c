@@ -533,7 +533,7 @@ TEST(a_checkpoint_that_fails)
     let_go(l.weight);
 }
 
-/* --- a backward that retains ------------------------------------------------------------------------------------------ */
+/* --- a backward that retains -------------------------------------------------------------------------------------- */
 
 /*  (x weight + constant) weight */
 typedef struct captured {
@@ -550,7 +550,8 @@ static ignis_tensor uses_captured(const ignis_tensor *inputs, int count, void *u
     return user_mul(user_add(user_mul(inputs[0], c->weight), c->constant), c->weight);
 }
 
-/*  What a checkpoint's function reads beside its inputs has to be the same when it runs again, whether it has a gradient or not. */
+/*  What a checkpoint's function reads beside its inputs has to be the same when it runs again, whether it has a
+    gradient or not. */
 TEST(a_checkpoint_notices_what_was_written_to_since)
 {
     captured c;

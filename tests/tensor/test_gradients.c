@@ -617,7 +617,8 @@ static ignis_status checking_backward(const ignis_backward_args *args)
     return IGNIS_OK;
 }
 
-/*  A backward function records nothing by itself, and leaves that are older than it get their gradients when it is over. */
+/*  A backward function records nothing by itself, and leaves that are older than it get their gradients when it is
+    over. */
 TEST(gradcheck_inside_a_backward_function)
 {
     ignis_rule rule = rule_of("checking", checking_backward);

@@ -1016,7 +1016,7 @@ TEST(tape_dot_draws_the_graph)
     let_go(c);
 }
 
-/* --- a backward that retains ------------------------------------------------------------------------------------------ */
+/* --- a backward that retains -------------------------------------------------------------------------------------- */
 
 /*  Two results share a trunk: each has a walk of its own. */
 TEST(a_retained_trunk_serves_two_results)
@@ -1071,7 +1071,7 @@ TEST(a_retained_record_ends)
     let_go(x);
 }
 
-/* --- functions that return nothing --------------------------------------------------------------------------------------- */
+/* --- functions that return nothing -------------------------------------------------------------------------------- */
 
 /*  What the function of a checkpoint or a gradcheck does: *user_data is how often it still returns a tensor. */
 static ignis_tensor returns_nothing(const ignis_tensor *inputs, int count, void *user_data)

@@ -168,7 +168,7 @@ TEST(a_view_as_gradient_is_copied)
     CHECK_INT(memory().live_blocks, 0);
 }
 
-/* --- a backward that retains ------------------------------------------------------------------------------------------ */
+/* --- a backward that retains -------------------------------------------------------------------------------------- */
 
 /*  A walk that fails changes no leaf, and keeps what it was to retain. */
 TEST(a_retaining_backward_that_fails)
@@ -437,7 +437,8 @@ static ignis_status cloned_backward(const ignis_backward_args *args)
     return ignis_status_last();
 }
 
-/*  Leaves of two element types are added to by a kernel each: that one cannot be loaded is found before the other has run. */
+/*  Leaves of two element types are added to by a kernel each: that one cannot be loaded is found before the other has
+    run. */
 TEST(a_kernel_that_cannot_be_loaded_changes_no_leaf)
 {
     ignis_rule rule = rule_of("cloned", cloned_backward);

@@ -282,7 +282,8 @@ TEST(threads_with_streams_of_their_own_add_to_the_same_gradients)
     check_adders(true);
 }
 
-/*  What one stream adds comes after what the other has added: seen where the simulator runs work only when it is waited for. */
+/*  What one stream adds comes after what the other has added: seen where the simulator runs work only when it is waited
+    for. */
 TEST(two_streams_add_to_one_gradient_in_turn)
 {
     void *streams[2];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_optimizers.c - Adam, RMSprop, Lion and Muon against references in double, and the scale of a loss with every optimizer */
+/*  test_optimizers.c - Adam, RMSprop, Lion and Muon against references in double, and the scale of a loss with every
+    optimizer */
 #include "fault.h"
 #include "tensor.h"
 
@@ -50,7 +51,8 @@ static ignis_optimizer make_optimizer(method m, const ignis_loss_scale_desc *sca
 
 static bool is_muon(method m) { return m >= MUON; }
 
-/* --- references ------------------------------------------------------------------------------------------------------ */
+/* --- references ------------------------------------------------------------------------------------------------------
+   */
 
 /*  c [m, n] = a [m, k] b [k, n], or b^T [n, k] */
 static void product(double *c, const double *a, const double *b, int m, int k, int n, bool transposed)
@@ -65,7 +67,8 @@ static void product(double *c, const double *a, const double *b, int m, int k, i
         }
 }
 
-/*  Newton-Schulz as it was published: X <- a X + (b A + c A A) X with A = X X^T, of a matrix that is as wide as high at least. */
+/*  Newton-Schulz as it was published: X <- a X + (b A + c A A) X with A = X X^T, of a matrix that is as wide as high at
+    least. */
 static void orthogonal(double *x, int rows, int columns)
 {
     int n = rows * columns, i, j, round;
@@ -196,7 +199,8 @@ enum { SIZES = 7 };
 static void check_method(method m, ignis_dtype dtype)
 {
     ignis_optimizer optimizer = make_optimizer(m, NULL, false, NULL);
-    /* Steps are in f32; Muon's matrices in bf16: entries of some 0.2, of factors up to 4.5, in rounds that carry errors of 2^-9 on. */
+    /* Steps are in f32; Muon's matrices in bf16: entries of some 0.2, of factors up to 4.5, in rounds that carry errors
+       of 2^-9 on. */
     double tolerance = dtype == IGNIS_F64   ? 1e-11
                        : is_muon(m)         ? 3 * LR * 0.05 + (dtype == IGNIS_F32 ? 0 : 1.0 / 128)
                        : dtype == IGNIS_F32 ? 1e-5
@@ -242,7 +246,8 @@ TEST(every_method)
             check_method((method)m, float_dtypes[d]);
 }
 
-/*  What Muon steps by has singular values near 1: rows of a wide matrix are about orthonormal. Those of the iteration lie between 0.7 and 1.2. */
+/*  What Muon steps by has singular values near 1: rows of a wide matrix are about orthonormal. Those of the iteration
+    lie between 0.7 and 1.2. */
 TEST(muon_steps_are_about_orthogonal)
 {
     ignis_optimizer optimizer;
@@ -292,7 +297,7 @@ TEST(muon_of_gradients_far_from_one)
         free(values[k]);
 }
 
-/* --- steps of a parameter's own ----------------------------------------------------------------------------------------- */
+/* --- steps of a parameter's own ----------------------------------------------------------------------------------- */
 
 static ignis_optimizer_info standing_of(ignis_optimizer optimizer)
 {
@@ -302,8 +307,8 @@ static ignis_optimizer_info standing_of(ignis_optimizer optimizer)
     return info;
 }
 
-/*  Steps that a parameter had no gradient for, at the start, in between or before it was added, are not its own. Each is held against a reference
-    that counts for itself. */
+/*  Steps that a parameter had no gradient for, at the start, in between or before it was added, are not its own. Each
+    is held against a reference that counts for itself. */
 TEST(a_parameter_has_steps_of_its_own)
 {
     static const unsigned char seen[][12] = {
@@ -399,7 +404,8 @@ static ignis_optimizer take_over(ignis_optimizer optimizer, method m, const igni
     return next;
 }
 
-/*  Plainly, by graphs and through a saved state, with a skipped step among them: the same bits. One graph has no gradient of the second parameter. */
+/*  Plainly, by graphs and through a saved state, with a skipped step among them: the same bits. One graph has no
+    gradient of the second parameter. */
 TEST(own_steps_in_graphs_and_saved_states)
 {
     static const double bad = INFINITY;
@@ -459,7 +465,7 @@ TEST(own_steps_in_graphs_and_saved_states)
     }
 }
 
-/* --- the scale of a loss ---------------------------------------------------------------------------------------------- */
+/* --- the scale of a loss ------------------------------------------------------------------------------------------ */
 
 static ignis_loss_scale_desc scaled(double initial, int64_t interval)
 {
@@ -480,7 +486,8 @@ static void backward_of_loss(ignis_optimizer optimizer, const parameter *p, uint
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/*  A scale that is a power of two changes no bit of a step in f32, also where gradients are clipped; steps that overflow change nothing. */
+/*  A scale that is a power of two changes no bit of a step in f32, also where gradients are clipped; steps that
+    overflow change nothing. */
 TEST(every_method_with_a_scale_gives_the_same_bits)
 {
     ignis_schedule_desc schedule;
@@ -598,8 +605,8 @@ TEST(clipping_with_a_scale)
     CHECK_OK(ignis_optimizer_free(optimizer));
 }
 
-/*  Gradients whose squares are no numbers have a norm all the same, beside those of other parameters; they are clipped to it, and a loss scale skips
-    nothing. What is not finite is still found. */
+/*  Gradients whose squares are no numbers have a norm all the same, beside those of other parameters; they are clipped
+    to it, and a loss scale skips nothing. What is not finite is still found. */
 TEST(norms_of_gradients_far_from_one)
 {
     static const struct {
@@ -720,8 +727,8 @@ TEST(a_graph_of_a_step_with_a_scale)
     }
 }
 
-/*  After so many steps that overflow the scale is at its lowest, and grows again from there; a scale of 0, as states of before 0.5.0 may have it,
-    is healed by a step. */
+/*  After so many steps that overflow the scale is at its lowest, and grows again from there; a scale of 0, as states of
+    before 0.5.0 may have it, is healed by a step. */
 TEST(a_scale_comes_back)
 {
     static const struct {
@@ -812,7 +819,7 @@ TEST(state_is_restored_bit_for_bit)
     }
 }
 
-/* --- refusals, and calls that fail -------------------------------------------------------------------------------------- */
+/* --- refusals, and calls that fail -------------------------------------------------------------------------------- */
 
 TEST(refusals)
 {
@@ -919,7 +926,8 @@ TEST(numbers_that_are_none)
     }
 }
 
-/*  Steps of Muon and of Lion with a scale while calls of a name fail, one after the other (null: allocations on the host). */
+/*  Steps of Muon and of Lion with a scale while calls of a name fail, one after the other (null: allocations on the
+    host). */
 static void sweep(const char *prefix)
 {
     static host_counter counter;

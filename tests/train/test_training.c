@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_training.c - whole training steps of a small transformer: memory that runs out anywhere, calls that fail, checkpoints, equal bits */
+/*  test_training.c - whole training steps of a small transformer: memory that runs out anywhere, calls that fail,
+    checkpoints, equal bits */
 #include "fault.h"
 #include "tensor.h"
 #include <math.h>
@@ -155,7 +156,7 @@ static uint64_t model_fingerprint(const model *m)
     return sum;
 }
 
-/* --- it learns, and does so with equal bits ----------------------------------------------------------------------------- */
+/* --- it learns, and does so with equal bits ----------------------------------------------------------------------- */
 
 TEST(every_dtype_learns)
 {
@@ -258,9 +259,10 @@ TEST(a_hundred_steps_take_no_memory)
     model_close(&m);
 }
 
-/* --- failures anywhere --------------------------------------------------------------------------------------------------- */
+/* --- failures anywhere -------------------------------------------------------------------------------------------- */
 
-/*  Everything comes back to where it was, and training goes on: a step that fails before the optimizer changes nothing. */
+/*  Everything comes back to where it was, and training goes on: a step that fails before the optimizer changes nothing.
+    */
 static void check_recovery(model *m, const ignis_memory_info *before, stage reached, uint64_t start, uint64_t expected,
                            int at)
 {

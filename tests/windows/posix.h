@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  posix.h - what the tests use of POSIX, on Windows
 
-    Comes before everything else in a test that is compiled for Windows. What Windows has nothing of fails; tests that need it are skipped
-    there by NEEDS_POSIX. */
+    Comes before everything else in a test that is compiled for Windows. What Windows has nothing of fails; tests that
+    need it are skipped there by NEEDS_POSIX. */
 #ifndef POSIX_H
 #define POSIX_H
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  processes.h - tests of several processes, on Windows: see tests/processes.h. The socket is one end of a pipe of messages; descriptors are
-    handles, as those of channels are. */
+/*  processes.h - tests of several processes, on Windows: see tests/processes.h. The socket is one end of a pipe of
+    messages; descriptors are handles, as those of channels are. */
 #ifndef PROCESSES_WINDOWS_H
 #define PROCESSES_WINDOWS_H
 
-/* --- what tests of channels do with descriptors; those of others are the C library's ------------------------------------- */
+/* --- what tests of channels do with descriptors; those of others are the C library's ------------------------------ */
 
 #ifdef IGNIS_COLLECTIVE_INCLUDED
 #undef pipe
@@ -69,7 +69,8 @@ static inline int kill(int pid, int signal)
     return ok ? 0 : -1;
 }
 
-/* --- processes ----------------------------------------------------------------------------------------------------- */
+/* --- processes -----------------------------------------------------------------------------------------------------
+   */
 
 enum { PROCESS_SOCKET = -7, PROCESS_DEADLINE_S = 60 };
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  ignis_models.h - what the server asks of Ignis, without a model: `make check-serve` builds the server with it, to test its HTTP
+/*  ignis_models.h - what the server asks of Ignis, without a model: `make check-serve` builds the server with it, to
+    test its HTTP
 
-    A token is a byte, 256 begins a text, 257 ends it. The answer repeats the prompt's text, or of a chat its last message, and ends;
-    at a temperature above 1 it is letters that follow from the seed. What a text begins with gives orders:
+    A token is a byte, 256 begins a text, 257 ends it. The answer repeats the prompt's text, or of a chat its last
+    message, and ends; at a temperature above 1 it is letters that follow from the seed. What a text begins with gives
+    orders:
         #N ...       repeats N times
         !fail        the step fails, for all sequences beside it, too
         !prompt      feeding the prompt fails

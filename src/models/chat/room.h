@@ -133,8 +133,9 @@ typedef struct ignis__chat {
     const char *text; /* the template, with line ends of \n alone */
     size_t size, at;  /* at: the end of the current token */
     size_t start;     /* the begin of the current token */
-    char
-        kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E) or of the template (0) */
+    /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E) or of the
+       template (0) */
+    char kind;
     char tag; /* the kind of the current tag: { or % */
     int brackets, nesting, loops;
     bool line_start; /* the last token ended a line */

@@ -9,8 +9,8 @@ typedef struct ignis_lora_desc {
     int rank;     /* rows of A and columns of B, at most 65536 (8) */
     double alpha; /* the output of A and B is multiplied by alpha / rank (rank) */
     bool rslora;  /* by alpha / sqrt(rank) instead (Kalajdzievski 2023, arXiv 2312.03732) (false) */
-    double
-        dropout; /* fraction of A's input that is dropped while gradients are recorded; not within ignis_no_grad_begin (0) */
+    /* fraction of A's input that is dropped while gradients are recorded; not within ignis_no_grad_begin (0) */
+    double dropout;
     const char *const
         *targets;     /* products that get an adapter, by the last words of their names: "q_proj", "mlp.c_proj",
                          "layers.3.mlp.up_proj"; "all-linear": all (as PEFT: "c_attn" of GPT-2, else "q_proj" and

@@ -16,8 +16,9 @@ typedef enum ignis_model_family {
 /*  The storage of a model's matrices on the device. Norms, biases and GPT-2's positions always have the
     model's dtype. */
 typedef enum ignis_weights {
-    IGNIS_WEIGHTS_DEFAULT =
-        0, /* quantised as in the file; in the model's dtype if the file is not quantised, or with requires_grad or parallel */
+    /* quantised as in the file; in the model's dtype if the file is not quantised, or with requires_grad or
+       parallel */
+    IGNIS_WEIGHTS_DEFAULT = 0,
     IGNIS_WEIGHTS_NUMBERS, /* in the model's dtype */
     IGNIS_WEIGHTS_Q8_0,    /* all quantised: 34 bytes for 32 elements, */
     IGNIS_WEIGHTS_Q4_0,    /* 18 for 32, */
@@ -27,8 +28,9 @@ typedef enum ignis_weights {
 
 typedef struct ignis_model_desc {
     const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
-    ignis_dtype
-        dtype; /* of computation, and of weights that are not quantised: f32, f16, bf16 or f64 (that of most in the file; else bf16) */
+    /* of computation, and of weights that are not quantised: f32, f16, bf16 or f64 (that of most in the file; else
+       bf16) */
+    ignis_dtype dtype;
     ignis_weights weights; /* how matrices are stored (as in the file) */
     int device;            /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
     bool requires_grad;    /* whether ignis_backward computes gradients for the weights (false) */
@@ -50,8 +52,8 @@ typedef struct ignis_model_info {
     ignis_dtype dtype;       /* of computation, and of weights that are not quantised */
     ignis_dtype cache_dtype; /* of the keys and values of sequences */
     bool tied;               /* one table serves as embedding and head */
-    int rank,
-        ranks; /* this rank, and how many share the model; 0, 1: not shared. The members below are for this rank's share */
+    /* this rank, and how many share the model; 0, 1: not shared. The members below are for this rank's share */
+    int rank, ranks;
     int64_t parameters;           /* elements of all weights */
     int64_t quantised;            /* of them, elements that are quantised on the device */
     int64_t file_bytes;           /* of the weights in the file */

@@ -58,8 +58,9 @@ typedef struct ignis__model {
     int64_t parameters, quantised, weight_bytes, file_bytes;
     char *path;                /* as given to ignis_model_open */
     ignis_tokenizer tokenizer; /* opened by the first request; guarded by the slot's lock */
-    struct ignis__lora *
-        lora; /* the adapters that are set, or NULL; guarded by the slot's lock. Adapters hold the model and are taken off when freed */
+    /* the adapters that are set, or NULL; guarded by the slot's lock. Adapters hold the model and are taken off
+       when freed */
+    struct ignis__lora *lora;
     void *engine; /* shared by sequences; NULL until the first one */
     void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;

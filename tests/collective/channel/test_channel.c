@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_channel.c - messages and descriptors between processes, by socket, FIFO and shared memory: what arrives, who is let in, who is
-    turned away, what happens when the other side lies, is slow, or dies */
+/*  test_channel.c - messages and descriptors between processes, by socket, FIFO and shared memory: what arrives, who is
+    let in, who is turned away, what happens when the other side lies, is slow, or dies */
 #include "places.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static ignis_channel dial(const char *name, ignis_channel_method method, double 
     return ignis_channel_connect(&desc);
 }
 
-/* two processes -------------------------------------------------------------------------------------------------------- */
+/* two processes ---------------------------------------------------------------------------------------------------- */
 
 /*  Sends back what comes, until a message "stop"; for each descriptor that comes, writes "through" into it. */
 static int role_echo(ignis_channel_method method)
@@ -221,7 +221,7 @@ TEST(what_a_dead_server_left_is_replaced)
     CHECK_INT(test_files_in(folder), 0);
 }
 
-/* in one process ------------------------------------------------------------------------------------------------------- */
+/* in one process --------------------------------------------------------------------------------------------------- */
 
 TEST(a_message_that_does_not_fit_stays)
 {
@@ -260,7 +260,8 @@ TEST(a_message_that_does_not_fit_stays)
                          IGNIS_DIAG_COUNT_MISMATCH);
             CHECK_INT(process_descriptors(), before + 1);
             drop_pair(&both);
-            /* its two ends, the server's socket, its token and what it waits for; on Windows for the last both sides' processes */
+            /* its two ends, the server's socket, its token and what it waits for; on Windows for the last both sides'
+               processes */
 #ifdef _WIN32 /* and perhaps a pipe for the next client, which is there when this one has come */
             CHECK(process_descriptors() == before - 5 || process_descriptors() == before - 6);
 #else
@@ -434,7 +435,7 @@ TEST(arguments_are_checked)
 #endif
 }
 
-/* for event loops -------------------------------------------------------------------------------------------------------- */
+/* for event loops -------------------------------------------------------------------------------------------------- */
 
 /*  A message of which a part was taken when the deadline came is finished before anything else is sent. */
 TEST(half_a_message_is_finished_before_the_next)
@@ -527,7 +528,7 @@ TEST(an_event_loop_serves_clients)
     CHECK_INT(test_files_in(folder), 0);
 }
 
-/* places ------------------------------------------------------------------------------------------------------------------ */
+/* places ----------------------------------------------------------------------------------------------------------- */
 
 TEST(the_folder_must_be_private)
 {
@@ -558,7 +559,8 @@ TEST(the_folder_must_be_private)
     CHECK_NO_CHANNEL(ignis_channel_serve, desc, IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
 }
 
-/*  Without IGNIS_COMM_DIR the place is $XDG_RUNTIME_DIR/ignis, else a folder of the user's in $TMPDIR, however long that is. */
+/*  Without IGNIS_COMM_DIR the place is $XDG_RUNTIME_DIR/ignis, else a folder of the user's in $TMPDIR, however long
+    that is. */
 TEST(long_and_usual_places)
 {
     char path[900], wanted[1000];
@@ -718,7 +720,7 @@ TEST(a_shared_file_is_never_seen_half_made)
 
 #endif
 
-/* what is left behind ------------------------------------------------------------------------------------------------------ */
+/* what is left behind ---------------------------------------------------------------------------------------------- */
 
 static void make_many_pairs(void)
 {
@@ -776,7 +778,8 @@ TEST(descriptors_stay_flat_within_a_tight_limit)
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
-/*  A child gets NOT_SETUP, and what it execs inherits nothing. Its copies do not keep the other side waiting when we die. */
+/*  A child gets NOT_SETUP, and what it execs inherits nothing. Its copies do not keep the other side waiting when we
+    die. */
 static int role_forks(void)
 {
     ignis_desc setup = test_desc(NULL);

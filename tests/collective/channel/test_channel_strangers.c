@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_channel_strangers.c - channels and strangers: who is let in, messages and bytes that lie, places that others can reach */
+/*  test_channel_strangers.c - channels and strangers: who is let in, messages and bytes that lie, places that others
+    can reach */
 #include "places.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <sys/un.h>
 #endif
 
-/* who is let in ---------------------------------------------------------------------------------------------------------- */
+/* who is let in ---------------------------------------------------------------------------------------------------- */
 
 /*  The connection's head, as anybody can write it. */
 typedef struct raw_head {
@@ -140,7 +141,8 @@ static ignis_channel accept_raw(raw_friend *friend, ignis_channel server, uint32
     return channel;
 }
 
-/*  As when the other side runs with more rights. The first failure of a process opens what stays open: the second one is measured. */
+/*  As when the other side runs with more rights. The first failure of a process opens what stays open: the second one
+    is measured. */
 TEST(who_may_not_be_opened_gets_no_handles)
 {
     pair both;
@@ -541,7 +543,8 @@ TEST(what_was_said_once_proves_nothing_again)
     CHECK_OK(ignis_channel_close(server));
 }
 
-/*  More who say nothing than there is room for, and as many clients at once: all clients get in, and one that comes behind all of them. */
+/*  More who say nothing than there is room for, and as many clients at once: all clients get in, and one that comes
+    behind all of them. */
 TEST(a_crowd_keeps_no_client_out)
 {
     enum { SILENT = 100, CLIENTS = 41, LATE = CLIENTS - 1 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*  test_comm_model.c - the protocol of kernels/collective.cu, tried in every order in which ranks and blocks can come
 
-    A process is one block of one rank. It does the actions of a few operations in their order; between actions of different processes every
-    order is tried. What the regions hold at any time follows from how far each process has come, because every place has one
-    writer: so a state is a vector of positions, and all that can be reached are visited. Looked for are deadlocks, places that are written
-    before they were read, and reads of what belongs to another step. A model that forgets one of the rules must be caught, too. */
+    A process is one block of one rank. It does the actions of a few operations in their order; between actions of
+    different processes every order is tried. What the regions hold at any time follows from how far each process has
+    come, because every place has one writer: so a state is a vector of positions, and all that can be reached are
+    visited. Looked for are deadlocks, places that are written before they were read, and reads of what belongs to
+    another step. A model that forgets one of the rules must be caught, too. */
 #include "test.h"
 
 enum { MOST_PROCESSES = 6, MOST_ACTIONS = 96, MOST_OPERATIONS = 6, MOST_RANKS = 3 };
@@ -185,8 +186,8 @@ static int slots_of(const model *m, int op)
 
 static int set_of(const model *m, int op) { return m->rules.alternates ? op % 2 : 0; }
 
-/*  Whether two steps of operations use a common place of the receiver. Operations are cut up in different ways, so two that share a set may touch any
-    of each other's places. */
+/*  Whether two steps of operations use a common place of the receiver. Operations are cut up in different ways, so two
+    that share a set may touch any of each other's places. */
 static bool collide(const model *m, int op, int phase, int step, int process, int other_op, int other_phase,
                     int other_step, int other_process)
 {
@@ -246,7 +247,8 @@ static bool enabled(model *m, const unsigned char *at, int process)
         if (!push_is_safe(m, at, process, a))
             m->wrong = "a place was written before it was taken";
         return true;
-    case WIPE: /* nobody may have pushed into the set for the operation after this one, and all of the last one was taken */
+    /* nobody may have pushed into the set for the operation after this one, and all of the last one was taken */
+    case WIPE:
         for (other = 0; other < m->processes; other++)
             for (i = 0; i < at[other]; i++)
                 if (m->actions[other][i].kind == PUSH && m->actions[other][i].peer == rank &&

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_comm_nccl.c - communicators of one host that leave large operations to NCCL: when they join it, and what happens when one cannot */
+/*  test_comm_nccl.c - communicators of one host that leave large operations to NCCL: when they join it, and what
+    happens when one cannot */
 #include "ranks.h"
 
 #include "fake_nccl.h"
@@ -363,7 +364,8 @@ TEST(a_rank_that_dies_or_stops_in_nccl_is_noticed_and_the_others_go_on)
     }
 }
 
-/*  An operation that NCCL has accepted fails on one rank, and hangs or ends; with NCCL alone, as between hosts, and with NCCL for large ones. */
+/*  An operation that NCCL has accepted fails on one rank, and hangs or ends; with NCCL alone, as between hosts, and
+    with NCCL for large ones. */
 TEST(an_error_that_nccl_reports_later_breaks_the_communicator_on_all_ranks)
 {
     enum { FAILS_AT = 3, FAILING = 1 };

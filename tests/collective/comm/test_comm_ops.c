@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*  test_comm_ops.c - collective operations between devices of one process
 
-    Most inputs are small whole numbers, so that results are exact whatever the order; others are arbitrary bits, and compared as bits. */
+    Most inputs are small whole numbers, so that results are exact whatever the order; others are arbitrary bits, and
+    compared as bits. */
 #include "fault.h"
 
 #include "comm_ranks.h"
 
 #include <unistd.h>
 
-/* --- numbers --------------------------------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------------------------------
+   */
 
-/*  Each operation and element type is a program of its own, which takes a second to compile: without IGNIS_SOAK=1 the types that are summed
-    in the same way are tried with a few operations only, and all are compiled at once. */
+/*  Each operation and element type is a program of its own, which takes a second to compile: without IGNIS_SOAK=1 the
+    types that are summed in the same way are tried with a few operations only, and all are compiled at once. */
 static bool is_tried(int op, int dtype)
 {
     if (op == IGNIS_OP_AVG && dtype >= IGNIS_I32)
@@ -261,7 +263,8 @@ TEST(a_receive_of_another_size_is_a_mismatch)
     end();
 }
 
-/* --- bits ------------------------------------------------------------------------------------------------------------ */
+/* --- bits ------------------------------------------------------------------------------------------------------------
+   */
 
 static uint64_t random_state = 12345;
 static uint32_t random_word(void)
@@ -270,7 +273,8 @@ static uint32_t random_word(void)
     return (uint32_t)(random_state >> 32);
 }
 
-/*  The bits of NaN that the processor's own additions make depend on the order of the operands, which compilers choose; on GPUs there is one NaN. */
+/*  The bits of NaN that the processor's own additions make depend on the order of the operands, which compilers choose;
+    on GPUs there is one NaN. */
 static void unify_nan(char *data, ignis_dtype dtype, int64_t bytes)
 {
     int64_t i;
@@ -350,7 +354,8 @@ TEST(what_is_only_moved_keeps_its_bits)
     }
 }
 
-/* --- graphs ---------------------------------------------------------------------------------------------------------- */
+/* --- graphs ----------------------------------------------------------------------------------------------------------
+   */
 
 /*  a = sum of a, then a is exchanged with b by an all-to-all, on every rank, as one graph a rank. */
 static void capture(ignis_graph *graphs, const arrays *a, const arrays *b, int steps)
@@ -496,7 +501,8 @@ static void streams_end(void *streams[2])
     }
 }
 
-/*  T17: graphs of one communicator on two streams. Without an order between them two may run at once, which is refused or goes well. */
+/*  T17: graphs of one communicator on two streams. Without an order between them two may run at once, which is refused
+    or goes well. */
 TEST(replays_on_two_streams)
 {
     void *streams[2][2];
@@ -566,7 +572,7 @@ TEST(a_graph_outlives_its_communicator)
     free_all(&b);
 }
 
-/* --- numbers of operations, delays, streams, threads ------------------------------------------------------------------- */
+/* --- numbers of operations, delays, streams, threads -------------------------------------------------------------- */
 
 TEST(numbers_come_back)
 {
@@ -667,9 +673,9 @@ static void *rank_thread(void *context)
     return NULL;
 }
 
-/*  Rank 0 begins operations of several communicators in one order, rank 1 in the other, each on a stream of its own. With as many blocks as
-    there may be, one or two kernels fit on a GPU at a time, and each waits for one that cannot begin on the other GPU: the message names
-    both communicators. With few blocks all fit. */
+/*  Rank 0 begins operations of several communicators in one order, rank 1 in the other, each on a stream of its own.
+    With as many blocks as there may be, one or two kernels fit on a GPU at a time, and each waits for one that cannot
+    begin on the other GPU: the message names both communicators. With few blocks all fit. */
 TEST(operations_in_different_orders_fit_beside_each_other_or_are_told)
 {
     enum { ORDERS = 4, NUMBERS = 1 << 20 };
@@ -788,7 +794,8 @@ static void *loading_thread(void *context)
     return NULL;
 }
 
-/*  Loading waits for a device, and that for an operation to which another thread has yet to come, with the same kernel. */
+/*  Loading waits for a device, and that for an operation to which another thread has yet to come, with the same kernel.
+    */
 TEST(a_thread_that_loads_holds_up_no_other)
 {
     pthread_t threads[2];
@@ -807,7 +814,8 @@ TEST(a_thread_that_loads_holds_up_no_other)
     end();
 }
 
-/* --- what is let go -------------------------------------------------------------------------------------------------- */
+/* --- what is let go --------------------------------------------------------------------------------------------------
+   */
 
 TEST(more_than_4_gib)
 {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-/*  test_comm_ops_failures.c - collective operations that are refused, late or aborted, and communicators that are split, shrink or fail */
+/*  test_comm_ops_failures.c - collective operations that are refused, late or aborted, and communicators that are
+    split, shrink or fail */
 #include "fault.h"
 
 #include "comm_ranks.h"
 
 #include <unistd.h>
 
-/* --- what is refused ------------------------------------------------------------------------------------------------- */
+/* --- what is refused -------------------------------------------------------------------------------------------------
+   */
 
 TEST(arguments_are_checked_before_anything_is_queued)
 {
@@ -105,7 +107,8 @@ TEST(one_rank_alone)
     end();
 }
 
-/* --- what goes wrong ------------------------------------------------------------------------------------------------- */
+/* --- what goes wrong -------------------------------------------------------------------------------------------------
+   */
 
 typedef ignis_status (*wrong_fn)(int rank, const arrays *a);
 static ignis_status wrong_count(int rank, const arrays *a)
@@ -239,9 +242,11 @@ TEST(an_abort_ends_what_waits)
     }
 }
 
-/* --- others made of them --------------------------------------------------------------------------------------------- */
+/* --- others made of them ---------------------------------------------------------------------------------------------
+   */
 
-/*  Whether communicator i of `some`, wherever there is one, is of rank ranks[i] on device i, and sums over those who have it. */
+/*  Whether communicator i of `some`, wherever there is one, is of rank ranks[i] on device i, and sums over those who
+    have it. */
 static bool sums_over(const ignis_comm *some, const int *ranks, int members, double sum)
 {
     ignis_comm_info info;
@@ -488,7 +493,8 @@ static void multiply(int rows)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/*  Rank 0 waits for its device behind an operation to which rank 1 has yet to come, which asks about memory and ends a capture before. */
+/*  Rank 0 waits for its device behind an operation to which rank 1 has yet to come, which asks about memory and ends a
+    capture before. */
 static void *waiting_thread(void *context)
 {
     int r = (int)(intptr_t)context;
@@ -581,7 +587,8 @@ TEST(a_thread_that_waits_holds_up_no_other)
     CHECK_OK(ignis_vmm_free(vmm));
 }
 
-/* --- what is let go -------------------------------------------------------------------------------------------------- */
+/* --- what is let go --------------------------------------------------------------------------------------------------
+   */
 
 TEST(a_start_that_fails_anywhere_leaves_nothing)
 {
@@ -647,8 +654,8 @@ TEST(a_split_that_fails_anywhere_leaves_nothing)
     end();
 }
 
-/*  T13: a driver call of an operation fails on one rank. What it could not queue the others wait for in vain, until their deadline or a
-    word of that rank. */
+/*  T13: a driver call of an operation fails on one rank. What it could not queue the others wait for in vain, until
+    their deadline or a word of that rank. */
 TEST(an_operation_that_fails_anywhere)
 {
     int at, r;

@@ -385,7 +385,8 @@ TEST(what_nccl_refuses_is_told)
     ignis__nccl_leave("leave", nccl);
 }
 
-/* --- other processes ------------------------------------------------------------------------------------------------ */
+/* --- other processes ------------------------------------------------------------------------------------------------
+   */
 
 /*  Rank 0 waits in an operation to which rank 1 never comes, until another thread aborts it. */
 static void *abort_soon(void *context)

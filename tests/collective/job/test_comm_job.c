@@ -4,35 +4,55 @@
     Ranks are puppets that stay from one test to the next, as a process needs a second to begin with a GPU.
 
     What can go wrong with memory that is shared, and where it is tried (test_ left out):
-    T1   freed, transferred or stale handles        contract, array, vmm; channel, transport and comm_ops each with stale handles of theirs
-    T2   freed while exported or imported           transport_processes: X_between_processes; share: two_processes_use_one_array, a_dead_user_holds_nothing
-    T3   handles that are no handles                transport: every_flipped_bit_.., another_token_..; vmm: descriptors_that_are_no_memory
-    T4   strangers                                  channel_strangers: strangers_.., without_the_token_..; channel: the_folder_must_be_private; here: strangers_..
-    T5   headers that lie                           channel_strangers: a_message_that_lies_.., bytes_that_lie_..; transport: sealed_lies_..; share: records_..;
+    T1   freed, transferred or stale handles        contract, array, vmm; channel, transport and comm_ops each with
+    stale handles of theirs
+    T2   freed while exported or imported           transport_processes: X_between_processes; share:
+    two_processes_use_one_array, a_dead_user_holds_nothing
+    T3   handles that are no handles                transport: every_flipped_bit_.., another_token_..; vmm:
+    descriptors_that_are_no_memory
+    T4   strangers                                  channel_strangers: strangers_.., without_the_token_..; channel:
+    the_folder_must_be_private; here: strangers_..
+    T5   headers that lie                           channel_strangers: a_message_that_lies_.., bytes_that_lie_..;
+    transport: sealed_lies_..; share: records_..;
                                                     comm_job_deaths: a_rank_that_lies_..
-    T6   what cannot be exported                    transport: what_cannot_be_shared_..; share: only_what_was_made_..; vmm: the_memory_behind_an_array
-    T7   one process, fork, exec                    transport: handles_of_this_process_..; channel: a_forked_child_..; vmm: a_forked_child_..;
+    T6   what cannot be exported                    transport: what_cannot_be_shared_..; share: only_what_was_made_..;
+    vmm: the_memory_behind_an_array
+    T7   one process, fork, exec                    transport: handles_of_this_process_..; channel: a_forked_child_..;
+    vmm: a_forked_child_..;
                                                     comm_job_deaths: what_is_forked_holds_nothing
-    T8   a rank is killed                           comm_job_deaths: a_rank_that_is_killed_at_any_time_.., a_death_is_noticed_..,
+    T8   a rank is killed                           comm_job_deaths: a_rank_that_is_killed_at_any_time_..,
+    a_death_is_noticed_..,
                                                     a_rank_that_dies_while_others_shrink_.., a_fault_of_one_rank_..;
                                                     parallel: a_rank_that_dies_in_backward_..
-    T9   an exporter is killed                      transport_processes: a_long_kernel_survives_.., the_importer_survives_..; vmm; share: memory_outlives_who_made_it
+    T9   an exporter is killed                      transport_processes: a_long_kernel_survives_..,
+    the_importer_survives_..; vmm; share: memory_outlives_who_made_it
     T10  slow, stopped, aborted                     comm_ops_failures: a_rank_that_is_late_.., an_abort_..;
                                                     comm_job_deaths: a_rank_that_stands_still, abort_reaches_all_ranks
-    T11  ranks that disagree                        comm_ops_failures: ranks_that_disagree_..; comm_ops: a_receive_of_another_size_..;
+    T11  ranks that disagree                        comm_ops_failures: ranks_that_disagree_..; comm_ops:
+    a_receive_of_another_size_..;
                                                     comm_job_deaths: processes_that_disagree_..
-    T12  sizes, alignment, aliasing                 comm_ops: all_reduce_sizes_.., _at_the_crossovers, any_alignment, parts_of_one_array_.., more_than_4_gib
-    T13  each driver call fails                     vmm: every_step_unwinds; transport: every_driver_call_..; share, comm_ops_failures: .._fails_anywhere;
-                                                    comm_job_deaths: any_driver_call_may_fail; parallel: what_fails_halfway_..; out of memory: memory, faults
-    T14  cycles, limits, places                     vmm, transport_processes: .._cycles_..; share: many_shares_..; channel: descriptors_.., long_and_usual_places,
-                                                    what_a_dead_server_left_.., names_and_folders_..; comm_job_deaths: threads_are_ranks_.., two_jobs_at_once
-    T15  who reaches whom                           comm_job_deaths: hidden_and_permuted_devices, a_device_is_known_.., transports_and_algorithms_..;
+    T12  sizes, alignment, aliasing                 comm_ops: all_reduce_sizes_.., _at_the_crossovers, any_alignment,
+    parts_of_one_array_.., more_than_4_gib
+    T13  each driver call fails                     vmm: every_step_unwinds; transport: every_driver_call_..; share,
+    comm_ops_failures: .._fails_anywhere;
+                                                    comm_job_deaths: any_driver_call_may_fail; parallel:
+                                                    what_fails_halfway_..; out of memory: memory, faults
+    T14  cycles, limits, places                     vmm, transport_processes: .._cycles_..; share: many_shares_..;
+    channel: descriptors_.., long_and_usual_places,
+                                                    what_a_dead_server_left_.., names_and_folders_..; comm_job_deaths:
+                                                    threads_are_ranks_.., two_jobs_at_once
+    T15  who reaches whom                           comm_job_deaths: hidden_and_permuted_devices, a_device_is_known_..,
+    transports_and_algorithms_..;
                                                     here: through_host_memory_..
     T16  addresses that are used again              transport_processes: an_address_that_is_used_again_..
-    T17  graphs                                     comm_ops: graphs_and_eager_.., a_capture_on_one_rank_only, an_abort_ends_a_replay, replays_on_two_streams
-    T18  numbers of operations, delays, protocol    comm_ops: numbers_come_back, blocks_that_are_late_.., all_ranks_and_algorithms_..; comm_model
-    T19  threads                                    threads; transport: threads_share_..; comm_ops: a_thread_..; the lane test-tsan
-    T20  ranks that meet                            here, up to two_ranks_on_one_gpu_..; nccl: a library that is missing, old, or none */
+    T17  graphs                                     comm_ops: graphs_and_eager_.., a_capture_on_one_rank_only,
+    an_abort_ends_a_replay, replays_on_two_streams
+    T18  numbers of operations, delays, protocol    comm_ops: numbers_come_back, blocks_that_are_late_..,
+    all_ranks_and_algorithms_..; comm_model
+    T19  threads                                    threads; transport: threads_share_..; comm_ops: a_thread_..; the
+    lane test-tsan
+    T20  ranks that meet                            here, up to two_ranks_on_one_gpu_..; nccl: a library that is
+    missing, old, or none */
 #define IGNIS__JOB_SILENCE_S 3
 #include "fault.h"
 
@@ -56,7 +76,7 @@ static int poll_late(struct pollfd *polls, nfds_t count, int ms);
 #include <sys/ioctl.h>
 #endif
 
-/* --- the environment -------------------------------------------------------------------------------------------------- */
+/* --- the environment ---------------------------------------------------------------------------------------------- */
 
 TEST(nothing_set_is_one_rank_alone)
 {
@@ -192,7 +212,7 @@ TEST(descs_are_checked)
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
 }
 
-/* --- meeting ---------------------------------------------------------------------------------------------------------- */
+/* --- meeting ------------------------------------------------------------------------------------------------------ */
 
 TEST(four_ranks_meet_in_a_folder)
 {
@@ -271,7 +291,8 @@ TEST(without_a_secret_no_port_is_open)
 #endif
 }
 
-/*  mpirun and srun give the job a name, which is all that ranks of one host need; those of other jobs do not meet them. */
+/*  mpirun and srun give the job a name, which is all that ranks of one host need; those of other jobs do not meet them.
+    */
 TEST(the_name_of_a_job_is_place_enough)
 {
     static const char *const table[] = {
@@ -410,7 +431,8 @@ static bool network(bool up)
     return ok;
 }
 
-/*  Two ranks, each alone on its host, whose network fails: exit code 0 when each noticed in time that the other is gone. */
+/*  Two ranks, each alone on its host, whose network fails: exit code 0 when each noticed in time that the other is
+    gone. */
 static int network_fails(void)
 {
     pid_t ranks[2];
@@ -460,7 +482,7 @@ TEST(a_host_that_vanishes_is_noticed)
 }
 #endif
 
-/* --- T20: what goes wrong when ranks meet ------------------------------------------------------------------------------ */
+/* --- T20: what goes wrong when ranks meet ------------------------------------------------------------------------- */
 
 /*  An init of this process as a rank of several, which is to fail. */
 static void init_fails(int rank, int size, const char *rendezvous, double timeout_s, ignis_status status,
@@ -791,7 +813,7 @@ TEST(two_ranks_on_one_gpu_are_refused_unless_staged)
     folder_end();
 }
 
-/* --- transports ------------------------------------------------------------------------------------------------------- */
+/* --- transports --------------------------------------------------------------------------------------------------- */
 
 TEST(through_host_memory_when_asked)
 {

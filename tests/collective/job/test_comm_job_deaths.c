@@ -23,7 +23,7 @@ static int poll_late(struct pollfd *polls, nfds_t count, int ms);
 #include <sys/ioctl.h>
 #endif
 
-/* --- split, shrink, abort, death -------------------------------------------------------------------------------------- */
+/* --- split, shrink, abort, death ---------------------------------------------------------------------------------- */
 
 TEST(split_orders_by_key_and_color)
 {
@@ -107,8 +107,8 @@ TEST(a_death_is_noticed_within_milliseconds_and_survivors_shrink)
 /*  Asked before there is a device: Linux is told where the simulator is, and Windows programs its folder. */
 static bool simulated(void) { return getenv("IGNIS_CUDA_LIBRARY") || getenv("IGNIS_SIM_FOLDER"); }
 
-/*  How operations are done, as a variable of the environment: by one algorithm after the other, or by the table. Thousands of threads that
-    wait take the simulator seconds, so that it gets few. */
+/*  How operations are done, as a variable of the environment: by one algorithm after the other, or by the table.
+    Thousands of threads that wait take the simulator seconds, so that it gets few. */
 enum { WAYS = 5 };
 static const char *way_of(int way)
 {
@@ -356,8 +356,9 @@ TEST(hidden_and_permuted_devices)
          "each other's memory",
          false},
         {{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=2"},
+         /* whether memory of a device that is not seen can be mapped is up to the driver */
          {0, 1, 2},
-         IGNIS_COMM_TRANSPORT_DEFAULT, /* whether memory of a device that is not seen can be mapped is up to the driver */
+         IGNIS_COMM_TRANSPORT_DEFAULT,
          "",
          false},
         {{"IGNIS_SIM_PEER=0", NULL, NULL}, {0, 1, 2}, IGNIS_COMM_STAGED, "host memory", true},
@@ -719,7 +720,8 @@ TEST(survivors_have_to_name_the_same_ranks)
     folder_end();
 }
 
-/*  What a rank had said, and has given up since, is known to a call that begins afterwards, though nobody has read it yet. */
+/*  What a rank had said, and has given up since, is known to a call that begins afterwards, though nobody has read it
+    yet. */
 TEST(what_was_given_up_before_a_call_does_not_count_in_it)
 {
     process ranks[3];
@@ -738,9 +740,10 @@ TEST(what_was_given_up_before_a_call_does_not_count_in_it)
     folder_end();
 }
 
-/* --- in this process: threads, descriptors, failures ------------------------------------------------------------------- */
+/* --- in this process: threads, descriptors, failures -------------------------------------------------------------- */
 
-/*  Descriptors that are nobody's fault: drivers open some of their own, and MinGW's threads keep some events for those to come. */
+/*  Descriptors that are nobody's fault: drivers open some of their own, and MinGW's threads keep some events for those
+    to come. */
 static int spare_descriptors(void)
 {
 #ifdef _WIN32
@@ -851,7 +854,7 @@ TEST(graphs_outlive_communicators_of_every_transport)
     folder_end();
 }
 
-/* --- many threads of each rank ----------------------------------------------------------------------------------------- */
+/* --- many threads of each rank ------------------------------------------------------------------------------------ */
 
 /*  What befalls the communicator while others use it. */
 typedef enum mishap { NO_MISHAP, ABORTED, ENDED, SPLIT_UP, SHRUNK, MISHAPS } mishap;
@@ -1055,7 +1058,8 @@ TEST(an_id_brings_ranks_together)
     folder_end();
 }
 
-/*  T14. On the simulator a cycle of IGNIS_COMM_PEER takes 50 ms, as clearing 16 MiB of each region is as many page faults there. */
+/*  T14. On the simulator a cycle of IGNIS_COMM_PEER takes 50 ms, as clearing 16 MiB of each region is as many page
+    faults there. */
 TEST(threads_are_ranks_and_leave_nothing_behind)
 {
     static const ignis_comm_transport transports[] = {IGNIS_COMM_PEER, IGNIS_COMM_STAGED};
@@ -1086,7 +1090,8 @@ TEST(threads_are_ranks_and_leave_nothing_behind)
 
 static uint64_t has_begun;
 
-/*  Rank 0 comes with one operation and loads what the next one needs; the other has yet to load what it needs for the first. */
+/*  Rank 0 comes with one operation and loads what the next one needs; the other has yet to load what it needs for the
+    first. */
 static void *loading_member_run(void *pointer)
 {
     member *m = (member *)pointer;
@@ -1297,7 +1302,7 @@ TEST(what_is_forked_holds_nothing)
     folder_end();
 }
 
-/* --- several hosts ----------------------------------------------------------------------------------------------------- */
+/* --- several hosts ------------------------------------------------------------------------------------------------ */
 
 /*  Two "hosts" of two ranks: those of different ones speak through rank 0, and their data goes through NCCL. */
 TEST(ranks_of_several_hosts_use_nccl)

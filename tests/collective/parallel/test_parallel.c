@@ -11,7 +11,8 @@
 
 enum { RANKS_MAX = 4, STEPS = 4, BATCH = 8, LENGTH = 4, WIDTH = 16, VOCAB = 24, PARAMETERS = 9 };
 
-/* --- a small language model ----------------------------------------------------------------------------------------- */
+/* --- a small language model -----------------------------------------------------------------------------------------
+   */
 
 typedef struct model {
     ignis_tensor all[PARAMETERS + 1];
@@ -71,9 +72,10 @@ static ignis_tensor block(const ignis_tensor *in, int count, void *user_data)
     return ignis_add(x, ignis_linear(h, m->down, no_tensor()));
 }
 
-/* --- a run on some ranks ----------------------------------------------------------------------------------------------- */
+/* --- a run on some ranks ------------------------------------------------------------------------------------------ */
 
-/*  How to train, and what came of it. Step s of rank r of n sees examples r * BATCH / n to (r + 1) * BATCH / n of batch s. */
+/*  How to train, and what came of it. Step s of rank r of n sees examples r * BATCH / n to (r + 1) * BATCH / n of batch
+    s. */
 typedef struct training {
     int ranks, steps;
     bool checkpoint, graph, no_broadcast;
@@ -256,7 +258,8 @@ static void train(training *run)
     ranks_start(comms, run->ranks, 60, rank_run, ranks, sizeof ranks[0]);
 }
 
-/*  The loss of the whole batch, at each step, as on one GPU, up to rounding; and all ranks have the same parameters, to the bit. */
+/*  The loss of the whole batch, at each step, as on one GPU, up to rounding; and all ranks have the same parameters, to
+    the bit. */
 static void compare(const training *many, const training *one)
 {
     int step, i;
@@ -381,7 +384,7 @@ TEST(a_parameter_that_one_rank_uses_is_averaged_over_all)
     CHECK(memcmp(two.table[0], two.table[1], sizeof two.table[0]) == 0);
 }
 
-/* --- what is refused ------------------------------------------------------------------------------------------------------ */
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static void *rank_refuses(void *context)
 {
@@ -757,7 +760,7 @@ TEST(the_first_gradients_travel_while_backward_goes_on)
     run_ranks(rank_looks, 60);
 }
 
-/* --- ranks that fail -------------------------------------------------------------------------------------------------------- */
+/* --- ranks that fail ---------------------------------------------------------------------------------------------- */
 
 /*  Rank 1 has made its part, and never comes to a backward. */
 static void *rank_stays_away(void *context)

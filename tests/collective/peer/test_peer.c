@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_peer.c - what channels and jobs have in common: the hash, the proof, streams that take a message in parts, and a fork */
+/*  test_peer.c - what channels and jobs have in common: the hash, the proof, streams that take a message in parts, and
+    a fork */
 #include "array.h"
 
 #include "ignis_collective.h"
@@ -60,7 +61,8 @@ static ignis__connection *stream_of(int fd)
     return connection;
 }
 
-/*  Deadlines pass in the middle of messages again and again, and every message that was sent arrives whole and in order. */
+/*  Deadlines pass in the middle of messages again and again, and every message that was sent arrives whole and in
+    order. */
 TEST(deadlines_leave_streams_in_step)
 {
     enum { MESSAGES = 200 };
@@ -141,7 +143,8 @@ static void *come(void *data)
     return NULL;
 }
 
-/*  The server proves itself first: who does not know the secret learns nothing that proves anything, and its client does not stay. */
+/*  The server proves itself first: who does not know the secret learns nothing that proves anything, and its client
+    does not stay. */
 TEST(both_sides_prove_that_they_know_the_secret)
 {
     static const unsigned char secret[IGNIS__SECRET] = "sesame", other[IGNIS__SECRET] = "open";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_share.c - arrays that two processes use: what the other side sees, who keeps it from being freed, what is left when one dies */
+/*  test_share.c - arrays that two processes use: what the other side sees, who keeps it from being freed, what is left
+    when one dies */
 #include "fault.h"
 
 #include "array.h"
@@ -43,7 +44,7 @@ static void write_counting(ignis_array array, int32_t first)
     CHECK_OK(ignis_array_from_host_raw(array, values, n * 4));
 }
 
-/* two processes -------------------------------------------------------------------------------------------------------- */
+/* two processes ---------------------------------------------------------------------------------------------------- */
 
 /*  Both ends of a channel: the test serves, the child connects; "serves" turns it round. */
 static ignis_channel meet_child(void)
@@ -233,7 +234,7 @@ TEST(who_has_shared_may_leave_before_it_is_taken)
     CHECK_OK(ignis_channel_close(channel));
 }
 
-/* one process ---------------------------------------------------------------------------------------------------------- */
+/* one process ------------------------------------------------------------------------------------------------------ */
 
 TEST(a_view_shares_its_part)
 {

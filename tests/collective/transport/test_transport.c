@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_transport.c - transports in one process: which there are, handles and what is wrong with them, copies, threads, failures */
+/*  test_transport.c - transports in one process: which there are, handles and what is wrong with them, copies, threads,
+    failures */
 #include "fault.h"
 
 #include "transports.h"
@@ -8,7 +9,8 @@
 
 static const ignis_transport_kind zero_copy[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_IPC, IGNIS_TRANSPORT_PEER};
 
-/* which there are ----------------------------------------------------------------------------------------------------- */
+/* which there are -----------------------------------------------------------------------------------------------------
+   */
 
 /*  Memory that is tried goes when no copy of the trial is under way any more. */
 TEST(a_trial_that_fails_anywhere_costs_no_device)
@@ -220,7 +222,8 @@ TEST(create_initialize_query_destroy)
     CHECK_FAILS(ignis_transport_create(&desc), IGNIS_ERROR_DEVICE, IGNIS_DIAG_DEVICE_RANGE);
 }
 
-/* one process --------------------------------------------------------------------------------------------------------- */
+/* one process ---------------------------------------------------------------------------------------------------------
+   */
 
 static void check_same_process(ignis_transport_kind kind, int dst)
 {
@@ -427,7 +430,8 @@ TEST(what_cannot_be_shared_is_refused)
     process_leaves_no_descriptor(share_what_cannot_be);
 }
 
-/* threads ------------------------------------------------------------------------------------------------------------- */
+/* threads -------------------------------------------------------------------------------------------------------------
+   */
 
 typedef struct crowd {
     ignis_transport transport;
@@ -589,7 +593,8 @@ TEST(threads_mix_every_call)
     }
 }
 
-/* records that lie ---------------------------------------------------------------------------------------------------- */
+/* records that lie ----------------------------------------------------------------------------------------------------
+   */
 
 TEST(every_flipped_bit_of_a_record_is_seen)
 {
@@ -940,7 +945,8 @@ TEST(the_token_of_this_user)
     rmdir(folder);
 }
 
-/* failures ------------------------------------------------------------------------------------------------------------ */
+/* failures ------------------------------------------------------------------------------------------------------------
+   */
 
 TEST(every_driver_call_may_fail)
 {

@@ -104,7 +104,8 @@ static void check_balanced(int line)
     test__check_int(__FILE__, line, "vmm_bytes", ignis__caches[0].info.vmm_bytes, 0); /* also after a shutdown */
 }
 
-/* physical memory ----------------------------------------------------------------------------------------------------- */
+/* physical memory -----------------------------------------------------------------------------------------------------
+   */
 
 TEST(granularity)
 {
@@ -185,7 +186,8 @@ TEST(the_structs_and_errors_of_the_driver)
     CHECK_MESSAGE_HAS("VMM operation");
 }
 
-/* ranges and mappings ------------------------------------------------------------------------------------------------- */
+/* ranges and mappings -------------------------------------------------------------------------------------------------
+   */
 
 TEST(map_use_unmap)
 {
@@ -320,7 +322,8 @@ TEST(shutdown_gives_everything_back_and_says_so)
     CHECK_BALANCED();
 }
 
-/* arrays -------------------------------------------------------------------------------------------------------------- */
+/* arrays --------------------------------------------------------------------------------------------------------------
+   */
 
 TEST(an_array_in_memory_of_its_own)
 {
@@ -597,7 +600,8 @@ TEST(cached_memory_is_given_back_before_memory_runs_out)
     CHECK_OK(ignis_vmm_free(vmm));
 }
 
-/* failures ------------------------------------------------------------------------------------------------------------ */
+/* failures ------------------------------------------------------------------------------------------------------------
+   */
 
 /*  Makes everything that there is, with a failure at the k-th driver call; true when it came to its end. */
 static bool use_everything(void)
@@ -684,7 +688,8 @@ TEST(failures_name_the_step)
     CHECK_BALANCED();
 }
 
-/* sharing ------------------------------------------------------------------------------------------------------------- */
+/* sharing -------------------------------------------------------------------------------------------------------------
+   */
 
 static void export_and_import(void)
 {
@@ -834,7 +839,8 @@ TEST(descriptors_that_are_no_memory)
     CHECK_BALANCED();
 }
 
-/* threads ------------------------------------------------------------------------------------------------------------- */
+/* threads -------------------------------------------------------------------------------------------------------------
+   */
 
 /*  What all threads use, replace and free under each other's hands. */
 enum { MIX_THREADS = 4, MIX_ITEMS = 3 };

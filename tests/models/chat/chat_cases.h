@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  Written by tests/models/chat/chat_compare.py --write from tests/models/chat: templates, variables, and jinja2's texts. */
+/*  Written by tests/models/chat/chat_compare.py --write from tests/models/chat: templates, variables, and jinja2's
+    texts. */
 /* clang-format off */
 static const struct {
     const char *name, *source, *variables, *text, *why; /* text: null where the template refuses, and says why */

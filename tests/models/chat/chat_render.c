@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  chat_render.c - renders chat templates for chat_compare.py
 
-    Standard input: cases, each a line of two sizes, then so many bytes of a template and of JSON variables. Standard output for each:
+    Standard input: cases, each a line of two sizes, then so many bytes of a template and of JSON variables. Standard
+    output for each:
     a line "ok SIZE" or "error SIZE" or "unsupported SIZE", then so many bytes: the text, or the message. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"

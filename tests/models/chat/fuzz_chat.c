@@ -2,9 +2,10 @@
 /*  fuzz_chat.c - damaged and hostile chat templates: each ends, with a text or with a reason and a place
 
     fuzz_chat [iterations [seed]]      templates made by mutation from good ones; the same seed makes the same templates
-    Build it with -fsanitize=address,undefined: each template is in a block of memory of exactly its size. With -fsanitize-coverage=trace-pc too, the
-    work behind each template is counted, and more than its steps account for is a failure. With -DFUZZ_LIBFUZZER and clang's -fsanitize=fuzzer the
-    entry of libFuzzer is there instead of main. Neither needs a device. */
+    Build it with -fsanitize=address,undefined: each template is in a block of memory of exactly its size. With
+    -fsanitize-coverage=trace-pc too, the work behind each template is counted, and more than its steps account for is a
+    failure. With -DFUZZ_LIBFUZZER and clang's -fsanitize=fuzzer the entry of libFuzzer is there instead of main.
+    Neither needs a device. */
 #define _XOPEN_SOURCE 700
 #include <math.h>
 #include <stdio.h>
@@ -344,7 +345,8 @@ static void invent(char *text)
     }
 }
 
-/*  Long texts and lists, and what is done with them again and again: the limit of steps has to end it. In an operation a @ is one of the values. */
+/*  Long texts and lists, and what is done with them again and again: the limit of steps has to end it. In an operation
+    a @ is one of the values. */
 static void stretch(char *text)
 {
     static const char *const operations[] = {"@ in @",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_chat.c - chat templates: texts equal to jinja2's, what is refused and where, limits, and which bytes are whose */
+/*  test_chat.c - chat templates: texts equal to jinja2's, what is refused and where, limits, and which bytes are whose
+    */
 #define IGNIS__CHAT_STEPS 2000000 /* a tenth, so that what is stopped is stopped soon */
 #define IGNIS__CHAT_MEMORY 67108864
 #include "fault.h"
@@ -16,7 +17,8 @@
 #define SMALL_STACK 524288
 #endif
 
-/*  Renders; the text is the caller's to free, null after a failure. marks: one character for each byte, 1 or 0, in a string like it. */
+/*  Renders; the text is the caller's to free, null after a failure. marks: one character for each byte, 1 or 0, in a
+    string like it. */
 static char *render(const char *source, const char *json, char **marks)
 {
     ignis__chat *chat = (ignis__chat *)malloc(sizeof *chat);
@@ -708,7 +710,8 @@ TEST(formats_letters_and_blocks)
                       i == 8 ? IGNIS_DIAG_CHAT_LIMIT : IGNIS_DIAG_CHAT_TEMPLATE, refused[i][1]);
 }
 
-/*  Messages as a template sees them: what was thought has three names, and a role that is a word is the template's own. */
+/*  Messages as a template sees them: what was thought has three names, and a role that is a word is the template's own.
+    */
 TEST(names_of_thoughts_and_marks_of_roles)
 {
     static const char source[] =
@@ -886,8 +889,8 @@ static ignis_tokenizer open_tokenizer(bool normalized)
     return tokenizer;
 }
 
-/*  The ids of a chat: they stand for its whole text, and `controls` of them are control tokens. Where that is all of them in the text, they are
-    those of the text. */
+/*  The ids of a chat: they stand for its whole text, and `controls` of them are control tokens. Where that is all of
+    them in the text, they are those of the text. */
 static void check_ids(int line, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                       const ignis_chat_desc *desc, int controls, bool harmless)
 {
@@ -976,7 +979,8 @@ TEST(messages_make_no_control_tokens)
                 IGNIS_DIAG_TOKENIZER_FREED);
 }
 
-/*  Where control tokens are looked for in normalized text it is not known whose they are, unless nobody else has written there. */
+/*  Where control tokens are looked for in normalized text it is not known whose they are, unless nobody else has
+    written there. */
 TEST(normalized_control_tokens)
 {
     static const ignis_message plain[] = {{"user", "a"}};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  generate_logits.c - transformers_compare.py runs it: the logits of a sequence behind a prompt, and behind each of the ids after it
+/*  generate_logits.c - transformers_compare.py runs it: the logits of a sequence behind a prompt, and behind each of
+    the ids after it
 
-    generate_logits MODEL DTYPE OUT PROMPT TOKENS ID...      DTYPE: bf16, f16 or f32; PROMPT: how many of the ids are fed at once
+    generate_logits MODEL DTYPE OUT PROMPT TOKENS ID...      DTYPE: bf16, f16 or f32; PROMPT: how many of the ids are
+    fed at once
 
-    OUT is a folder: logits, as raw f32; greedy, the ids of all of the sequence and of the TOKENS likeliest ones behind it, as raw i32; model, in
-    bf16 alone, the model saved as a folder */
+    OUT is a folder: logits, as raw f32; greedy, the ids of all of the sequence and of the TOKENS likeliest ones behind
+    it, as raw i32; model, in bf16 alone, the model saved as a folder */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
 

@@ -3,8 +3,8 @@
 
     smollm_run MODEL DTYPE TOKENS QUESTION...      DTYPE: bf16, f16 or f32; TOKENS: of an answer, at most
 
-    For each question three lines: the ids of the talk, up to where the answer begins; the number of the answer's ending (ignis_ending), and its ids;
-    its text, with \n where a line ends. */
+    For each question three lines: the ids of the talk, up to where the answer begins; the number of the answer's ending
+    (ignis_ending), and its ids; its text, with \n where a line ends. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
 

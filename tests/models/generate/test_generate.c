@@ -39,7 +39,8 @@ static bool warm_part(int done, int total, void *user_data)
     return parts->calls++ < parts->most;
 }
 
-/*  After ignis_model_warmup no program is loaded and no graph captured, whatever the sequences do within its numbers. */
+/*  After ignis_model_warmup no program is loaded and no graph captured, whatever the sequences do within its numbers.
+    */
 TEST(a_warm_model_compiles_nothing)
 {
     static const ignis_dtype dtypes[] = {IGNIS_BF16, IGNIS_F32};
@@ -119,8 +120,8 @@ TEST(a_warm_model_compiles_nothing)
     }
 }
 
-/*  So many texts of a model, each drawn alone, then in batches of all, some with odd ones: the same tokens, and the same bits of the last
-    logits. */
+/*  So many texts of a model, each drawn alone, then in batches of all, some with odd ones: the same tokens, and the
+    same bits of the last logits. */
 TEST(texts_are_the_same_in_any_batch)
 {
     enum { TEXTS = 7, DRAWN = 5 };
@@ -543,7 +544,8 @@ TEST(threads_draw_side_by_side)
     test_model_end(&t);
 }
 
-/*  A prompt at once, in pieces of more than 64 tokens, and in smaller ones: the same bits where it is promised, the same numbers everywhere. */
+/*  A prompt at once, in pieces of more than 64 tokens, and in smaller ones: the same bits where it is promised, the
+    same numbers everywhere. */
 static void check_long_prompt(const test_shape *shape, int ways, double tolerance)
 {
     enum { LENGTH = 540, WAYS = 3 }; /* two chunks */
@@ -606,8 +608,8 @@ static void logits_of(ignis_sequence s, float *logits, int vocab)
     CHECK_OK(ignis_sequence_logits(s, logits, vocab));
 }
 
-/*  What comes behind many tokens has the same bits whenever it is asked for: at once, in a fork, behind a truncation to their end or into the midst of
-    them, in a step with other sequences. */
+/*  What comes behind many tokens has the same bits whenever it is asked for: at once, in a fork, behind a truncation to
+    their end or into the midst of them, in a step with other sequences. */
 static void check_behind_many(const test_shape *shape)
 {
     enum { PROMPT = 97, MORE = 70, CUT = 80, ALL = 5, DRAWN = 4, VOCAB = 128 };
@@ -653,7 +655,8 @@ static void check_behind_many(const test_shape *shape)
     CHECK(memcmp(first, again, sizeof first[0] * (size_t)shape->vocab) == 0);
     CHECK_OK(ignis_sequence_free(fork));
 
-    /* sequences behind many tokens and behind few in one step, drawn from in ways of their own, in pages that two have */
+    /* sequences behind many tokens and behind few in one step, drawn from in ways of their own, in pages that two have
+       */
     for (round = 0; round < 2; round++) {
         for (i = 0; i < ALL; i++) {
             sampling[i] = greedy;
@@ -694,7 +697,8 @@ TEST(what_comes_behind_many_tokens)
 
 /* failures ------------------------------------------------------------------------------------------------------- */
 
-/*  A text in steps, of which one fails while calls of a name do (null: allocations on the host). What failed is done again, and the text is the same.
+/*  A text in steps, of which one fails while calls of a name do (null: allocations on the host). What failed is done
+    again, and the text is the same.
     It begins with more than 64 tokens, and has few more at once later. */
 enum { FAULT_FED = 70, FAULT_DRAWN = 6 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_generate_kernels.c - kernels of generation: products, cache, attention and draw, and whole models, against references in double; rows with the same bits alone and among others */
+/*  test_generate_kernels.c - kernels of generation: products, cache, attention and draw, and whole models, against
+    references in double; rows with the same bits alone and among others */
 #include "fault.h"
 #include "tensor.h"
 
@@ -78,7 +79,8 @@ static ignis__array *room_blocks(int rows, int k, int type, int other_from, int 
     return array;
 }
 
-/*  Of the device, as products see it; 0: those that there are. With few, clusters are smaller, and have several groups of rows of weights. */
+/*  Of the device, as products see it; 0: those that there are. With few, clusters are smaller, and have several groups
+    of rows of weights. */
 static int multiprocessors;
 
 /*  What a product of these sums is: with its bias, and what is done to it. */
@@ -247,7 +249,8 @@ TEST(products_of_every_kind)
                     check_product(float_dtypes[d], 33, 300, 72, IGNIS__GEMV_LOGITS, false, false);
                 }
                 multiprocessors = 0;
-                /* one row: several pieces of several tiles; a shorter ring; one block on a multiprocessor; more than its shared memory */
+                /* one row: several pieces of several tiles; a shorter ring; one block on a multiprocessor; more than
+                   its shared memory */
                 check_product(float_dtypes[d], 2, 1100, 2344, IGNIS__GEMV_OUT, false, true);
                 check_product(float_dtypes[d], 2, 24, 8200, IGNIS__GEMV_OUT, true, false);
                 check_product(float_dtypes[d], 2, 17, 24008, IGNIS__GEMV_LOGITS, false, false);
@@ -271,8 +274,8 @@ static void pretend_multiprocessors(int count)
     info->multiprocessors = count ? count : own;
 }
 
-/*  The same by the kernels for prompts; what the first rows are has the same bits without the others, and however many multiprocessors there are: on
-    Hopper that chooses tiles of 128 and of 192 columns. */
+/*  The same by the kernels for prompts; what the first rows are has the same bits without the others, and however many
+    multiprocessors there are: on Hopper that chooses tiles of 128 and of 192 columns. */
 OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int k, ignis__gemv_kind kind, bool gated,
                                          bool biased)
 {
@@ -487,8 +490,8 @@ static void attention_test_params(const attention_test *t, ignis__op *op, ignis_
     paged->splits = SPLITS;
 }
 
-/*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. few: as on a device of so many multiprocessors,
-    where a block has many splits; 0: as it is. */
+/*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. few: as on a device of
+    so many multiprocessors, where a block has many splits; 0: as it is. */
 static void attention_test_run(attention_test *t, int count, const int *sequence, const int *position, int few)
 {
     ignis__generate_row rows[64];
@@ -552,8 +555,8 @@ static void attention_reference(const attention_test *t, const double *qkv, int 
         out[d] /= sum;
 }
 
-/*  Three sequences of some lengths: prompts in chunks, then tokens of all of them together, with a row that is none. The last ones alone again, by other blocks,
-    and both by a graph's kind of launch, whose rows alone change. */
+/*  Three sequences of some lengths: prompts in chunks, then tokens of all of them together, with a row that is none.
+    The last ones alone again, by other blocks, and both by a graph's kind of launch, whose rows alone change. */
 static void check_attention(const cache_case *c, ignis_dtype dtype, const int lengths[SEQUENCES])
 {
     enum { CHUNK = 29 };
@@ -856,7 +859,8 @@ static bool draw_cuts(const draw_case *c)
     return c->temperature != 0 && (c->top_k > 0 || (c->top_p > 0 && c->top_p < 1) || c->min_p > 0);
 }
 
-/*  What is left of a row, as probabilities by ids; 0: cut. distance: how far a token is from the greatest one. ids: of the sequence so far. */
+/*  What is left of a row, as probabilities by ids; 0: cut. distance: how far a token is from the greatest one. ids: of
+    the sequence so far. */
 static int draw_reference(const draw_case *c, const double *logits, int vocab, const int32_t *ids, int count,
                           const ignis__generate_bias *biases, double *probability, double *distance)
 {
@@ -906,10 +910,12 @@ static int draw_reference(const draw_case *c, const double *logits, int vocab, c
     return draw_cuts(c) ? kept : 0;
 }
 
-/*  How surprising the tokens were that have been drawn, beyond what was to be expected of their probabilities, and how far that strays by chance. */
+/*  How surprising the tokens were that have been drawn, beyond what was to be expected of their probabilities, and how
+    far that strays by chance. */
 static double draw_surprise, draw_variance;
 
-/*  Rows of random logits, some of them equal, drawn and compared: what is left, the token whose noise brings it ahead of the others, what it says. */
+/*  Rows of random logits, some of them equal, drawn and compared: what is left, the token whose noise brings it ahead
+    of the others, what it says. */
 static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
 {
     enum { HISTORY = 20 };
@@ -1212,8 +1218,9 @@ TEST(logits_are_those_of_the_whole_text)
 
 /* steps of one row ----------------------------------------------------------------------------------------------- */
 
-/*  Models for the kernel that does a step of one row: sizes of K that its warps share out unevenly or not at all, every family, every size of heads,
-    more query heads of a key head than a team has at a time, fewer rows of weights than blocks, and more. */
+/*  Models for the kernel that does a step of one row: sizes of K that its warps share out unevenly or not at all, every
+    family, every size of heads, more query heads of a key head than a team has at a time, fewer rows of weights than
+    blocks, and more. */
 enum { RARE = 3 }; /* the last ones of a table, where all are taken */
 static const test_shape whole_shapes[] = {
     {2, 4, 2, 16, 40, 48, 120, false, true, false, IGNIS_BF16},
@@ -1266,8 +1273,8 @@ static void check_whole(const test_shape *shape, int context, int prompt, int dr
     free(ids);
 }
 
-/*  The same with quantised weights: of one type, and of two; rows of one record, of several that warps share out, and of more than a piece; tiles
-    without second eight rows. */
+/*  The same with quantised weights: of one type, and of two; rows of one record, of several that warps share out, and
+    of more than a piece; tiles without second eight rows. */
 static const struct {
     test_shape shape;
     int type, other;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_generate_parallel.c - models that several ranks share: the scores of one GPU up to rounding, the same bits on all ranks */
+/*  test_generate_parallel.c - models that several ranks share: the scores of one GPU up to rounding, the same bits on
+    all ranks */
 #include "fault.h"
 #include "tensor.h"
 
@@ -44,7 +45,7 @@ static const char *model_written(const ck_model *of, bool is_gguf, int type, ign
     return test_path(is_gguf ? "m.gguf" : "m");
 }
 
-/* --- ranks as threads -------------------------------------------------------------------------------------------------- */
+/* --- ranks as threads --------------------------------------------------------------------------------------------- */
 
 typedef struct rank rank;
 
@@ -266,7 +267,7 @@ TEST(gguf_files)
     check_shared(&llama, true, 3, IGNIS_F32, 2, 2e-5);
 }
 
-/* --- what is refused --------------------------------------------------------------------------------------------------- */
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static ignis_status inspect(const char *path, int number, int ranks, ignis_model_info *info)
 {
@@ -480,8 +481,8 @@ TEST(a_rank_that_stays_away_is_told)
     check_pair(stay_away, 2);
 }
 
-/*  One rank reads files, and ends another communicator, while another rank waits for it in an operation, as ranks do that are done with them at
-    different times. */
+/*  One rank reads files, and ends another communicator, while another rank waits for it in an operation, as ranks do
+    that are done with them at different times. */
 TEST(files_are_read_while_a_rank_waits)
 {
     ignis_comm comms[2], others[2];
@@ -524,7 +525,7 @@ TEST(files_are_read_while_a_rank_waits)
     }
 }
 
-/* --- ranks as processes ------------------------------------------------------------------------------------------------- */
+/* --- ranks as processes ------------------------------------------------------------------------------------------- */
 
 /*  Two processes draw the same text; then rank 1 dies, and rank 0 learns it. */
 static int role_rank(int number)
@@ -672,7 +673,8 @@ int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
     setenv("IGNIS_SIM_DEVICES", "4", 0);
-    /* On the simulator all threads of a sum wait by looking again and again: with few of them, a rank that still compiles gets a core, too. */
+    /* On the simulator all threads of a sum wait by looking again and again: with few of them, a rank that still
+       compiles gets a core, too. */
     setenv("IGNIS_COMM_TUNE", "ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,lanes=2", 0);
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
     if (role)

@@ -35,7 +35,8 @@ enum { WAYS = 8 };
         CHECK_MESSAGE_HAS(message);                                         \
     } while (0)
 
-/*  Where all tokens are forbidden, or no logit is a number, a draw fails, the sequence stays as it was, and others of the step go on. */
+/*  Where all tokens are forbidden, or no logit is a number, a draw fails, the sequence stays as it was, and others of
+    the step go on. */
 TEST(nothing_to_draw)
 {
     enum { COUNT = 9 }; /* more than a step takes */
@@ -158,8 +159,9 @@ TEST(leaks_are_reported)
 typedef struct shown {
     char text[512];
     int pieces, last;
-    bool
-        meddles; /* the sequence is forked, its fork goes on, and its last token is taken off and fed again, which changes nothing */
+    /* the sequence is forked, its fork goes on, and its last token is taken off and fed again, which changes
+       nothing */
+    bool meddles;
     ignis_sequence sequence;
 } shown;
 
@@ -399,7 +401,8 @@ TEST(a_token_drawn_ahead_is_nobody_elses)
     test_model_end(&t);
 }
 
-/*  A token of a text is one graph, and nothing else but the number of a new page: the draw tells the host and goes on to the next row by itself. */
+/*  A token of a text is one graph, and nothing else but the number of a new page: the draw tells the host and goes on
+    to the next row by itself. */
 TEST(a_token_is_one_launch)
 {
     static const char *const counted[] = {"cuGraphLaunch", "cuLaunchKernel", "cuMemcpyDtoHAsync_v2",
@@ -590,7 +593,8 @@ static void text_behind(ignis_sequence s, int from, char *text)
     *text = 0;
 }
 
-/*  A random model over bytes, whose texts have a form: alone, in batches beside others that have none, in forks, cut and drawn again. */
+/*  A random model over bytes, whose texts have a form: alone, in batches beside others that have none, in forks, cut
+    and drawn again. */
 TEST(texts_of_a_grammar)
 {
     static const test_shape shape = {1, 2, 1, 8, 16, 16, 260, false, false, false, IGNIS_F32};

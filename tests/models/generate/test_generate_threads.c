@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_generate_threads.c - threads that use the same models, adapters, sequences and tokenizers, on streams of their own, and free them */
+/*  test_generate_threads.c - threads that use the same models, adapters, sequences and tokenizers, on streams of their
+    own, and free them */
 #include "fault.h"
 #include "tensor.h"
 
@@ -57,7 +58,8 @@ static ignis_model open_model(const char *name, int sequences,
     return ignis_model_open(&desc);
 }
 
-/* what texts are when nobody disturbs --------------------------------------------------------------------------------- */
+/* what texts are when nobody disturbs ---------------------------------------------------------------------------------
+   */
 
 static struct {
     int32_t ids[TEXTS][PROMPT + DRAWN];
@@ -105,7 +107,8 @@ static void check_text(ignis_model model, int text)
     CHECK(memcmp(logits, texts.logits[text], sizeof logits) == 0);
 }
 
-/* handles that all threads use ---------------------------------------------------------------------------------------- */
+/* handles that all threads use ----------------------------------------------------------------------------------------
+   */
 
 typedef enum kind { MODEL, LORA, SEQUENCE, TOKENIZER, KINDS } kind;
 enum { PLACES = 5 };
@@ -203,7 +206,7 @@ static void expect_documented(int call)
     ignis_status_clear();
 }
 
-/* what the threads do --------------------------------------------------------------------------------------------------- */
+/* what the threads do ---------------------------------------------------------------------------------------------- */
 
 static bool stop_half_way(int64_t done, int64_t total, void *user_data)
 {
@@ -308,7 +311,8 @@ static void use_merged(worker *w)
         CHECK_OK(ignis_model_free(model));
 }
 
-/*  A fork has the ids of its sequence, and says what a sequence says that is given them: to some bits, as more than 64 at once round otherwise. */
+/*  A fork has the ids of its sequence, and says what a sequence says that is given them: to some bits, as more than 64
+    at once round otherwise. */
 static void check_sequence(worker *w)
 {
     ignis_sequence fork = ignis_sequence_fork(any_sequence(w)), fresh;
@@ -633,7 +637,8 @@ static void be_late(void *user_data)
     test_sleep_ms(20);
 }
 
-/*  What a failed call has put into its stream is done when it returns: the pages that it gives back are others', on streams of their own. */
+/*  What a failed call has put into its stream is done when it returns: the pages that it gives back are others', on
+    streams of their own. */
 TEST(a_failed_call_leaves_nothing_under_way)
 {
     ignis_generate_desc text = text_desc(1);

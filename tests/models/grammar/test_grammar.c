@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_grammar.c - grammars: what the matcher allows against an independent recogniser, texts of schemas against an independent reader, errors */
+/*  test_grammar.c - grammars: what the matcher allows against an independent recogniser, texts of schemas against an
+    independent reader, errors */
 #define IGNIS_MODELS /* as before version 0.5; the others include ignis_models.h */
 #include "tensor.h"
 
@@ -35,8 +36,8 @@ static ignis__vocabulary *vocabulary_of(const char *letters)
     return ignis__vocabulary_make(&tokenizer, TOKENS + 3, NULL, 0);
 }
 
-/*  An independent view of a language: its strings up to a length, by rewriting the leftmost rule breadth first. Rules are letters A to Z, R the
-    root, in GBNF as groups of plain alternatives; both are made of this table. */
+/*  An independent view of a language: its strings up to a length, by rewriting the leftmost rule breadth first. Rules
+    are letters A to Z, R the root, in GBNF as groups of plain alternatives; both are made of this table. */
 typedef struct language {
     const char *gbnf;
     const char *rules; /* "R=aRb|;A=..." */
@@ -105,7 +106,8 @@ static int derivable(const language *l, const char *prefix, bool whole)
     return 0;
 }
 
-/*  Behind every text of a language, up to a length, each token is allowed if the text and it begin one of the language, and the end where one ends. */
+/*  Behind every text of a language, up to a length, each token is allowed if the text and it begin one of the language,
+    and the end where one ends. */
 TEST(tokens_are_those_that_texts_go_on_with)
 {
     int k, wrong = 0;

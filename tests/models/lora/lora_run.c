@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  lora_run.c - peft_compare.py runs it: a model in f32 with adapters, its scores, the adapters saved and the model with them merged
+/*  lora_run.c - peft_compare.py runs it: a model in f32 with adapters, its scores, the adapters saved and the model
+    with them merged
 
-    lora_run MODEL ADAPTER|- OUT ID...     -: made here, with random numbers. OUT is a folder: logits.safetensors, adapter, merged */
+    lora_run MODEL ADAPTER|- OUT ID...     -: made here, with random numbers. OUT is a folder: logits.safetensors,
+    adapter, merged */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
 

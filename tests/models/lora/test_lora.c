@@ -189,8 +189,9 @@ static double *reference_scores(const ck_model *m)
 
 /* what they compute ----------------------------------------------------------------------------------------------- */
 
-/*  Against a forward in double over weights to which scale B A was added: every product of every family in its rows, with and without
-    rslora; then the same merged. f32 sums of some 40 products of numbers of about 1: 5e-6, as in test_model.c. */
+/*  Against a forward in double over weights to which scale B A was added: every product of every family in its rows,
+    with and without rslora; then the same merged. f32 sums of some 40 products of numbers of about 1: 5e-6, as in
+    test_model.c. */
 TEST(what_they_compute_is_that_of_weights_with_b_a_added)
 {
     int i, k, layer, rslora;
@@ -269,7 +270,8 @@ TEST(one_target_changes_its_own_rows_alone)
     }
 }
 
-/*  B is 0, so at first the scores keep their bits; but for GPT-2's MLP, which is one operation no more, where both of its products have adapters. */
+/*  B is 0, so at first the scores keep their bits; but for GPT-2's MLP, which is one operation no more, where both of
+    its products have adapters. */
 TEST(at_first_they_change_nothing)
 {
     int i, way;
@@ -457,8 +459,8 @@ static double train(ignis_lora lora, int steps, double lr)
     return loss;
 }
 
-/*  The loss falls, the model's own weights keep their bits and get no gradients; then the adapters are saved, opened beside another copy of
-    the model with the same bits, merged and saved as a model. */
+/*  The loss falls, the model's own weights keep their bits and get no gradients; then the adapters are saved, opened
+    beside another copy of the model with the same bits, merged and saved as a model. */
 TEST(training_saving_opening_and_merging)
 {
     int i, way;
@@ -529,7 +531,8 @@ TEST(training_saving_opening_and_merging)
     }
 }
 
-/*  Weights that stay quantised give what numbers of the same values give, also to the gradients of adapters, and are not merged into. */
+/*  Weights that stay quantised give what numbers of the same values give, also to the gradients of adapters, and are
+    not merged into. */
 TEST(a_quantised_model_learns_as_its_numbers_do)
 {
     static const ignis_weights weights[] = {IGNIS_WEIGHTS_Q8_0, IGNIS_WEIGHTS_Q4_0};
@@ -727,7 +730,8 @@ static char *file_text(const char *path)
     return (char *)ignis__file_read(path, &size);
 }
 
-/*  Names and shapes are those that PEFT has for the same modules of transformers, whatever the layout of the model's weights. */
+/*  Names and shapes are those that PEFT has for the same modules of transformers, whatever the layout of the model's
+    weights. */
 TEST(files_have_names_and_shapes_of_peft)
 {
     static const char *const c_proj[] = {"mlp.c_proj", "c_attn"}, *const mixed[] = {"q_proj", "layers.1.mlp.up_proj"};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz_text.c - damaged tokenizer.json, tokenizer_config.json and GGUF files: the reader must say no or yes, and what it says yes to must work
+/*  fuzz_text.c - damaged tokenizer.json, tokenizer_config.json and GGUF files: the reader must say no or yes, and what
+    it says yes to must work
 
     fuzz_text [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
-    Build it with -fsanitize=address,undefined: each file is in a block of memory of exactly its size. With -DFUZZ_LIBFUZZER and clang's
+    Build it with -fsanitize=address,undefined: each file is in a block of memory of exactly its size. With
+    -DFUZZ_LIBFUZZER and clang's
     -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
@@ -77,7 +79,8 @@ static bool try_gguf(const char *bytes, size_t size)
     return ok;
 }
 
-/*  Reads a file, of which it needs a copy; true when it is accepted. kind: 0 tokenizer.json, 1 tokenizer_config.json. */
+/*  Reads a file, of which it needs a copy; true when it is accepted. kind: 0 tokenizer.json, 1 tokenizer_config.json.
+    */
 static bool try_file(const char *bytes, size_t size, int kind)
 {
     static const char config[] =

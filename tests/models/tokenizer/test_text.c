@@ -23,7 +23,8 @@ static ignis_desc dry_desc(void)
     ignis_desc dry_setup = dry_desc(); \
     SETUP(&dry_setup)
 
-/* files ------------------------------------------------------------------------------------------------------------- */
+/* files -------------------------------------------------------------------------------------------------------------
+   */
 
 static void add_lines(buffer *out, const char *const *lines)
 {
@@ -75,7 +76,8 @@ static const char *write_text(const char *name, const char *text)
 
 static void let_go(ignis_tokenizer tokenizer) { CHECK_OK(ignis_tokenizer_free(tokenizer)); }
 
-/* ids --------------------------------------------------------------------------------------------------------------- */
+/* ids ---------------------------------------------------------------------------------------------------------------
+   */
 
 enum { ROOM = 4096 };
 
@@ -317,7 +319,8 @@ TEST(plain_parts)
     let_go(tokenizer);
 }
 
-/* streams ----------------------------------------------------------------------------------------------------------- */
+/* streams -----------------------------------------------------------------------------------------------------------
+   */
 
 TEST(a_stream_never_cuts_a_character)
 {
@@ -381,7 +384,8 @@ TEST(a_stream_and_the_space_in_front)
     }
 }
 
-/* files that are refused -------------------------------------------------------------------------------------------- */
+/* files that are refused --------------------------------------------------------------------------------------------
+   */
 
 /*  A tokenizer.json small enough to be damaged at every byte. */
 #define SMALL_MODEL "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
@@ -454,7 +458,8 @@ static int add_added(buffer *json, int id, const char *text, bool special, bool 
     return id + 1;
 }
 
-/*  Files and texts with which a search for added tokens would go over the same bytes again and again, a million times a million of them. */
+/*  Files and texts with which a search for added tokens would go over the same bytes again and again, a million times a
+    million of them. */
 TEST(hostile_tokens_cost_no_more_than_their_text)
 {
     enum { SIZE = 1000000 };
@@ -670,7 +675,8 @@ TEST(paths)
     CHECK_FAILS(ignis_tokenizer_open(test_folder), IGNIS_ERROR_IO, IGNIS_DIAG_TOKENIZER_IO);
 }
 
-/* a folder ---------------------------------------------------------------------------------------------------------- */
+/* a folder ----------------------------------------------------------------------------------------------------------
+   */
 
 static ignis_tokenizer open_folder(const char *config, const char *jinja)
 {
@@ -756,7 +762,8 @@ TEST(what_lies_beside_the_file_is_damaged)
     CHECK_MESSAGE_HAS("chat_template.jinja': it is no text in UTF-8");
 }
 
-/* GGUF -------------------------------------------------------------------------------------------------------------- */
+/* GGUF --------------------------------------------------------------------------------------------------------------
+   */
 
 static const char *write_gguf(buffer *keys)
 {
@@ -972,7 +979,8 @@ TEST(gguf_that_is_refused)
     CHECK_MESSAGE_HAS("token 0 has 1025 bytes; with scores at most 1024");
 }
 
-/* handles, arguments, memory, threads ------------------------------------------------------------------------------- */
+/* handles, arguments, memory, threads -------------------------------------------------------------------------------
+   */
 
 TEST(handles)
 {

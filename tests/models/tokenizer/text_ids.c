@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  text_ids.c - the other side of tokenizers_compare.py
 
-    text_ids TOKENIZER             answers what stands on its standard input, an answer for each request, all numbers 32 bits, little-endian:
+    text_ids TOKENIZER             answers what stands on its standard input, an answer for each request, all numbers 32
+    bits, little-endian:
         'e' flags size bytes       encodes a text (flags: 1 no_bos, 2 plain): the count, the ids
         'd' flags count ids        decodes (flags: 1 with control tokens): the size, the bytes
         's' flags count ids        the same through an ignis_text_stream

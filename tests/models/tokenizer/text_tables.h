@@ -381,7 +381,8 @@ static const text_family families[] = {
      "null", "{\"type\":\"Metaspace\",\"replacement\":\"\342\226\201\",\"prepend_scheme\":\"always\",\"split\":true}"},
 };
 
-/*  What becomes of a text: the next ids of text_ids, and their text without control tokens. flags: 3: plain and no_bos. */
+/*  What becomes of a text: the next ids of text_ids, and their text without control tokens. flags: 3: plain and no_bos.
+    */
 typedef struct text_case {
     int family, flags, size;
     const char *text;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  model_dump.c - gguf_compare.py runs it: opens a model in f32, and writes the weights that are named as raw f32 to a file
+/*  model_dump.c - gguf_compare.py runs it: opens a model in f32, and writes the weights that are named as raw f32 to a
+    file
 
     model_dump MODEL OUT NAME...
     model_dump MODEL FOLDER       writes the model as a folder instead */

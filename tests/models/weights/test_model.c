@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_model.c - models opened from folders and GGUF files: their scores against a forward in double, their weights, sizes and handles */
+/*  test_model.c - models opened from folders and GGUF files: their scores against a forward in double, their weights,
+    sizes and handles */
 #include "fault.h"
 #include "tensor.h"
 
@@ -258,7 +259,8 @@ static void check_texts(int line, ignis_model model, const ck_model *m, double t
 }
 #define CHECK_TEXTS(model, m, tolerance) check_texts(__LINE__, model, m, tolerance)
 
-/*  Bytes that a matrix takes as blocks, in records of 256 elements, eight rows at a time; what is behind them goes up to a multiple of 16. */
+/*  Bytes that a matrix takes as blocks, in records of 256 elements, eight rows at a time; what is behind them goes up
+    to a multiple of 16. */
 static int64_t blocks_bytes(int type, int64_t rows, int64_t columns)
 {
     return (rows + 7) / 8 * 8 * ((columns + 255) / 256) * (256 / ck_types[type].elements) * ck_types[type].bytes;
@@ -307,7 +309,8 @@ TEST(weights_stay_quantised_as_in_the_file)
             scores_of(model, &m, scores);
             scores_of(numbers, &m, wanted);
             CHECK_INT(memcmp(scores, wanted, sizeof *scores * (size_t)(BATCH * SEQ * m.vocab)), 0);
-            /* random blocks make scores of up to 45, where the last place of f32 is 4e-6: a sum of them is off by a few, and so are probabilities */
+            /* random blocks make scores of up to 45, where the last place of f32 is 4e-6: a sum of them is off by a
+               few, and so are probabilities */
             CHECK_TEXTS(model, &m, k ? 0.05 : 2e-5);
             CHECK(!kept || ignis_model_weights(model, weights, 64) == 3); /* norms */
             CHECK_OK(ignis_model_free(model));
@@ -458,7 +461,8 @@ TEST(numbers_that_are_not_finite_are_quantised)
     }
 }
 
-/*  From each dtype of files to each of models: the values are those of one rounding, and the scores those of the dtype. */
+/*  From each dtype of files to each of models: the values are those of one rounding, and the scores those of the dtype.
+    */
 TEST(weights_are_converted_as_they_are_read)
 {
     static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_F16, IGNIS_BF16};

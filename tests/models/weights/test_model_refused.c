@@ -9,7 +9,8 @@
 
 /* what is refused ------------------------------------------------------------------------------------------------- */
 
-/*  Writes config.json with one text in the place of another, which must be there; "": appended behind the first brace. */
+/*  Writes config.json with one text in the place of another, which must be there; "": appended behind the first brace.
+    */
 TEST(descriptions_that_cannot_be_followed_are_refused)
 {
     static const struct {

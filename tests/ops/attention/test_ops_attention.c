@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_ops_attention.c - sdpa and decode_sdpa: values and gradients in every dtype against a reference in double, gradients in f64
-    against finite differences, masks, groups of heads, rows that see nothing, errors */
+/*  test_ops_attention.c - sdpa and decode_sdpa: values and gradients in every dtype against a reference in double,
+    gradients in f64 against finite differences, masks, groups of heads, rows that see nothing, errors */
 #include "fault.h"
 #include "tensor.h"
 
@@ -85,7 +85,8 @@ static void reference(const attention_case *c, double *const in[4], double *cons
 
 /* values and gradients ------------------------------------------------------------------------------------------ */
 
-/*  Of probabilities and sums of products that were rounded, where tensor cores did it, relative to the largest number. */
+/*  Of probabilities and sums of products that were rounded, where tensor cores did it, relative to the largest number.
+    */
 static double tolerance_of(ignis_dtype dtype)
 {
     return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 1e-5 : dtype == IGNIS_F16 ? 2e-3 : 1.6e-2;
@@ -149,8 +150,8 @@ static void check_case(const attention_case *c, ignis_dtype dtype)
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/*  Lengths around the borders of tiles; groups of heads; fewer keys than queries, where the first queries see nothing. All have a size of
-    heads that the same programs serve. */
+/*  Lengths around the borders of tiles; groups of heads; fewer keys than queries, where the first queries see nothing.
+    All have a size of heads that the same programs serve. */
 static const attention_case cases[] = {
     {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL},   {0, 2, 1, 64, 7, 7, IGNIS_MASK_CAUSAL},
     {2, 2, 2, 40, 63, 63, IGNIS_MASK_CAUSAL}, {0, 4, 2, 64, 65, 65, IGNIS_MASK_CAUSAL},
@@ -360,7 +361,8 @@ TEST(sdpa_of_views)
     let_go(whole);
 }
 
-/* q, k and v in one tensor ------------------------------------------------------------------------------------------ */
+/* q, k and v in one tensor ------------------------------------------------------------------------------------------
+   */
 
 typedef struct packed_case {
     attention_case attention; /* sk is sq */
@@ -486,7 +488,8 @@ TEST(sdpa_packed_has_the_bits_of_its_parts_with_wgmma)
         }
 }
 
-/*  The gradient of the projection's bias is the sum of the columns of what the projection gets, which is found with a leaf in its place. */
+/*  The gradient of the projection's bias is the sum of the columns of what the projection gets, which is found with a
+    leaf in its place. */
 static void check_bias_of_packed(packed_case packed, ignis_dtype dtype, bool one_pass)
 {
     const attention_case *c = &packed.attention;
@@ -685,8 +688,8 @@ static double *forward_values(const attention_case *c, ignis_dtype dtype, double
     return got;
 }
 
-/*  Lengths around the borders of tiles, keys that no query sees and queries that see no key, groups of heads, batches. The gradients show that
-    the sums for backward are right. */
+/*  Lengths around the borders of tiles, keys that no query sees and queries that see no key, groups of heads, batches.
+    The gradients show that the sums for backward are right. */
 TEST(sdpa_by_wgmma)
 {
     static const attention_case by_wgmma[] = {
@@ -720,7 +723,8 @@ TEST(sdpa_by_wgmma_sizes_of_heads)
     free(forward_values(&c, IGNIS_BF16, 2, true)); /* out waits in the place of q for queries that see nothing */
 }
 
-/*  Few queries and many keys: each item is split, and the parts are added up; more items than multiprocessors: blocks go on with others. */
+/*  Few queries and many keys: each item is split, and the parts are added up; more items than multiprocessors: blocks
+    go on with others. */
 TEST(sdpa_by_wgmma_items)
 {
     static const attention_case items[] = {
@@ -735,7 +739,8 @@ TEST(sdpa_by_wgmma_items)
     CHECK_INT(not_by_wgmma(), 0);
 }
 
-/*  Heads of 64: three groups where sequences are long, two teams of two where they are short; larger ones: short sequences and long ones. */
+/*  Heads of 64: three groups where sequences are long, two teams of two where they are short; larger ones: short
+    sequences and long ones. */
 TEST(sdpa_by_wgmma_shapes_of_items)
 {
     static const attention_case others[] = {
@@ -818,8 +823,8 @@ TEST(sdpa_by_wgmma_of_large_scores)
     }
 }
 
-/*  Two tiles of keys and more, whole ones and parts; sections of heads that go up and down; a size of heads for each way to share the
-    columns among the groups of warps. */
+/*  Two tiles of keys and more, whole ones and parts; sections of heads that go up and down; a size of heads for each
+    way to share the columns among the groups of warps. */
 TEST(sdpa_backward_by_wgmma)
 {
     static const struct {
@@ -846,8 +851,9 @@ TEST(sdpa_backward_by_wgmma)
     CHECK_INT(not_by_wgmma(), 0);
 }
 
-/*  Few queries on many keys stay in a block; on either side of where that begins: of queries, of keys, of heads that share keys. Sizes of heads for
-    each number of stages; parts of the keys of more tiles than stages, of which the last has fewer. And of a few more threads add the gradient. */
+/*  Few queries on many keys stay in a block; on either side of where that begins: of queries, of keys, of heads that
+    share keys. Sizes of heads for each number of stages; parts of the keys of more tiles than stages, of which the last
+    has fewer. And of a few more threads add the gradient. */
 TEST(sdpa_backward_by_wgmma_of_few_queries)
 {
     static const struct {
@@ -1178,7 +1184,8 @@ TEST(decode_sdpa_values)
 
 /* failures of the driver ---------------------------------------------------------------------------------------- */
 
-/*  Each driver call of a name fails once: a clean failure each time, nothing stays behind, and the next time all is well. */
+/*  Each driver call of a name fails once: a clean failure each time, nothing stays behind, and the next time all is
+    well. */
 static void fail_everywhere(const char *prefix, ignis_attention_backend attention, int rows, int width)
 {
     ignis_desc setup;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/*  test_sdpa_masks.c - sdpa with a window, lengths of sequences, a bias and a softcap, each alone and together: values and gradients against a
-    reference in double and finite differences in f64, by all kernels; q, k and v in one tensor; decode; what is nothing; errors */
+/*  test_sdpa_masks.c - sdpa with a window, lengths of sequences, a bias and a softcap, each alone and together: values
+    and gradients against a reference in double and finite differences in f64, by all kernels; q, k and v in one tensor;
+    decode; what is nothing; errors */
 #include "sweep.h"
 
 #include "processes.h"
@@ -165,14 +166,16 @@ static void reference(const masked_case *c, double *const in[], double *const re
 
 /* values and gradients ------------------------------------------------------------------------------------------ */
 
-/*  Of probabilities and sums of products that were rounded, where tensor cores did it, relative to the largest number. */
+/*  Of probabilities and sums of products that were rounded, where tensor cores did it, relative to the largest number.
+    */
 static double tolerance_of(ignis_dtype dtype)
 {
     return dtype == IGNIS_F64 ? 1e-12 : dtype == IGNIS_F32 ? 1e-5 : dtype == IGNIS_F16 ? 2e-3 : 1.6e-2;
 }
 
-/*  What nobody may read as a number: NaN, infinities and the largest numbers, in keys and values that no query sees, in queries that see no key, in
-    the gradients of their results, and in the bias of a query and a key that it does not see. */
+/*  What nobody may read as a number: NaN, infinities and the largest numbers, in keys and values that no query sees, in
+    queries that see no key, in the gradients of their results, and in the bias of a query and a key that it does not
+    see. */
 static void spoil(const masked_case *c, double *const in[], bool decode)
 {
     static const double garbage[] = {NAN, HUGE_VAL, -HUGE_VAL, 3e38, -6e4};
@@ -324,8 +327,8 @@ TEST(sdpa_masks_in_every_combination)
     }
 }
 
-/*  Windows of one key, of whole tiles and more; without a causal mask; more and fewer keys than queries, where queries and keys are left over;
-    more and less than all tiles of a block. */
+/*  Windows of one key, of whole tiles and more; without a causal mask; more and fewer keys than queries, where queries
+    and keys are left over; more and less than all tiles of a block. */
 static const masked_case ranges[] = {
     {0, 1, 1, 64, 1, 1, IGNIS_MASK_CAUSAL, 1, true, 0, NO_BIAS, false},
     {0, 2, 1, 64, 129, 129, IGNIS_MASK_CAUSAL, 1, false, 0, NO_BIAS, false},
@@ -473,7 +476,8 @@ TEST(sdpa_with_a_window_of_all_is_sdpa_without)
 
 /* what nobody sees ---------------------------------------------------------------------------------------------- */
 
-/*  Lengths and windows that end within a tile of keys, at its border, one behind and one ahead; queries ahead of all keys; sequences without one. */
+/*  Lengths and windows that end within a tile of keys, at its border, one behind and one ahead; queries ahead of all
+    keys; sequences without one. */
 static const masked_case unseen[] = {
     {4, 2, 1, 64, 40, 80, IGNIS_MASK_NONE, 0, true, 0, NO_BIAS, false},
     {4, 2, 2, 64, 97, 96, IGNIS_MASK_CAUSAL, 0, true, 0, NO_BIAS, false},
@@ -495,8 +499,9 @@ TEST(sdpa_reads_nothing_that_is_not_seen)
     }
 }
 
-/*  In f32 and f64 a query reads nothing but what it sees itself. Key and value BAD are NaN: queries that do not see them have numbers. The gradient of
-    query BAD's result is NaN: only its own gradient is, and those of the keys that it sees. */
+/*  In f32 and f64 a query reads nothing but what it sees itself. Key and value BAD are NaN: queries that do not see
+    them have numbers. The gradient of query BAD's result is NaN: only its own gradient is, and those of the keys that
+    it sees. */
 static void check_reach(ignis_dtype dtype, int window)
 {
     enum { ROWS = 70, BAD = 20, DIM = 16 };
@@ -616,8 +621,8 @@ TEST(sdpa_with_a_bias_of_infinity)
     }
 }
 
-/*  A large negative bias is a mask, too: every third key of each query but the first one, which has it for all keys, and is 0. There all keys count
-    alike; else those that are masked do not. */
+/*  A large negative bias is a mask, too: every third key of each query but the first one, which has it for all keys,
+    and is 0. There all keys count alike; else those that are masked do not. */
 static void check_low_bias(const masked_case *c, ignis_dtype dtype, double value, bool decode)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -791,7 +796,8 @@ static int not_by_wgmma(void) { return test_log_count(IGNIS_DIAG_UNSUPPORTED); }
             SKIP("the device has no wgmma");               \
     } while (0)
 
-/*  Windows that leave whole tiles out, at both ends, for some groups of warps and not for others; lengths; items that are split; a softcap. */
+/*  Windows that leave whole tiles out, at both ends, for some groups of warps and not for others; lengths; items that
+    are split; a softcap. */
 static const masked_case by_wgmma[] = {
     {0, 2, 1, 64, 400, 400, IGNIS_MASK_CAUSAL, 70, false, 0, NO_BIAS, false},
     {4, 2, 1, 64, 300, 300, IGNIS_MASK_CAUSAL, 100, true, 0, NO_BIAS, false},
@@ -813,7 +819,8 @@ TEST(sdpa_masks_by_wgmma)
     CHECK_INT(not_by_wgmma(), 0);
 }
 
-/*  A size of heads for each way to share columns and keys among the groups of warps, with all that these kernels have. */
+/*  A size of heads for each way to share columns and keys among the groups of warps, with all that these kernels have.
+    */
 TEST(sdpa_masks_by_wgmma_sizes_of_heads)
 {
     static const int sizes[] = {72, 128, 192, 256};
@@ -828,7 +835,8 @@ TEST(sdpa_masks_by_wgmma_sizes_of_heads)
     CHECK_INT(not_by_wgmma(), 0);
 }
 
-/*  Few queries on many keys: tiles of keys that no query sees, at the beginning and the end, whole sequences among them; sizes of heads as above. */
+/*  Few queries on many keys: tiles of keys that no query sees, at the beginning and the end, whole sequences among
+    them; sizes of heads as above. */
 TEST(sdpa_masks_by_wgmma_of_few_queries)
 {
     static const masked_case few[] = {

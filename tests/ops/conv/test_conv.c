@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_conv.c - convolutions and their gradients: every type and kernel, odd sizes, all numbers of the desc, against sums in double */
+/*  test_conv.c - convolutions and their gradients: every type and kernel, odd sizes, all numbers of the desc, against
+    sums in double */
 
 #include "sweep.h"
 #include <math.h>
@@ -289,7 +290,8 @@ TEST(f16_without_tensor_cores)
     check_all(IGNIS_F16, FEW | NO_TENSOR_CORES);
 }
 
-/*  Runs it by wgmma: forward, the gradient of x in as many parts as patches and strides meet, and that of w, which needs whole channels. */
+/*  Runs it by wgmma: forward, the gradient of x in as many parts as patches and strides meet, and that of w, which
+    needs whole channels. */
 static void check_wgmma(scenario s, ignis_dtype dtype, int what)
 {
     int maps = 1 + (s.channels % 64 == 0), i, j;
@@ -324,7 +326,8 @@ TEST(wgmma)
     check(strided(plain(4, 20, 17, 64, 40, 3), 2, 1, 1), IGNIS_F16, FEW);
 }
 
-/*  The same gradients each time, and by any number of multiprocessors whose tiles are the same: sums are in a fixed order. */
+/*  The same gradients each time, and by any number of multiprocessors whose tiles are the same: sums are in a fixed
+    order. */
 TEST(equal_inputs_give_equal_bits)
 {
     ignis_tensor x, w, y;
@@ -524,7 +527,8 @@ TEST(only_some_gradients)
         free(all[i]);
 }
 
-/*  All kinds of kernels, one after the other: 16-bit ones whose channels are copied, those of wgmma, and plain ones in parts. */
+/*  All kinds of kernels, one after the other: 16-bit ones whose channels are copied, those of wgmma, and plain ones in
+    parts. */
 static ignis_tensor everything(int at, const ignis_tensor *inputs)
 {
     ignis_conv_desc desc;

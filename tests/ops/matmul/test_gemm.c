@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  test_gemm.c - Ignis' own kernels of matrix products: every type, transposition, batch and odd size, splits of k, and what is done to a product
-    before it is stored, against sums in double */
+/*  test_gemm.c - Ignis' own kernels of matrix products: every type, transposition, batch and odd size, splits of k, and
+    what is done to a product before it is stored, against sums in double */
 #include "hook.h"
 #include "tensor.h"
 #include <math.h>
@@ -64,10 +64,12 @@ static void operands_free(operands *o)
     }
 }
 
-/*  Few processors: large tiles. Many: small ones, and k is split. NO_WGMMA is added where 16-bit types are to take mma.sync. */
+/*  Few processors: large tiles. Many: small ones, and k is split. NO_WGMMA is added where 16-bit types are to take
+    mma.sync. */
 enum { FEW = 1, MANY = 132, NO_WGMMA = 1 << 10 };
 
-/*  Runs it into the tensors OUT, PRE and the sums. `processors`: that the device is said to have, which decides about tiles and splits. */
+/*  Runs it into the tensors OUT, PRE and the sums. `processors`: that the device is said to have, which decides about
+    tiles and splits. */
 static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processors)
 {
     ignis__product product;
@@ -143,7 +145,8 @@ static void compare(const char *what, const scenario *s, ignis_dtype dtype, int6
     test__fail(__FILE__, __LINE__, text);
 }
 
-/*  An element of a gated product, where the sum is x, of which the error is no more than bound: out and pre have the gate's half first. */
+/*  An element of a gated product, where the sum is x, of which the error is no more than bound: out and pre have the
+    gate's half first. */
 static void compare_gated(const scenario *s, ignis_dtype dtype, int64_t at, double x, double bound,
                           const double *before, const double *out, const double *pre)
 {
@@ -500,7 +503,8 @@ TEST(the_same_bits_every_time)
         }
 }
 
-/*  Which kernel a product of that type and size is for on device 0, whose number of multiprocessors it is said to be. */
+/*  Which kernel a product of that type and size is for on device 0, whose number of multiprocessors it is said to be.
+    */
 static ignis__gemm_kernel chosen_for(int activation, ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int processors)
 {
     static const ignis__epilogue nothing;
@@ -586,8 +590,8 @@ TEST(a_tile_is_finished_beside_the_next_one)
     CHECK(chosen_for(IGNIS__ACTIVATION_GATED, IGNIS_BF16, 8192, 64, 2048, 132).columns == 64);
 }
 
-/*  Tiles of 192 rows have as many columns as fit the multiprocessors best, also where that is no multiple of 64: edges, of which warpgroups have
-    no rows or columns, batches, and blocks in pairs. */
+/*  Tiles of 192 rows have as many columns as fit the multiprocessors best, also where that is no multiple of 64: edges,
+    of which warpgroups have no rows or columns, batches, and blocks in pairs. */
 TEST(tiles_fit_the_multiprocessors)
 {
     static const struct {
@@ -618,7 +622,8 @@ TEST(tiles_fit_the_multiprocessors)
     CHECK_INT(chosen(IGNIS_BF16, 2048, 2048, 2048, 132).columns, 256);
 }
 
-/*  Products in pairs of blocks, of every form. processors: of the device; 0: few, of which blocks do several tiles, and pairs share b. */
+/*  Products in pairs of blocks, of every form. processors: of the device; 0: few, of which blocks do several tiles, and
+    pairs share b. */
 static void check_pairs(const int64_t (*sizes)[3], int count, int processors)
 {
     int d, i, part;
@@ -636,8 +641,8 @@ static void check_pairs(const int64_t (*sizes)[3], int count, int processors)
             }
 }
 
-/*  Pairs of blocks share b where rows are not whole sectors: of each width, tiles of which the second of a pair may have no row; split; with few
-    multiprocessors blocks do several. */
+/*  Pairs of blocks share b where rows are not whole sectors: of each width, tiles of which the second of a pair may
+    have no row; split; with few multiprocessors blocks do several. */
 TEST(pairs_of_blocks_share_a_factor)
 {
     static const int64_t sizes[][3] = {{136, 72, 40}, {264, 136, 328}, {392, 264, 72}, {200, 568, 776}};
@@ -681,7 +686,8 @@ static void check_not_rounded(int64_t m, int64_t n, int processors)
     let_go(a), let_go(b), let_go(out);
 }
 
-/*  f32 that may be rounded, where operands lie by k or are turned: every form, edges, splits, batches, and blocks in pairs. */
+/*  f32 that may be rounded, where operands lie by k or are turned: every form, edges, splits, batches, and blocks in
+    pairs. */
 TEST(tf32_by_wgmma)
 {
     static const struct {

@@ -55,7 +55,8 @@ static ignis_tensor run_two_linear(const ignis_tensor *in, int count, void *user
     return ignis_add(first, ignis_linear(in[0], in[2], none));
 }
 
-/*  Of two layers the second one to give x a gradient adds to that of the first, inside its product: the sum is rounded once. */
+/*  Of two layers the second one to give x a gradient adds to that of the first, inside its product: the sum is rounded
+    once. */
 TEST(linear_adds_to_a_gradient_that_x_has)
 {
     enum { ROWS = 24, IN = 40, OUT = 16 };
@@ -97,8 +98,8 @@ TEST(linear_adds_to_a_gradient_that_x_has)
     for (i = 0; i < ROWS * IN; i++)
         differ += dx[i] != kept[i];
     CHECK(
-        differ <=
-        4); /* where the exact sum is next to the middle of two numbers; of sums that are rounded twice a fifth differs */
+        /* where the exact sum is next to the middle of two numbers; of sums that are rounded twice a fifth differs */
+        differ <= 4);
     free(g), free(w1), free(w2), free(dx), free(first), free(expected), free(kept);
     CHECK_OK(ignis_scope_end(scope));
 }
@@ -293,7 +294,8 @@ TEST(mlp_gated_against_finite_differences)
     gated_close(in);
 }
 
-/*  The same as its parts, in values and gradients; of those only the wanted ones are made. The second time nothing is recorded. */
+/*  The same as its parts, in values and gradients; of those only the wanted ones are made. The second time nothing is
+    recorded. */
 static void check_gated(ignis_dtype dtype, int64_t rows, int64_t hidden, int wanted)
 {
     ignis_tensor in[2][GATED_INPUTS], part[3], y[3], none = {0},
@@ -682,7 +684,8 @@ static bool same_bits(const double *a, const double *b, int64_t count)
     return memcmp(a, b, (size_t)count * sizeof *a) == 0;
 }
 
-/*  Tiny products of every type are joined; not larger ones, and ones of long k, which are split. Each gradient has the bits that it has alone. */
+/*  Tiny products of every type are joined; not larger ones, and ones of long k, which are split. Each gradient has the
+    bits that it has alone. */
 TEST(gradients_in_one_launch_have_the_bits_of_each_alone)
 {
     static const sizes few[] = {{64, 128, 10}, {17, 31, 9}, {1, 7, 1}, {600, 40, 24}, {16, 3000, 16}, {700, 24, 700}};

@@ -215,9 +215,9 @@ static bool multiplies_eights(void)
     return 10 * info.compute_major + info.compute_minor >= 89;
 }
 
-/*  Numbers of 8 bits times their scales: scales 1 for one, above 1 for one a row, 0 for none. Tensor cores add groups of 32 products to a sum, and
-    of all addends keep 13 bits behind the point of the largest: they may lose half of 33 last places, and of many results their root mean square
-    is a thousandth. */
+/*  Numbers of 8 bits times their scales: scales 1 for one, above 1 for one a row, 0 for none. Tensor cores add groups
+    of 32 products to a sum, and of all addends keep 13 bits behind the point of the largest: they may lose half of 33
+    last places, and of many results their root mean square is a thousandth. */
 static void check_f8(ignis_dtype type, ignis_dtype dtype, sizes s, int scales_a, int scales_b, bool biased)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -328,7 +328,8 @@ TEST(matmul_f8_refuses)
 
 /* --- ignis_quantize_f8 ------------------------------------------------------------------------------------------- */
 
-/*  Numbers of very different rows: each is half a step of its type away from x / scale at most, and the largest has the type's largest size. */
+/*  Numbers of very different rows: each is half a step of its type away from x / scale at most, and the largest has the
+    type's largest size. */
 static void check_quantized(ignis_tensor x, ignis_dtype type, bool per_row)
 {
     ignis_tensor_info info = tensor_info(x), of_scale;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  pthread.h - what the tests use of it, for compilers of Microsoft's kind. It does not include windows.h, so that the tests see what Ignis
-    includes. */
+/*  pthread.h - what the tests use of it, for compilers of Microsoft's kind. It does not include windows.h, so that the
+    tests see what Ignis includes. */
 #ifndef PTHREAD_H
 #define PTHREAD_H
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  start.c - what a compiler of Microsoft's kind expects of Microsoft's start-up library: enough to run the tests without it */
+/*  start.c - what a compiler of Microsoft's kind expects of Microsoft's start-up library: enough to run the tests
+    without it */
 #include <windows.h>
 
 int _fltused = 0x9875;
