@@ -7,7 +7,7 @@
     A number of 64 bits of Philox 4x32-10, times the range, without the lower 64 bits. Equal on all devices. desc may
     be null; its dtype is i64 by default, or i32 or u8.
     Returns: the tensor, or no handle.
-    Errors: SHAPE, DTYPE (a floating dtype, a gradient), ARGUMENT (low is not below high, or either is none of the
+    Errors: SHAPE, DTYPE (a floating dtype, a gradient), ARGUMENT (low is not below high, or either is not of the
     dtype), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
