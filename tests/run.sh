@@ -8,7 +8,8 @@
 #       WRAPPER       command that each program is run under (none)
 #
 # A program ends with "name: N passed, N failed, N skipped". One that crashes, runs too long or ends without that line
-# counts as one more failure. The output of a failing program is shown; that of the others is in program.log.
+# counts as one more failure. The output of a failing program is shown; that of the others is in program.log. The seconds
+# of CPU are those to compare on a busy machine.
 
 # Runs one program; what is shown of it goes to program.shown, whose last line is its three numbers.
 run_one()
@@ -18,6 +19,8 @@ run_one()
     timeout -k 5 "${TIME_LIMIT:-900}" $WRAPPER "$1" >"$log" 2>&1 </dev/null
     code=$?
     seconds=$(($(date +%s) - start))
+    times >"$1.times" # of this shell, then of what it has run: the program, and the compilers that it started
+    cpu=$(awk 'NR == 2 { split($0, part, /[ms ]+/); print int(60 * (part[1] + part[3]) + part[2] + part[4] + 0.5) }' "$1.times")
     result=$(grep -E '^[a-z0-9_]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
     read -r p f s <<EOF
 $(echo "${result:-: 0 passed, 0 failed, 0 skipped}" | sed 's/.*: //; s/[^0-9 ]//g')
@@ -32,10 +35,10 @@ EOF
     if [ -n "$why" ]; then f=$((f + 1)); fi
     if [ "$f" -gt 0 ]; then
         sed 's/^/    /' "$log"
-        echo "FAIL ${result:-${1##*/}}${why:+ ($why)}, $seconds s"
+        echo "FAIL ${result:-${1##*/}}${why:+ ($why)}, $seconds s (CPU $cpu s)"
     else
         sed -n 's/^skip: /    skip: /p' "$log"
-        echo "ok   $result, $seconds s"
+        echo "ok   $result, $seconds s (CPU $cpu s)"
     fi
     echo "$p $f $s"
 }
