@@ -294,6 +294,76 @@ TEST(gguf_files_that_are_damaged_are_refused)
     free(b.data);
 }
 
+/*  A GGUF file without tensors; `count` keys are in `keys`. */
+static bool open_keys(ignis__gguf *file, const ck_bytes *keys, int count)
+{
+    ck_bytes b = {0};
+    ck_put(&b, "GGUF", 4), ck_u32(&b, 3), ck_u64(&b, 0), ck_u64(&b, (uint64_t)count);
+    ck_put(&b, keys->data, keys->size);
+    test_write_file(test_path("k"), b.data, b.size);
+    free(b.data);
+    return ignis__gguf_open("test", test_path("k"), file);
+}
+
+TEST(keys_of_gguf_files_hold_numbers_of_every_kind)
+{
+    static const struct {
+        const char *name;
+        uint32_t kind;
+        int size;
+        uint64_t bits;
+        double value;
+    } cases[] = {
+        {"u8", IGNIS__GGUF_U8, 1, 0xF9, 249},
+        {"i8", IGNIS__GGUF_I8, 1, 0xF9, -7},
+        {"u16", IGNIS__GGUF_U16, 2, 0xFFF9, 65529},
+        {"i16", IGNIS__GGUF_I16, 2, 0xFFF9, -7},
+        {"u32", IGNIS__GGUF_U32, 4, 0xFFFFFFF9, 4294967289.0},
+        {"i32", IGNIS__GGUF_I32, 4, 0xFFFFFFF9, -7},
+        {"u64", IGNIS__GGUF_U64, 8, UINT64_C(1) << 62, 4611686018427387904.0},
+        {"i64", IGNIS__GGUF_I64, 8, UINT64_C(0xFFFFFFFFFFFFFFF9), -7},
+        {"f32", IGNIS__GGUF_F32, 4, 0xC0E00000, -7},
+        {"f64", IGNIS__GGUF_F64, 8, UINT64_C(0xC01C000000000000), -7},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    ck_bytes keys = {0};
+    ignis__gguf file;
+    ignis__gguf_items items;
+    int64_t whole;
+    double real;
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < CASES; i++)
+        ck_text(&keys, cases[i].name), ck_u32(&keys, cases[i].kind),
+            ck_put(&keys, &cases[i].bits, (size_t)cases[i].size);
+    ck_text(&keys, "large"), ck_u32(&keys, IGNIS__GGUF_U64), ck_u64(&keys, UINT64_MAX);
+    ck_text(&keys, "text"), ck_u32(&keys, IGNIS__GGUF_STRING), ck_text(&keys, "7");
+    CHECK(open_keys(&file, &keys, CASES + 2));
+    for (i = 0; i < CASES; i++) {
+        CHECK_INT(ignis__gguf_find_real(&file, cases[i].name, &real), IGNIS__GGUF_FOUND);
+        CHECK(real == cases[i].value);
+        if (cases[i].kind == IGNIS__GGUF_F32 || cases[i].kind == IGNIS__GGUF_F64)
+            continue;
+        CHECK_INT(ignis__gguf_find_int(&file, cases[i].name, &whole), IGNIS__GGUF_FOUND);
+        CHECK_INT(whole, (int64_t)cases[i].value);
+    }
+    CHECK_INT(ignis__gguf_find_int(&file, "large", &whole), IGNIS__GGUF_BAD);
+    CHECK_HAS(ignis_status_message(), "key 'large' is u64, not a number that fits 63 bits");
+    ignis_status_clear();
+    CHECK_INT(ignis__gguf_find_real(&file, "text", &real), IGNIS__GGUF_BAD);
+    CHECK_HAS(ignis_status_message(), "key 'text' is text, not a number");
+    ignis_status_clear();
+    CHECK_INT(ignis__gguf_find_array(&file, "u8", IGNIS__GGUF_I64, &items), IGNIS__GGUF_BAD);
+    CHECK_HAS(ignis_status_message(), "not an array of whole numbers");
+    ignis_status_clear();
+    ignis__gguf_close(&file);
+    ck_text(&keys, "i16"), ck_u32(&keys, IGNIS__GGUF_U8), ck_put(&keys, "", 1);
+    CHECK(!open_keys(&file, &keys, CASES + 3));
+    CHECK_HAS(ignis_status_message(), "there is a second key 'i16'");
+    ignis_status_clear();
+    free(keys.data);
+}
+
 /*  A text in the place of another of the same length, wherever it is. */
 static void replace(ck_bytes *b, const char *from, const char *to)
 {
@@ -360,6 +430,19 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
         if (cases[i].status)
             CHECK_HAS(ignis_status_message(), cases[i].message);
         ignis_status_clear();
+        free(file.data);
+        ck_free(&m);
+    }
+    { /* what divides the frequencies is positive */
+        ck_model m = llama;
+        float divisors[64];
+        ck_make(&m);
+        for (i = 0; i < 64; i++)
+            divisors[i] = i == 2 ? -1.0f : 1.0f;
+        ck_bytes file = ck_gguf(&m, 0, divisors);
+        test_write_file(desc.path, file.data, file.size);
+        CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+        CHECK_MESSAGE_HAS("has -1 at 2; positive numbers are needed");
         free(file.data);
         ck_free(&m);
     }
