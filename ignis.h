@@ -38921,7 +38921,7 @@ typedef struct ignis__jacobi {
     int n; /* rows that have values */
 } ignis__jacobi;
 
-/*  What the gradient of an operation is computed from, and the gradients. */
+/*  The tensors that the gradient of an operation is computed from, and the gradients. */
 typedef struct ignis__gradient_args {
     ignis_tensor gradient;                    /* of the result */
     ignis_tensor saved[IGNIS__LINALG_INPUTS]; /* over the saved arrays */
@@ -38953,6 +38953,18 @@ enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN 
    Uses the rooms kernel, tensor and ops.
    =============================================================================================================== */
 
+/*  While programs are recorded: requests the copies and products that larger matrices need. */
+IGNIS__COLD static void ignis__linalg_request(ignis_dtype dtype)
+{
+    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis__gemm gemm = IGNIS__ZERO;
+    gemm.dtype = gemm.operands = dtype;
+    gemm.params.m = gemm.params.n = gemm.params.k = gemm.params.row_a = gemm.params.row_b = 256;
+    gemm.params.batch = 1;
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(LINALG_COPY), dtype);
+    ignis__gemm_request(dtype, &gemm, &nothing);
+}
+
 /*  Checks that an input is a batch of matrices of f32 or f64. */
 IGNIS__PRIVATE bool ignis__linalg_check(ignis__op *op, int input, const char *name, bool square)
 {
@@ -38968,6 +38980,7 @@ IGNIS__PRIVATE bool ignis__linalg_check(ignis__op *op, int input, const char *na
     if (shape->dim[shape->ndim - 1] > INT32_MAX || shape->dim[shape->ndim - 2] > INT32_MAX)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%s is %s; sides of 2^31 and more are not supported", name,
                               ignis__shape_write(shape).text);
+    ignis__linalg_request(array->dtype);
     return ignis__op_same_dtype(op, input, name);
 }
 
@@ -39465,6 +39478,18 @@ IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, co
     subtracted from the second half.
     Uses: matrix, status, triangular, gradient; kernels/linalg.cu. */
 
+/*  Writes L of small matrices; `first` rows are before them. */
+static void ignis__matrix_cholesky_small(ignis__op *op, ignis__matrix to, ignis__matrix a, ignis__address info,
+                                         int64_t first, bool zeros)
+{
+    int n = (int)a.rows, before = (int)first, has_zeros = zeros;
+    ignis__teams teams =
+        ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), (int64_t)n * (n | 1) + 1);
+    void *params[] = {&to, &a, &info, &n, &a.count, &before, &has_zeros, &teams.lanes};
+    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+                     teams.shared, params);
+}
+
 /*  Replaces the lower triangle of a by that of L; `first` rows are before it. */
 static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__address info, int64_t first)
 {
@@ -39473,11 +39498,7 @@ static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__addres
     if (!op->ok || n * a.count == 0)
         return;
     if (n <= IGNIS__LINALG_SMALL) {
-        int rows = (int)n, before = (int)first;
-        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), n * (n | 1) + 1);
-        void *params[] = {&a, &info, &rows, &a.count, &before, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                         teams.shared, params);
+        ignis__matrix_cholesky_small(op, a, a, info, first, false);
         return;
     }
     below = ignis__matrix_block(a, h, 0, n - h, h);
@@ -39511,7 +39532,8 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
     static const char call[] = "ignis_cholesky";
     ignis__array *l = NULL, *numbers = NULL;
     ignis_tensor result, found;
-    ignis__matrix out;
+    ignis__matrix out, from;
+    ignis__address to_info;
     ignis_rule rule;
     ignis__op op;
     if (info)
@@ -39522,9 +39544,15 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
         l = ignis__op_new_like(&op, op.in[0]);
         numbers = ignis__linalg_info(&op, &op.in[0]->shape);
         out = ignis__matrix_write(&op, l);
-        ignis__matrix_copy(&op, out, ignis__matrix_read(&op, op.in[0]), INT64_MIN, 0);
-        ignis__matrix_cholesky(&op, out, ignis__op_write(&op, numbers), 0);
-        ignis__matrix_copy(&op, out, out, INT64_MIN, 0); /* blocks have written above the diagonal */
+        from = ignis__matrix_read(&op, op.in[0]);
+        to_info = ignis__op_write(&op, numbers);
+        if (op.ok && out.rows <= IGNIS__LINALG_SMALL && op.in[0]->numel) {
+            ignis__matrix_cholesky_small(&op, out, from, to_info, 0, true);
+        } else {
+            ignis__matrix_copy(&op, out, from, INT64_MIN, 0);
+            ignis__matrix_cholesky(&op, out, to_info, 0);
+            ignis__matrix_copy(&op, out, out, INT64_MIN, 0); /* blocks have written above the diagonal */
+        }
     }
     ignis__op_save(&op, l);
     rule = ignis__linalg_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);

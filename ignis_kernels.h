@@ -37,7 +37,7 @@
         grouped_mma.cu             293 lines    9923 bytes
         hopper.cuh                 545 lines   18532 bytes
         image.cuh                   55 lines    1398 bytes
-        linalg.cu                  320 lines    9607 bytes
+        linalg.cu                  321 lines    9664 bytes
         linalg.cuh                  94 lines    1929 bytes
         linalg_jacobi.cu           336 lines   10852 bytes
         linalg_qr.cu               154 lines    4717 bytes
@@ -184,7 +184,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x16905bdb0a4e9675ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xa360dd405a58c8afULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -10422,9 +10422,9 @@ static const char ignis__text_linalg_cu_0[] =
     "else if (inside)\n"
     "to(matrix, i, j) -= from(matrix, i, j);\n"
     "}\n"
-    "}\n\n\n\n\n\n"
+    "}\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(128)\n"
-    "ignis_linalg_cholesky(Matrix a, int *info, int n, long long batch, int first, int lanes)\n"
+    "ignis_linalg_cholesky(Matrix to, Matrix a, int *info, int n, long long batch, int first, int zeros, int lanes)\n"
     "{\n"
     "const Team team(lanes);\n"
     "const bool live = team.matrix < batch;\n"
@@ -10460,8 +10460,8 @@ static const char ignis__text_linalg_cu_0[] =
     "team.sync();\n"
     "}\n"
     "for (int i = 0; i < n && live; i++)\n"
-    "for (int j = team.rank; j <= i; j += team.size)\n"
-    "a(team.matrix, i, j) = l[i * stride + j];\n"
+    "for (int j = team.rank; j < (zeros ? n : i + 1); j += team.size)\n"
+    "to(team.matrix, i, j) = j <= i ? l[i * stride + j] : T(0);\n"
     "if (live && team.rank == 0 && failed && !info[team.matrix])\n"
     "info[team.matrix] = failed;\n"
     "}\n\n\n\n\n\n"
@@ -10517,9 +10517,9 @@ static const char ignis__text_linalg_cu_0[] =
     "}\n"
     "__syncthreads();\n"
     "row = rows[0];\n"
-    "size = sizes[0];\n"
-    "for (int w = 1; w < team.size / 32; w++)\n";
+    "size = sizes[0];\n";
 static const char ignis__text_linalg_cu_1[] =
+    "for (int w = 1; w < team.size / 32; w++)\n"
     "if (sizes[w] > size || (sizes[w] == size && rows[w] < row)) {\n"
     "size = sizes[w];\n"
     "row = rows[w];\n"
@@ -10629,10 +10629,10 @@ static const char ignis__text_linalg_cu_1[] =
     "const long long matrix = item / columns, column = item % columns;\n"
     "const int *const own = pivots + matrix * pivot_batch + first;\n"
     "for (int k = 0; k < count; k++) {\n"
-    "const int other = own[k] - first;\n"
-    "if (other == k)\n"
-    "continue;\n";
+    "const int other = own[k] - first;\n";
 static const char ignis__text_linalg_cu_2[] =
+    "if (other == k)\n"
+    "continue;\n"
     "const T x = b(matrix, k, column);\n"
     "b(matrix, k, column) = b(matrix, other, column);\n"
     "b(matrix, other, column) = x;\n"
@@ -17276,7 +17276,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_linalg_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x45a000206bac3e83ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 32};
+    "linalg.cu", 0x7bd194269f6577a5ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 32};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,

@@ -32,10 +32,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* >>cholesky ---------------------------------------------------------------------------------------------------- */
 
-/*  Replaces the lower triangle of a by that of L, a = L L^T, row by row from the left (Golub and Van Loan 2013,
-    4.2.5). From a pivot that is not above 0 on, L is NaN. n is 64 at most. */
+/*  Writes L with a = L L^T, of which the lower triangle is read, row by row from the left (Golub and Van Loan 2013,
+    4.2.5). From a pivot that is not above 0 on, L is NaN. n is 64 at most. zeros: also writes those above the
+    diagonal. */
 extern "C" __global__ void __launch_bounds__(128)
-    ignis_linalg_cholesky(Matrix a, int *info, int n, long long batch, int first, int lanes)
+    ignis_linalg_cholesky(Matrix to, Matrix a, int *info, int n, long long batch, int first, int zeros, int lanes)
 {
     const Team team(lanes);
     const bool live = team.matrix < batch;
@@ -72,8 +73,8 @@ extern "C" __global__ void __launch_bounds__(128)
         team.sync();
     }
     for (int i = 0; i < n && live; i++)
-        for (int j = team.rank; j <= i; j += team.size)
-            a(team.matrix, i, j) = l[i * stride + j];
+        for (int j = team.rank; j < (zeros ? n : i + 1); j += team.size)
+            to(team.matrix, i, j) = j <= i ? l[i * stride + j] : T(0);
     if (live && team.rank == 0 && failed && !info[team.matrix])
         info[team.matrix] = failed;
 }

@@ -6,6 +6,18 @@
 
 #include "room.h"
 
+/*  Writes L of small matrices; `first` rows are before them. */
+static void ignis__matrix_cholesky_small(ignis__op *op, ignis__matrix to, ignis__matrix a, ignis__address info,
+                                         int64_t first, bool zeros)
+{
+    int n = (int)a.rows, before = (int)first, has_zeros = zeros;
+    ignis__teams teams =
+        ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), (int64_t)n * (n | 1) + 1);
+    void *params[] = {&to, &a, &info, &n, &a.count, &before, &has_zeros, &teams.lanes};
+    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
+                     teams.shared, params);
+}
+
 /*  Replaces the lower triangle of a by that of L; `first` rows are before it. */
 static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__address info, int64_t first)
 {
@@ -14,11 +26,7 @@ static void ignis__matrix_cholesky(ignis__op *op, ignis__matrix a, ignis__addres
     if (!op->ok || n * a.count == 0)
         return;
     if (n <= IGNIS__LINALG_SMALL) {
-        int rows = (int)n, before = (int)first;
-        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), n * (n | 1) + 1);
-        void *params[] = {&a, &info, &rows, &a.count, &before, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                         teams.shared, params);
+        ignis__matrix_cholesky_small(op, a, a, info, first, false);
         return;
     }
     below = ignis__matrix_block(a, h, 0, n - h, h);
@@ -52,7 +60,8 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
     static const char call[] = "ignis_cholesky";
     ignis__array *l = NULL, *numbers = NULL;
     ignis_tensor result, found;
-    ignis__matrix out;
+    ignis__matrix out, from;
+    ignis__address to_info;
     ignis_rule rule;
     ignis__op op;
     if (info)
@@ -63,9 +72,15 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
         l = ignis__op_new_like(&op, op.in[0]);
         numbers = ignis__linalg_info(&op, &op.in[0]->shape);
         out = ignis__matrix_write(&op, l);
-        ignis__matrix_copy(&op, out, ignis__matrix_read(&op, op.in[0]), INT64_MIN, 0);
-        ignis__matrix_cholesky(&op, out, ignis__op_write(&op, numbers), 0);
-        ignis__matrix_copy(&op, out, out, INT64_MIN, 0); /* blocks have written above the diagonal */
+        from = ignis__matrix_read(&op, op.in[0]);
+        to_info = ignis__op_write(&op, numbers);
+        if (op.ok && out.rows <= IGNIS__LINALG_SMALL && op.in[0]->numel) {
+            ignis__matrix_cholesky_small(&op, out, from, to_info, 0, true);
+        } else {
+            ignis__matrix_copy(&op, out, from, INT64_MIN, 0);
+            ignis__matrix_cholesky(&op, out, to_info, 0);
+            ignis__matrix_copy(&op, out, out, INT64_MIN, 0); /* blocks have written above the diagonal */
+        }
     }
     ignis__op_save(&op, l);
     rule = ignis__linalg_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);

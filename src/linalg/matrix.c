@@ -9,6 +9,18 @@
 
 #include "room.h"
 
+/*  While programs are recorded: requests the copies and products that larger matrices need. */
+IGNIS__COLD static void ignis__linalg_request(ignis_dtype dtype)
+{
+    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis__gemm gemm = IGNIS__ZERO;
+    gemm.dtype = gemm.operands = dtype;
+    gemm.params.m = gemm.params.n = gemm.params.k = gemm.params.row_a = gemm.params.row_b = 256;
+    gemm.params.batch = 1;
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(LINALG_COPY), dtype);
+    ignis__gemm_request(dtype, &gemm, &nothing);
+}
+
 /*  Checks that an input is a batch of matrices of f32 or f64. */
 IGNIS__PRIVATE bool ignis__linalg_check(ignis__op *op, int input, const char *name, bool square)
 {
@@ -24,6 +36,7 @@ IGNIS__PRIVATE bool ignis__linalg_check(ignis__op *op, int input, const char *na
     if (shape->dim[shape->ndim - 1] > INT32_MAX || shape->dim[shape->ndim - 2] > INT32_MAX)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "%s is %s; sides of 2^31 and more are not supported", name,
                               ignis__shape_write(shape).text);
+    ignis__linalg_request(array->dtype);
     return ignis__op_same_dtype(op, input, name);
 }
 

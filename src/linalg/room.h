@@ -47,7 +47,7 @@ typedef struct ignis__jacobi {
     int n; /* rows that have values */
 } ignis__jacobi;
 
-/*  What the gradient of an operation is computed from, and the gradients. */
+/*  The tensors that the gradient of an operation is computed from, and the gradients. */
 typedef struct ignis__gradient_args {
     ignis_tensor gradient;                    /* of the result */
     ignis_tensor saved[IGNIS__LINALG_INPUTS]; /* over the saved arrays */

@@ -892,7 +892,7 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     ignis_tensor column = ones(IGNIS_SHAPE(r, 1), dtype, true), single = ones(IGNIS_SHAPE(1), dtype, true);
     ignis_tensor cube = ones(IGNIS_SHAPE(2, r, c), dtype, true), w = ones(IGNIS_SHAPE(c, c), dtype, true);
     ignis_tensor ids = ones(IGNIS_SHAPE(r), IGNIS_I32, false), places = ones(IGNIS_SHAPE(r, c), IGNIS_I32, false),
-                 more[2], sum;
+                 more[2], sum, matrix;
     ignis_tensor image = ones(IGNIS_SHAPE(r, 5, 7, 4), dtype, true), taps = ones(IGNIS_SHAPE(8, 3, 3, 4), dtype, true);
     ignis_tensor channels = ones(IGNIS_SHAPE(4), dtype, true), eight = ones(IGNIS_SHAPE(8), dtype, true);
     ignis_tensor line = ones(IGNIS_SHAPE(r, c, 4), dtype, true), taps1 = ones(IGNIS_SHAPE(8, 3, 4), dtype, true);
@@ -1024,6 +1024,19 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_sort(x, 0, true, &sum));
     WALK(ignis_sort(cube, 1, false, &sum));
     WALK(ignis_topk(x, 1, 1, true, &sum));
+    if (dtype != IGNIS_BF16) {
+        matrix = ones(IGNIS_SHAPE(r < 3 ? r : 2, c < 130 ? c : 130, c < 130 ? c : 130), dtype, true);
+        WALK(ignis_cholesky(matrix, &sum));
+        WALK(ignis_solve(matrix, matrix, &sum));
+        WALK(ignis_inverse(matrix, &sum));
+        WALK(ignis_solve_triangular(matrix, matrix, NULL));
+        WALK(ignis_logdet(matrix, &sum));
+        WALK(ignis_lu(matrix, &sum));
+        WALK(ignis_qr(matrix, &sum));
+        WALK(ignis_eigh(matrix, &sum));
+        WALK(ignis_svd(matrix, &sum, &more[0]));
+        WALK(ignis_matrix_exp(matrix));
+    }
     WALK(ignis_quantize_f8(ignis_detach(x), IGNIS_F8_E4M3, true, &sum));
     WALK(ignis_quantize_f8(ignis_detach(x), IGNIS_F8_E5M2, true, &sum));
     WALK(ignis_mse_loss(x, y, IGNIS_REDUCTION_MEAN));
