@@ -33603,12 +33603,14 @@ IGNIS__PRIVATE bool ignis__fft_fits(const ignis__op *op, const ignis__fft_work *
     return ignis__fft_plan_pass(op, work, &plan);
 }
 
-/*  Returns whether all elements of complex signals are in memory. */
+/*  Returns whether all numbers of signals are in memory, and pairs aligned. */
 static bool ignis__fft_is_whole(const ignis__fft_work *work)
 {
     const ignis__fft_params *p = &work->params;
-    return !p->chirp && (work->load != IGNIS__FFT_COMPLEX || p->from.length == p->points) &&
-           (work->store != IGNIS__FFT_COMPLEX || p->to.length == p->points);
+    const int numbers[] = {p->points, p->points, 2 * p->points, p->points + 1, p->points / 2 + 1}; /* of each kind */
+    return !p->chirp && p->from.length == numbers[work->load] && p->to.length == numbers[work->store] &&
+           (work->load != IGNIS__FFT_PAIRS || (p->how & IGNIS__FFT_PACKED_IN)) &&
+           (work->store != IGNIS__FFT_PAIRS || (p->how & IGNIS__FFT_PACKED_OUT));
 }
 
 /*  Writes the options of a plan's program. */
@@ -33616,7 +33618,8 @@ static void ignis__fft_define(char *define, size_t size, const ignis__fft_work *
 {
     const ignis__fft_params *p = &work->params;
     const int how = plan->along | (p->chirp ? 4 : 0) | (p->turn ? 8 : 0) | (ignis__fft_is_whole(work) ? 16 : 0) |
-                    (p->from.step * p->from.stride == 1 ? 32 : 0) | (p->to.step * p->to.stride == 1 ? 64 : 0);
+                    (p->from.step * p->from.stride == 1 ? 32 : 0) | (p->to.step * p->to.stride == 1 ? 64 : 0) |
+                    (p->points == work->n ? 128 : 0);
     snprintf(define, size,
              "-DIGNIS_N=%d -DIGNIS_RADICES=0x%llxULL -DIGNIS_ROWS=%d -DIGNIS_THREADS=%d -DIGNIS_LOAD=%d "
              "-DIGNIS_STORE=%d -DIGNIS_HOW=%d",

@@ -25,9 +25,9 @@
         elementwise.cu              80 lines    2266 bytes
         embedding.cu               221 lines    5371 bytes
         f8.cuh                      72 lines    2289 bytes
-        fft.cu                     316 lines    8699 bytes
-        fft.cuh                    161 lines    5092 bytes
-        fft_rows.cu                 38 lines     965 bytes
+        fft.cu                     325 lines    8873 bytes
+        fft.cuh                    163 lines    5326 bytes
+        fft_rows.cu                 38 lines     972 bytes
         gather.cu                  290 lines    8012 bytes
         gemm.cu                    380 lines   11637 bytes
         gemm.cuh                   329 lines    9200 bytes
@@ -184,7 +184,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xa360dd405a58c8afULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x3269f76a1aacd6e4ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -6983,11 +6983,11 @@ static const char *const ignis__text_embedding_cu[] = {
 };
 
 static const char ignis__text_fft_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"fft.cuh\"\n\n"
     "constexpr int N = IGNIS_N, ROWS = IGNIS_ROWS, THREADS = IGNIS_THREADS;\n"
     "[[maybe_unused]] constexpr bool CHIRPS = IGNIS_HOW & 4, TURNS = IGNIS_HOW & 8, WHOLE = IGNIS_HOW & 16,\n"
-    "ADJACENT_IN = IGNIS_HOW & 32, ADJACENT_OUT = IGNIS_HOW & 64;\n\n\n"
+    "ADJACENT_IN = IGNIS_HOW & 32, ADJACENT_OUT = IGNIS_HOW & 64, ALONE = IGNIS_HOW & 128;\n\n\n"
     "constexpr int BLOCK = ROWS * THREADS, RESIDENT = sizeof(T) == 4 ? 768 : 512,\n"
     "BLOCKS = BLOCK > RESIDENT ? 1\n"
     ": BLOCK < RESIDENT / 8 ? 8\n"
@@ -7102,8 +7102,13 @@ static const char ignis__text_fft_cu_0[] =
     "};\n\n\n"
     "__device__ inline Place place(const fft_params &p, const ignis__fft_side &side, bool along)\n"
     "{\n"
-    "const unsigned tile = blockIdx.x % (unsigned)p.tiles_a, rest = blockIdx.x / (unsigned)p.tiles_a,\n"
-    "b = rest % (unsigned)p.count_b, c = rest / (unsigned)p.count_b;\n"
+    "unsigned tile = blockIdx.x, b = 0, c = 0;\n"
+    "if (gridDim.x != (unsigned)p.tiles_a) {\n"
+    "c = tile / (unsigned)p.tiles_a;\n"
+    "tile -= c * (unsigned)p.tiles_a;\n"
+    "b = c % (unsigned)p.count_b;\n"
+    "c /= (unsigned)p.count_b;\n"
+    "}\n"
     "Place at;\n"
     "at.row = along ? (int)threadIdx.x % ROWS : (int)threadIdx.x / THREADS;\n"
     "at.thread = along ? (int)threadIdx.x / ROWS : (int)threadIdx.x % THREADS;\n"
@@ -7114,9 +7119,9 @@ static const char ignis__text_fft_cu_0[] =
     "at.first = at.a * side.first_a + (int)b * side.first_b;\n"
     "return at;\n"
     "}\n\n"
-    "__device__ constexpr int radix(int stage) { return (int)((unsigned long long)IGNIS_RADICES >> 4 * stage & 15) + 1; }\n"
-    "__device__ constexpr int padded(int i) { return i + i / PAD; }\n\n\n\n";
+    "__device__ constexpr int radix(int stage) { return (int)((unsigned long long)IGNIS_RADICES >> 4 * stage & 15) + 1; }\n";
 static const char ignis__text_fft_cu_1[] =
+    "__device__ constexpr int padded(int i) { return i + i / PAD; }\n\n\n\n"
     "template <bool sums> __device__ inline int padded_sum(int base, int base_padded, int offset)\n"
     "{\n"
     "return sums ? base_padded + padded(offset) : padded(base + offset);\n"
@@ -7153,9 +7158,12 @@ static const char ignis__text_fft_cu_1[] =
     "x[r] = swapped(x[r]);\n"
     "}\n"
     "} else {\n"
+    "const int points = ALONE ? N : p.points;\n"
+    "const T inner = T(p.inner);\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++)\n"
-    "x[r] = fft_load<IGNIS_LOAD, CHIRPS>(p, at.signal, at.first + (first + r * BUTTERFLIES) * p.from.step);\n"
+    "x[r] = fft_load<IGNIS_LOAD, CHIRPS, WHOLE>(p, at.signal, at.first + (first + r * BUTTERFLIES) * p.from.step,\n"
+    "points, inner);\n"
     "}\n"
     "}\n\n\n"
     "template <int R> __device__ inline void write(Complex (&x)[R], const fft_params &p, const Place &at, int first)\n"
@@ -7178,7 +7186,7 @@ static const char ignis__text_fft_cu_1[] =
     "} else {\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++)\n"
-    "fft_store<IGNIS_STORE, CHIRPS>(p, at.signal, at.first + (first + r * SIZE) * p.to.step, scale, x[r]);\n"
+    "fft_store<IGNIS_STORE, CHIRPS, WHOLE>(p, at.signal, at.first + (first + r * SIZE) * p.to.step, scale, x[r]);\n"
     "}\n"
     "}\n\n\n"
     "template <int STAGE, int SIZE> __device__ inline void stages(const fft_params &p, Complex *rows, const Complex *tables)\n"
@@ -7223,13 +7231,13 @@ static const char ignis__text_fft_cu_1[] =
     "if (BUTTERFLIES % THREADS && first >= BUTTERFLIES)\n"
     "break;\n"
     "#pragma unroll\n"
-    "for (int r = 0; r < R; r++)\n"
+    "for (int r = 0; r < R; r++)\n";
+static const char ignis__text_fft_cu_2[] =
     "row[padded_sum < SIZE % PAD == 0 || (SIZE == 1 && R % PAD == 0) > (base, base_padded, r * SIZE)] =\n"
     "x[i][r];\n"
     "}\n"
     "__syncthreads();\n"
-    "if constexpr (!is_last)\n";
-static const char ignis__text_fft_cu_2[] =
+    "if constexpr (!is_last)\n"
     "stages<STAGE + 1, SIZE * R>(p, rows, tables);\n"
     "}\n"
     "}\n\n"
@@ -7245,7 +7253,7 @@ static const char ignis__text_fft_cu_2[] =
     "const Place to = place(p, p.to, IGNIS_HOW & 2);\n"
     "const Complex *row = rows + to.row * ROW;\n"
     "for (int k = to.thread; to.valid && k <= N / 2; k += THREADS)\n"
-    "fft_store_merged(p, to.signal, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);\n"
+    "fft_store_merged<WHOLE>(p, to.signal, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);\n"
     "}\n"
     "}\n";
 static const char *const ignis__text_fft_cu[] = {
@@ -7297,28 +7305,24 @@ static const char ignis__text_fft_cuh_0[] =
     "return quarter & 2 ? Complex{-cosine, sine} : Complex{cosine, -sine};\n"
     "}\n\n"
     "__device__ inline Complex root(unsigned q, unsigned n) { return root(q, n, T(1) / T(n)); }\n\n\n"
-    "__device__ inline Complex half_spectrum(const fft_params &p, long long base, int k, int n)\n"
+    "template <bool whole> __device__ inline Complex spectrum(const fft_params &p, long long base, int k)\n"
     "{\n"
-    "Complex x = {0, 0};\n"
-    "if (k < p.from.length)\n"
-    "x = ((const Complex *)p.in)[base + k];\n"
-    "if (k == 0 || 2 * k == n)\n"
-    "return {x.re, 0};\n"
-    "return T(p.inner) * x;\n"
-    "}\n\n\n"
-    "template <int mode, bool chirps> __device__ inline Complex fft_load(const fft_params &p, long long base, int e)\n"
+    "return whole || k < p.from.length ? ((const Complex *)p.in)[base + k] : Complex{0, 0};\n"
+    "}\n\n\n\n"
+    "template <int mode, bool chirps, bool whole>\n"
+    "__device__ inline Complex fft_load(const fft_params &p, long long base, int e, int points, T inner)\n"
     "{\n"
     "Complex x = {0, 0};\n"
     "if constexpr (mode == IGNIS__FFT_COMPLEX) {\n"
-    "if (e < p.from.length)\n"
+    "if (whole || e < p.from.length)\n"
     "x = ((const Complex *)p.in)[base + e * p.from.stride];\n"
     "} else if constexpr (mode == IGNIS__FFT_REAL) {\n"
     "if (e < p.from.length)\n"
     "x.re = ((const T *)p.in)[base + e];\n"
     "} else if constexpr (mode == IGNIS__FFT_PAIRS) {\n"
     "const T *at = (const T *)p.in + base + 2 * (long long)e;\n"
-    "if (p.how & IGNIS__FFT_PACKED_IN) {\n"
-    "if (2 * e < p.from.length)\n"
+    "if (whole || (p.how & IGNIS__FFT_PACKED_IN)) {\n"
+    "if (whole || 2 * e < p.from.length)\n"
     "x = *(const Complex *)at;\n"
     "} else {\n"
     "if (2 * e < p.from.length)\n"
@@ -7327,15 +7331,19 @@ static const char ignis__text_fft_cuh_0[] =
     "x.im = at[1];\n"
     "}\n"
     "} else if constexpr (mode == IGNIS__FFT_MERGED) {\n"
-    "if (e < p.points) {\n"
-    "const Complex low = half_spectrum(p, base, e, 2 * p.points),\n"
-    "high = conjugate(half_spectrum(p, base, p.points - e, 2 * p.points));\n"
-    "x = low + high + times_i(conjugate(root((unsigned)e, 2 * (unsigned)p.points)) * (low - high));\n"
+    "if (!chirps || e < points) {\n"
+    "Complex low = inner * spectrum<whole>(p, base, e),\n"
+    "high = inner * conjugate(spectrum<whole>(p, base, points - e));\n"
+    "if (e == 0) {\n"
+    "low = {spectrum<whole>(p, base, 0).re, 0};\n"
+    "high = {spectrum<whole>(p, base, points).re, 0};\n"
     "}\n"
-    "} else {\n"
-    "if (e < p.points)\n"
-    "x = e <= p.points / 2 ? half_spectrum(p, base, e, p.points)\n"
-    ": conjugate(half_spectrum(p, base, p.points - e, p.points));\n"
+    "x = low + high + times_i(conjugate(root((unsigned)e, 2 * (unsigned)points)) * (low - high));\n"
+    "}\n"
+    "} else if (e < points) {\n"
+    "x = inner * (e <= points / 2 ? spectrum<false>(p, base, e) : conjugate(spectrum<false>(p, base, points - e)));\n"
+    "if (e == 0)\n"
+    "x = {spectrum<false>(p, base, 0).re, 0};\n"
     "}\n"
     "if (p.how & IGNIS__FFT_SWAP_IN)\n"
     "x = swapped(x);\n"
@@ -7343,29 +7351,29 @@ static const char ignis__text_fft_cuh_0[] =
     "x = e < p.points ? x * ((const Complex *)p.chirp)[e] : Complex{0, 0};\n"
     "return x;\n"
     "}\n\n\n"
-    "template <int mode, bool chirps>\n"
+    "template <int mode, bool chirps, bool whole>\n"
     "__device__ inline void fft_store(const fft_params &p, long long base, int e, T scale, Complex x)\n"
     "{\n"
     "if (chirps && p.filter)\n"
     "x = x * ((const Complex *)p.filter)[e];\n"
     "if (p.how & IGNIS__FFT_SWAP_OUT)\n"
     "x = swapped(x);\n"
-    "if (chirps && (p.how & IGNIS__FFT_CHIRP_OUT) && e < p.points)\n"
+    "if (chirps && (p.how & IGNIS__FFT_CHIRP_OUT) && e < p.points)\n";
+static const char ignis__text_fft_cuh_1[] =
     "x = x * ((const Complex *)p.chirp)[e];\n"
     "if (chirps && (p.how & IGNIS__FFT_SWAP_LAST))\n"
     "x = swapped(x);\n"
     "x = scale * x;\n"
     "if constexpr (mode == IGNIS__FFT_COMPLEX) {\n"
-    "if (e < p.to.length)\n";
-static const char ignis__text_fft_cuh_1[] =
+    "if (whole || e < p.to.length)\n"
     "((Complex *)p.out)[base + e * p.to.stride] = x;\n"
     "} else if constexpr (mode == IGNIS__FFT_REAL) {\n"
     "if (e < p.to.length)\n"
     "((T *)p.out)[base + e] = x.re;\n"
     "} else if constexpr (mode == IGNIS__FFT_PAIRS) {\n"
     "T *at = (T *)p.out + base + 2 * (long long)e;\n"
-    "if (p.how & IGNIS__FFT_PACKED_OUT) {\n"
-    "if (2 * e < p.to.length)\n"
+    "if (whole || (p.how & IGNIS__FFT_PACKED_OUT)) {\n"
+    "if (whole || 2 * e < p.to.length)\n"
     "*(Complex *)at = x;\n"
     "} else {\n"
     "if (2 * e < p.to.length)\n"
@@ -7378,6 +7386,7 @@ static const char ignis__text_fft_cuh_1[] =
     "((Complex *)p.out)[base + e] = e == 0 ? x : T(p.inner) * x;\n"
     "}\n"
     "}\n\n\n\n"
+    "template <bool whole>\n"
     "__device__ inline void fft_store_merged(const fft_params &p, long long base, int n, int k, Complex x, Complex y)\n"
     "{\n"
     "const Complex even = T(0.5 * p.scale) * (x + conjugate(y)), odd = T(0.5 * p.scale) * (x - conjugate(y)),\n"
@@ -7385,9 +7394,9 @@ static const char ignis__text_fft_cuh_1[] =
     "const Complex low = {even.re + turned.im, even.im - turned.re}, high = {even.re - turned.im, -even.im - turned.re};\n"
     "const T inner = k == 0 ? T(1) : T(p.inner);\n"
     "Complex *out = (Complex *)p.out + base;\n"
-    "if (k < p.to.length)\n"
+    "if (whole || k < p.to.length)\n"
     "out[k] = inner * low;\n"
-    "if (n - k < p.to.length && 2 * k != n)\n"
+    "if ((whole || n - k < p.to.length) && 2 * k != n)\n"
     "out[n - k] = inner * high;\n"
     "}\n\n"
     "#endif\n";
@@ -7420,7 +7429,7 @@ static const char ignis__text_fft_rows_cu_0[] =
     "const long long pairs = n / 2 + 1, count = rows * pairs;\n"
     "for (long long i = blockIdx.x * 256ll + threadIdx.x; i < count; i += gridDim.x * 256ll) {\n"
     "const long long row = i / pairs, k = i % pairs;\n"
-    "fft_store_merged(p, row * p.to.a, (int)n, (int)k, from[row * n + k], from[row * n + (k ? n - k : 0)]);\n"
+    "fft_store_merged<false>(p, row * p.to.a, (int)n, (int)k, from[row * n + k], from[row * n + (k ? n - k : 0)]);\n"
     "}\n"
     "}\n";
 static const char *const ignis__text_fft_rows_cu[] = {
@@ -17143,7 +17152,7 @@ static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cuh = {
-    "fft.cuh", 0xef0e64b0dd4cc674ULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 21};
+    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 21};
 
 static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17152,7 +17161,7 @@ static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cu = {
-    "fft.cu", 0x85362387f1b7500fULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 20};
+    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 20};
 
 static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17161,7 +17170,7 @@ static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
-    "fft_rows.cu", 0x69b176089f8dfb30ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 22};
+    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 22};
 
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};

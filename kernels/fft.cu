@@ -13,15 +13,16 @@
         -DIGNIS_LOAD, -DIGNIS_STORE   the kinds of signal: see fft.cuh
         -DIGNIS_HOW               the sum of: 1: neighbouring threads read neighbouring signals, and not neighbouring
                                   elements of one; 2: they write so; 4: a pass of Bluestein's algorithm; 8: results
-                                  are multiplied by roots; 16: COMPLEX signals are neither cut nor filled; 32, 64:
-                                  elements of a signal are neighbours where they are read, where they are written
+                                  are multiplied by roots; 16: signals are neither cut nor
+                                  filled, and pairs are aligned; 32, 64: elements of a signal are neighbours where
+                                  they are read, where they are written; 128: the transform has no other pass
 
     Grid: tiles_a * count_b * (the number of indices c). Dynamic shared memory: see SHARED. */
 #include "fft.cuh"
 
 constexpr int N = IGNIS_N, ROWS = IGNIS_ROWS, THREADS = IGNIS_THREADS;
 [[maybe_unused]] constexpr bool CHIRPS = IGNIS_HOW & 4, TURNS = IGNIS_HOW & 8, WHOLE = IGNIS_HOW & 16,
-                                ADJACENT_IN = IGNIS_HOW & 32, ADJACENT_OUT = IGNIS_HOW & 64;
+                                ADJACENT_IN = IGNIS_HOW & 32, ADJACENT_OUT = IGNIS_HOW & 64, ALONE = IGNIS_HOW & 128;
 /*  Blocks of an SM at a time, which leave each thread some 80 registers (f64: 128): a block computes while others
     read. */
 constexpr int BLOCK = ROWS * THREADS, RESIDENT = sizeof(T) == 4 ? 768 : 512,
@@ -155,8 +156,13 @@ struct Place {
 /*  Finds a thread's place on a side. along: neighbouring threads have neighbouring signals. */
 __device__ inline Place place(const fft_params &p, const ignis__fft_side &side, bool along)
 {
-    const unsigned tile = blockIdx.x % (unsigned)p.tiles_a, rest = blockIdx.x / (unsigned)p.tiles_a,
-                   b = rest % (unsigned)p.count_b, c = rest / (unsigned)p.count_b;
+    unsigned tile = blockIdx.x, b = 0, c = 0;
+    if (gridDim.x != (unsigned)p.tiles_a) {
+        c = tile / (unsigned)p.tiles_a;
+        tile -= c * (unsigned)p.tiles_a;
+        b = c % (unsigned)p.count_b;
+        c /= (unsigned)p.count_b;
+    }
     Place at;
     at.row = along ? (int)threadIdx.x % ROWS : (int)threadIdx.x / THREADS;
     at.thread = along ? (int)threadIdx.x / ROWS : (int)threadIdx.x % THREADS;
@@ -215,9 +221,12 @@ template <int R> __device__ inline void read(Complex (&x)[R], const fft_params &
                 x[r] = swapped(x[r]);
         }
     } else {
+        const int points = ALONE ? N : p.points;
+        const T inner = T(p.inner);
 #pragma unroll
         for (int r = 0; r < R; r++)
-            x[r] = fft_load<IGNIS_LOAD, CHIRPS>(p, at.signal, at.first + (first + r * BUTTERFLIES) * p.from.step);
+            x[r] = fft_load<IGNIS_LOAD, CHIRPS, WHOLE>(p, at.signal, at.first + (first + r * BUTTERFLIES) * p.from.step,
+                                                       points, inner);
     }
 }
 
@@ -242,7 +251,7 @@ template <int R> __device__ inline void write(Complex (&x)[R], const fft_params 
     } else {
 #pragma unroll
         for (int r = 0; r < R; r++)
-            fft_store<IGNIS_STORE, CHIRPS>(p, at.signal, at.first + (first + r * SIZE) * p.to.step, scale, x[r]);
+            fft_store<IGNIS_STORE, CHIRPS, WHOLE>(p, at.signal, at.first + (first + r * SIZE) * p.to.step, scale, x[r]);
     }
 }
 
@@ -311,6 +320,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS) ignis_fft(const fft_
         const Place to = place(p, p.to, IGNIS_HOW & 2);
         const Complex *row = rows + to.row * ROW;
         for (int k = to.thread; to.valid && k <= N / 2; k += THREADS)
-            fft_store_merged(p, to.signal, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);
+            fft_store_merged<WHOLE>(p, to.signal, N, k, row[padded(k)], row[padded(k ? N - k : 0)]);
     }
 }

@@ -57,31 +57,28 @@ __device__ inline Complex root(unsigned q, unsigned n, T inverse)
 
 __device__ inline Complex root(unsigned q, unsigned n) { return root(q, n, T(1) / T(n)); }
 
-/*  Returns number k of the first half of the spectrum of a real signal of n numbers. */
-__device__ inline Complex half_spectrum(const fft_params &p, long long base, int k, int n)
+/*  Returns number k of a spectrum. whole: it has all numbers. */
+template <bool whole> __device__ inline Complex spectrum(const fft_params &p, long long base, int k)
 {
-    Complex x = {0, 0};
-    if (k < p.from.length)
-        x = ((const Complex *)p.in)[base + k];
-    if (k == 0 || 2 * k == n)
-        return {x.re, 0};
-    return T(p.inner) * x;
+    return whole || k < p.from.length ? ((const Complex *)p.in)[base + k] : Complex{0, 0};
 }
 
-/*  Returns element e of the signal at base. chirps: of a pass of Bluestein's algorithm. */
-template <int mode, bool chirps> __device__ inline Complex fft_load(const fft_params &p, long long base, int e)
+/*  Returns element e of the signal at base. chirps: of a pass of Bluestein's algorithm; whole: all elements are in
+    memory, and pairs are aligned; points: elements of the whole transform. */
+template <int mode, bool chirps, bool whole>
+__device__ inline Complex fft_load(const fft_params &p, long long base, int e, int points, T inner)
 {
     Complex x = {0, 0};
     if constexpr (mode == IGNIS__FFT_COMPLEX) {
-        if (e < p.from.length)
+        if (whole || e < p.from.length)
             x = ((const Complex *)p.in)[base + e * p.from.stride];
     } else if constexpr (mode == IGNIS__FFT_REAL) {
         if (e < p.from.length)
             x.re = ((const T *)p.in)[base + e];
     } else if constexpr (mode == IGNIS__FFT_PAIRS) {
         const T *at = (const T *)p.in + base + 2 * (long long)e;
-        if (p.how & IGNIS__FFT_PACKED_IN) {
-            if (2 * e < p.from.length)
+        if (whole || (p.how & IGNIS__FFT_PACKED_IN)) {
+            if (whole || 2 * e < p.from.length)
                 x = *(const Complex *)at;
         } else {
             if (2 * e < p.from.length)
@@ -90,15 +87,19 @@ template <int mode, bool chirps> __device__ inline Complex fft_load(const fft_pa
                 x.im = at[1];
         }
     } else if constexpr (mode == IGNIS__FFT_MERGED) {
-        if (e < p.points) {
-            const Complex low = half_spectrum(p, base, e, 2 * p.points),
-                          high = conjugate(half_spectrum(p, base, p.points - e, 2 * p.points));
-            x = low + high + times_i(conjugate(root((unsigned)e, 2 * (unsigned)p.points)) * (low - high));
+        if (!chirps || e < points) {
+            Complex low = inner * spectrum<whole>(p, base, e),
+                    high = inner * conjugate(spectrum<whole>(p, base, points - e));
+            if (e == 0) {
+                low = {spectrum<whole>(p, base, 0).re, 0};
+                high = {spectrum<whole>(p, base, points).re, 0};
+            }
+            x = low + high + times_i(conjugate(root((unsigned)e, 2 * (unsigned)points)) * (low - high));
         }
-    } else {
-        if (e < p.points)
-            x = e <= p.points / 2 ? half_spectrum(p, base, e, p.points)
-                                  : conjugate(half_spectrum(p, base, p.points - e, p.points));
+    } else if (e < points) {
+        x = inner * (e <= points / 2 ? spectrum<false>(p, base, e) : conjugate(spectrum<false>(p, base, points - e)));
+        if (e == 0)
+            x = {spectrum<false>(p, base, 0).re, 0};
     }
     if (p.how & IGNIS__FFT_SWAP_IN)
         x = swapped(x);
@@ -108,7 +109,7 @@ template <int mode, bool chirps> __device__ inline Complex fft_load(const fft_pa
 }
 
 /*  Writes element e of the signal at base; not for MERGED. */
-template <int mode, bool chirps>
+template <int mode, bool chirps, bool whole>
 __device__ inline void fft_store(const fft_params &p, long long base, int e, T scale, Complex x)
 {
     if (chirps && p.filter)
@@ -121,15 +122,15 @@ __device__ inline void fft_store(const fft_params &p, long long base, int e, T s
         x = swapped(x);
     x = scale * x;
     if constexpr (mode == IGNIS__FFT_COMPLEX) {
-        if (e < p.to.length)
+        if (whole || e < p.to.length)
             ((Complex *)p.out)[base + e * p.to.stride] = x;
     } else if constexpr (mode == IGNIS__FFT_REAL) {
         if (e < p.to.length)
             ((T *)p.out)[base + e] = x.re;
     } else if constexpr (mode == IGNIS__FFT_PAIRS) {
         T *at = (T *)p.out + base + 2 * (long long)e;
-        if (p.how & IGNIS__FFT_PACKED_OUT) {
-            if (2 * e < p.to.length)
+        if (whole || (p.how & IGNIS__FFT_PACKED_OUT)) {
+            if (whole || 2 * e < p.to.length)
                 *(Complex *)at = x;
         } else {
             if (2 * e < p.to.length)
@@ -145,6 +146,7 @@ __device__ inline void fft_store(const fft_params &p, long long base, int e, T s
 
 /*  Writes numbers k and n - k of the spectrum of a real signal of 2 n numbers, from numbers k and n - k of the
     transform of its pairs. 0 <= k <= n / 2, and x = y for k = 0. */
+template <bool whole>
 __device__ inline void fft_store_merged(const fft_params &p, long long base, int n, int k, Complex x, Complex y)
 {
     const Complex even = T(0.5 * p.scale) * (x + conjugate(y)), odd = T(0.5 * p.scale) * (x - conjugate(y)),
@@ -152,9 +154,9 @@ __device__ inline void fft_store_merged(const fft_params &p, long long base, int
     const Complex low = {even.re + turned.im, even.im - turned.re}, high = {even.re - turned.im, -even.im - turned.re};
     const T inner = k == 0 ? T(1) : T(p.inner);
     Complex *out = (Complex *)p.out + base;
-    if (k < p.to.length)
+    if (whole || k < p.to.length)
         out[k] = inner * low;
-    if (n - k < p.to.length && 2 * k != n)
+    if ((whole || n - k < p.to.length) && 2 * k != n)
         out[n - k] = inner * high;
 }
 

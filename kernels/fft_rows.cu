@@ -33,6 +33,6 @@ KERNEL ignis_fft_merge(const fft_params p, const Complex *from, long long rows, 
     const long long pairs = n / 2 + 1, count = rows * pairs;
     for (long long i = blockIdx.x * 256ll + threadIdx.x; i < count; i += gridDim.x * 256ll) {
         const long long row = i / pairs, k = i % pairs;
-        fft_store_merged(p, row * p.to.a, (int)n, (int)k, from[row * n + k], from[row * n + (k ? n - k : 0)]);
+        fft_store_merged<false>(p, row * p.to.a, (int)n, (int)k, from[row * n + k], from[row * n + (k ? n - k : 0)]);
     }
 }

@@ -484,13 +484,13 @@ static const char *const grouped[] = {"-DIGNIS_T=2" GROUPED(8, 8, 9, 8),   "-DIG
     " -DIGNIS_N=" #n " -DIGNIS_RADICES=" #radices " -DIGNIS_ROWS=" #rows " -DIGNIS_THREADS=" #threads \
     " -DIGNIS_LOAD=" #load " -DIGNIS_STORE=" #store " -DIGNIS_HOW=" #how
 static const char *const fft[] = {
-    "-DIGNIS_T=3" FFT(1024, 0x77fULL, 8, 64, 0, 0, 27),  "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 0, 0, 112),
-    "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 2, 3, 112), "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 3, 2, 112),
-    "-DIGNIS_T=3" FFT(1001, 0x6acULL, 2, 91, 1, 4, 112), "-DIGNIS_T=3" FFT(1000, 0x999ULL, 2, 100, 0, 0, 100),
-    "-DIGNIS_T=3" FFT(105, 0x6eULL, 16, 15, 4, 1, 112),  "-DIGNIS_T=4" FFT(1024, 0x77fULL, 4, 64, 0, 0, 58),
-    "-DIGNIS_T=4" FFT(1001, 0x6acULL, 2, 91, 1, 4, 112), NULL};
-static const char *const fft_long[] = {"-DIGNIS_T=3" FFT(16384, 0x77ffULL, 1, 1024, 0, 0, 112),
-                                       "-DIGNIS_T=4" FFT(8192, 0x777fULL, 1, 512, 0, 0, 112), NULL};
+    "-DIGNIS_T=3" FFT(1024, 0x77fULL, 8, 64, 0, 0, 27),  "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 0, 0, 240),
+    "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 2, 3, 240), "-DIGNIS_T=3" FFT(1024, 0x77fULL, 4, 64, 3, 2, 240),
+    "-DIGNIS_T=3" FFT(1001, 0x6acULL, 2, 91, 1, 4, 240), "-DIGNIS_T=3" FFT(1000, 0x999ULL, 2, 100, 0, 0, 100),
+    "-DIGNIS_T=3" FFT(105, 0x6eULL, 16, 15, 4, 1, 240),  "-DIGNIS_T=4" FFT(1024, 0x77fULL, 4, 64, 0, 0, 58),
+    "-DIGNIS_T=4" FFT(1001, 0x6acULL, 2, 91, 1, 4, 240), NULL};
+static const char *const fft_long[] = {"-DIGNIS_T=3" FFT(16384, 0x77ffULL, 1, 1024, 0, 0, 240),
+                                       "-DIGNIS_T=4" FFT(8192, 0x777fULL, 1, 512, 0, 0, 240), NULL};
 static const char *const fft_rows[] = {"-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 
 static const struct {
