@@ -18108,8 +18108,9 @@ typedef struct ignis__node {
     ignis_status (*backward_fn)(const ignis_backward_args *args);
     ignis_status (*vjp_fn)(const ignis_vjp_args *args); /* NULL: it has no second derivative */
     void *user_data;
-    int input_count, saved_count, kept_count; /* the last saved arrays are the inputs' own, kept for vjp_fn */
+    int input_count, saved_count, kept_count; /* the last saved arrays are for vjp_fn alone */
     int wanted;             /* during ignis_grad: 1 + the number of the input that its output is; 0: none */
+    bool keeps_inputs;      /* these are the inputs */
     bool leads;             /* during ignis_grad: an input of that leads here */
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
@@ -22903,6 +22904,8 @@ IGNIS__PRIVATE ignis__node *ignis__tape_add(const char *call, ignis__tensor *out
     ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule, kept_count);
     bool ok = true;
     int i;
+    if (node)
+        node->keeps_inputs = kept_count > 0;
     for (i = 0; node && ok && i < rule->saved_count + kept_count; i++) {
         ignis__array *array = i < rule->saved_count ? ignis__array_hold(call, rule->saved[i])
                                                     : ignis__tensor_array(call, inputs[i - rule->saved_count]);
@@ -24207,7 +24210,7 @@ static bool ignis__recorded_inputs(const char *call, const ignis__node *node, ig
 {
     ignis__array *const *kept = node->saved + node->saved_count - node->kept_count;
     int i;
-    for (i = 0; i < node->kept_count; i++) {
+    for (i = 0; node->keeps_inputs && i < node->kept_count; i++) {
         inputs[i] = ignis__recorded_alias(call, node->inputs[i], kept[i], &node->inputs[i]->shape);
         if (!inputs[i].id)
             return false;
@@ -24233,7 +24236,7 @@ IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__
     pass->node = node;
     node->running = true;
     args.grad_output = node->recorded_grad;
-    args.inputs = node->kept_count ? inputs : NULL;
+    args.inputs = node->keeps_inputs ? inputs : NULL;
     args.input_count = node->input_count;
     args.needed = needed;
     args.params = node->params;
@@ -24988,8 +24991,9 @@ typedef struct ignis__op {
        others. */
     bool steady;
     int count, made_count, saved_count;
-    ignis__block *zeroed;                     /* memory of ignis__op_zeroed */
-    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
+    int kept_count;                      /* of the saved arrays: the last ones, which only the vjp function reads */
+    ignis__block *zeroed;                /* memory of ignis__op_zeroed */
+    struct ignis__gemm_pending *pending; /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* NULL if the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
     /* Of tensors. From here on only what the counts say is set. */
@@ -25359,6 +25363,12 @@ typedef struct ignis__norm {
     ignis__builtin averages, columns;
 } ignis__norm;
 
+/*  The parameters of a norm's rule. */
+typedef struct ignis__norm_rule {
+    const ignis__norm *norm; /* first: the backward function reads nothing else */
+    double eps;
+} ignis__norm_rule;
+
 /*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
     the column sums of dx. */
 typedef struct ignis__norm_backward_work {
@@ -25436,6 +25446,7 @@ typedef struct ignis__channel_norm {
     const char *call;
     bool given; /* mean and variance do not depend on x */
     ignis__channel_sizes sizes;
+    double eps;
 } ignis__channel_norm;
 
 enum { IGNIS__ROPE_HALF = 256 }; /* pairs of a head that are rotated, at most */
@@ -25684,6 +25695,22 @@ typedef struct ignis__einsum {
 
 /*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
+
+/*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
+typedef struct ignis__sdpa_packed {
+    ignis__attention attention;
+    ignis__rope rope; /* of q and k; no heads: they are not rotated */
+} ignis__sdpa_packed;
+
+/*  A linear operation of one tensor, and its adjoint, for vjp functions: computes from op->in[0] the result, or with
+    `back` the gradient. */
+typedef ignis__array *(*ignis__linear_fn)(ignis__op *op, const void *params, bool back);
+
+typedef struct ignis__adjoint {
+    ignis__linear_fn fn;
+    bool back;
+    unsigned char params[512];
+} ignis__adjoint;
 
 
 /*  The table of parameters of an optimizer, and its state in device memory. */
@@ -26410,6 +26437,7 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
     }
     if (node) {
         node->knows_one = op->knows_one;
+        node->kept_count = rule->saved_count ? op->kept_count : 0;
         ignis__tensor_result(made, node);
         ignis__tape_append(node);
     }
@@ -26432,6 +26460,13 @@ IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_save(ignis__op *op, ignis__array *
 {
     if (op->ok && array)
         op->saved[op->saved_count++] = array;
+}
+
+/*  As ignis__op_save, for the vjp function alone: backward does not see the array, nor whether it has changed. */
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_keep(ignis__op *op, ignis__array *array)
+{
+    ignis__op_save(op, array);
+    op->kept_count += op->ok && array;
 }
 
 /*  As ignis__op_save, for inputs `first` to `last` - 1. */
@@ -26648,6 +26683,15 @@ IGNIS__PRIVATE ignis_tensor ignis__vjp_zeros(const ignis_vjp_args *args, int inp
     return ignis_tensor_zeros(shape, &desc);
 }
 
+/*  Returns a tensor of 16 bits as f32. Others stay. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_wide(ignis_tensor x)
+{
+    ignis_tensor_info info;
+    if (x.id && ignis_tensor_query(x, &info) == IGNIS_OK && ignis__wide_dtype(info.dtype) != info.dtype)
+        return ignis_cast(x, ignis__wide_dtype(info.dtype));
+    return x;
+}
+
 /*  Sums a tensor to a shape that broadcasts to its own. */
 IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_to(ignis_tensor x, const ignis_shape *shape)
 {
@@ -26688,6 +26732,36 @@ IGNIS__PRIVATE void ignis__vjp_plain(const ignis_vjp_args *args, ignis_tensor pl
         return;
     for (i = 0; i < count; i++)
         args->grad_inputs[index[i]] = grads[i];
+}
+
+static ignis_status ignis__adjoint_backward(const ignis_backward_args *args)
+{
+    const ignis__adjoint *adjoint = (const ignis__adjoint *)args->params;
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, "ignis_grad", args))
+        return ignis__failed();
+    return ignis__op_finish_backward_one(&op, args, adjoint->fn(&op, adjoint->params, !adjoint->back));
+}
+
+/*  Fills the gradient by a linear operation, which is recorded with its adjoint as gradient. */
+IGNIS__PRIVATE void ignis__vjp_linear(const ignis_vjp_args *args, ignis__linear_fn fn, const void *params, size_t size,
+                                      bool back)
+{
+    ignis__adjoint adjoint = IGNIS__ZERO;
+    ignis__op op;
+    adjoint.fn = fn;
+    adjoint.back = back;
+    IGNIS_ASSERT(size <= sizeof adjoint.params);
+    memcpy(adjoint.params, params, size);
+    if (ignis__op_begin(&op, "ignis_grad", 1, &args->grad_output))
+        args->grad_inputs[0] = ignis__op_end_recorded(&op, fn(&op, params, back), "adjoint", ignis__adjoint_backward,
+                                                      &adjoint, sizeof adjoint);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_adjoint(const ignis_vjp_args *args)
+{
+    const ignis__adjoint *adjoint = (const ignis__adjoint *)args->params;
+    ignis__vjp_linear(args, adjoint->fn, adjoint->params, sizeof adjoint->params, !adjoint->back);
 }
 
 /*  >>ops.reshape - ignis_reshape: the smallest operation, and the pattern for others
@@ -31178,7 +31252,8 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
             ignis__op_save(&op, out[l]);
         for (l = 0; l < count - 1; l++)
             ignis__op_save(&op, pre[l]);
-        ignis__op_save_inputs(&op, 1 + count, used); /* the biases are for ignis__vjp_of_mlp alone */
+        for (l = 1 + count; l < used; l++) /* the biases */
+            ignis__op_keep(&op, op.in[l]);
     }
     return ignis__op_end_recorded(&op, out[count - 1], "mlp", ignis__mlp_backward, &mlp,
                                   offsetof(ignis__mlp, layer) + sizeof mlp.layer[0] * (size_t)count);
@@ -32092,6 +32167,115 @@ IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
 }
 
+/*  >>ops.conv.conv_vjp - gradients of convolutions by convolutions
+
+    The product of the gradient g with a convolution of x by w is linear in x, in w and in g. So each of the three - the
+    result, the gradient of x, that of w - is computed from the other two, and so are the gradients of each.
+    Uses: conv, the matmul folder, vjp. */
+
+enum { IGNIS__CONV_X, IGNIS__CONV_W, IGNIS__CONV_RESULT, IGNIS__CONV_OPERANDS };
+
+/*  The parameters of such an operation. */
+typedef struct ignis__conv_part {
+    ignis__conv conv;
+    ignis_shape shape[IGNIS__CONV_OPERANDS];
+    int of; /* which of the three it computes; the others are its inputs, in this order */
+} ignis__conv_part;
+
+/*  Computes one of the three from the other two. */
+static ignis__array *ignis__conv_part_run(ignis__op *op, const ignis__conv_part *part, int of,
+                                          ignis__array *const *operands)
+{
+    ignis__array *out = ignis__op_new(op, &part->shape[of], part->conv.dtype), *x = operands[IGNIS__CONV_X],
+                 *w = operands[IGNIS__CONV_W], *g = operands[IGNIS__CONV_RESULT];
+    ignis__product product;
+    if (!out)
+        return NULL;
+    if (of == IGNIS__CONV_RESULT)
+        ignis__conv_forward(op, &part->conv, out, x, w, NULL);
+    else if (ignis__conv_is_product(&part->conv, &product))
+        ignis__linear_gradients(
+            op, &product, g, x, w, NULL,
+            ignis__linear_grads_of(of == IGNIS__CONV_X ? out : NULL, of == IGNIS__CONV_W ? out : NULL, NULL));
+    else if (of == IGNIS__CONV_X)
+        ignis__conv_grad_x(op, &part->conv, out, g, w);
+    else
+        ignis__conv_grad_w(op, &part->conv, out, NULL, g, x);
+    return out;
+}
+
+/*  Returns which operand input `i` of a part is. */
+static int ignis__conv_part_operand(const ignis__conv_part *part, int i) { return i + (i >= part->of); }
+
+static ignis_status ignis__conv_part_backward(const ignis_backward_args *args)
+{
+    const ignis__conv_part *part = (const ignis__conv_part *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL}, *operands[IGNIS__CONV_OPERANDS] = {NULL, NULL, NULL};
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin_backward(&op, "ignis_conv2d", args))
+        return ignis__failed();
+    operands[part->of] = op.in[0];
+    for (i = 0; i < 2; i++)
+        operands[ignis__conv_part_operand(part, i)] = op.in[1 + i];
+    for (i = 0; i < 2; i++)
+        if (args->needed[i] && op.ok)
+            gradients[i] = ignis__conv_part_run(&op, part, ignis__conv_part_operand(part, i), operands);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+/*  Computes one of the three from the other two, recorded. */
+static ignis_tensor ignis__conv_part_op(const ignis__conv_part *like, int of, const ignis_tensor *operands)
+{
+    ignis__conv_part part = *like;
+    ignis__array *arrays[IGNIS__CONV_OPERANDS] = {NULL, NULL, NULL};
+    ignis_tensor inputs[2];
+    ignis__op op;
+    int i;
+    part.of = of;
+    for (i = 0; i < 2; i++)
+        inputs[i] = operands[ignis__conv_part_operand(&part, i)];
+    if (!ignis__op_begin(&op, "ignis_conv2d", 2, inputs))
+        return ignis__no_tensor();
+    for (i = 0; i < 2; i++)
+        arrays[ignis__conv_part_operand(&part, i)] = op.in[i];
+    ignis__op_save_inputs(&op, 0, 2);
+    return ignis__op_end_recorded(&op, ignis__conv_part_run(&op, &part, of, arrays), "gradient of conv",
+                                  ignis__conv_part_backward, &part, sizeof part);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_conv_part(const ignis_vjp_args *args)
+{
+    const ignis__conv_part *part = (const ignis__conv_part *)args->params;
+    ignis_tensor operands[IGNIS__CONV_OPERANDS];
+    int i;
+    operands[part->of] = args->grad_output;
+    for (i = 0; i < 2; i++)
+        operands[ignis__conv_part_operand(part, i)] = ignis__vjp_input(args, i, i);
+    for (i = 0; i < 2; i++)
+        if (args->needed[i])
+            args->grad_inputs[i] = ignis__conv_part_op(part, ignis__conv_part_operand(part, i), operands);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_conv(const ignis_vjp_args *args)
+{
+    ignis__conv_part part = IGNIS__ZERO;
+    ignis_tensor operands[IGNIS__CONV_OPERANDS];
+    int i;
+    memcpy(&part.conv, args->params, sizeof part.conv);
+    part.shape[IGNIS__CONV_RESULT] = args->node->output->shape;
+    operands[IGNIS__CONV_RESULT] = args->grad_output;
+    for (i = 0; i < 2; i++) {
+        part.shape[i] = *ignis__vjp_shape(args, i);
+        operands[i] = ignis__vjp_input(args, i, i);
+    }
+    for (i = 0; i < 2; i++)
+        if (args->needed[i])
+            args->grad_inputs[i] = ignis__conv_part_op(&part, i, operands);
+    if (args->input_count > 2 && args->needed[2])
+        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+}
+
 /*  >>ops.quantize - ignis_quantize_f8: 8-bit floats with a scale for each row, or one for all
 
     Nothing is recorded.
@@ -32215,6 +32399,26 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
                        params);
     ignis__op_save(&op, out);
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
+}
+
+/*  Records a tensor, which has the values, as the softmax of a held tensor. */
+IGNIS__PRIVATE ignis_tensor ignis__softmax_of(ignis__tensor *x, ignis_tensor values)
+{
+    ignis__tape_state tape_state = ignis__tensor_tape_state(x);
+    ignis_rule rule;
+    ignis_tensor result;
+    ignis__array *out;
+    ignis__op op;
+    values = ignis_cast(values, x->dtype);
+    if (!ignis__op_begin(&op, "ignis_softmax", 1, &values))
+        return ignis__no_tensor();
+    out = ignis__op_view(&op, op.in[0], &x->shape, op.in[0]->numel, 0);
+    ignis__op_save(&op, out);
+    rule = ignis__op_rule(&op, "softmax", ignis__softmax_backward, NULL, 0);
+    result =
+        ignis__op_result(&op, out, 1, &x, &tape_state, tape_state.requires_grad && ignis__recording() ? &rule : NULL);
+    ignis__op_leave(&op);
+    return result;
 }
 
 /*  Computes the gradient of log_softmax. Saved: x, log_sums. */
@@ -32609,6 +32813,7 @@ static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *nor
     ignis__tensor *made[3];
     ignis_tensor result = IGNIS__ZERO;
     ignis__norm_work work = IGNIS__ZERO;
+    ignis__norm_rule params;
     ignis_dtype dtype;
     ignis_rule rule;
     if (sum_out)
@@ -32636,18 +32841,20 @@ static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *nor
         work.other = ignis__op_read(&op, op.in[count - 1]);
         work.sum = ignis__op_write(&op, sum);
     }
+    params.norm = norm;
+    params.eps = work.eps;
     ignis__norm_run(&op, norm, &work, dtype);
     ignis__op_save(&op, sum ? sum : op.in[0]);
     ignis__op_save(&op, op.in[1]);
     ignis__op_save(&op, rstds);
     ignis__op_save(&op, means);
     if (!sum_out)
-        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &params, sizeof params);
     *sum_out = ignis__norm_sum(&op, sum);
     made[0] = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, sum_out->id);
     made[1] = op.tensors[1];
     made[2] = op.tensors[2];
-    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &params, sizeof params);
     result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, NULL, op.records ? &rule : NULL);
     if (made[0])
         ignis__tensor_drop(call, made[0]);
@@ -32895,6 +33102,50 @@ IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *des
     return ignis__pool_images("ignis_avg_pool", false, x, desc);
 }
 
+/*  The mean of windows, or with `back` its gradient. */
+static ignis__array *ignis__avg_pool_linear(ignis__op *op, const void *params, bool back)
+{
+    const ignis__pool_params *p = (const ignis__pool_params *)params;
+    ignis__pooling pooling = p->pooling;
+    ignis_shape shape = back ? p->shape : ignis__image_shape(&p->shape, p->out);
+    ignis__array *to = ignis__op_new(op, &shape, op->in[0]->dtype);
+    ignis__address source = ignis__op_read(op, op->in[0]), target = ignis__op_write(op, to);
+    void *kernel[] = {&target, &source, &pooling};
+    if (!op->ok)
+        return NULL;
+    ignis__images_set(&pooling.images, to->dtype, p->n, p->channels, back ? p->in : p->out, back ? p->out : p->in,
+                      source | target, !back && pooling.window[0] == 2 && pooling.window[1] == 2);
+    ignis__images_launch(op, back ? IGNIS__BUILTIN_AVG_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL, to->dtype,
+                         &pooling.images, kernel);
+    return to;
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_avg_pool(const ignis_vjp_args *args)
+{
+    ignis__vjp_linear(args, ignis__avg_pool_linear, args->params, sizeof(ignis__pool_params), true);
+}
+
+/*  The gradient at the places of the largest elements, which are counted in their windows. */
+IGNIS__PRIVATE void ignis__vjp_of_max_pool(const ignis_vjp_args *args)
+{
+    const ignis__pool_params *p = (const ignis__pool_params *)args->params;
+    const ignis__pooling *pooling = &p->pooling;
+    const ignis_shape out = IGNIS_SHAPE(p->n, p->out[0], p->out[1], p->channels);
+    ignis_tensor places = ignis_reshape(ignis__vjp_constant(args, 0), out);
+    char text[300];
+    snprintf(
+        text, sizeof text,
+        "((index(0)*%lld + index(1)*%lld - %d + floor(places/%d))*%lld + index(2)*%lld - %d + places %% %d)*%lld + "
+        "index(3)",
+        (long long)p->in[0], (long long)pooling->stride[0].size, pooling->padding[0], pooling->window[1],
+        (long long)p->in[1], (long long)pooling->stride[1].size, pooling->padding[1], pooling->window[1],
+        (long long)p->channels);
+    places = ignis_reshape(ignis_map(text, IGNIS_INPUTS(places)), IGNIS_SHAPE(-1));
+    args->grad_inputs[0] =
+        ignis_scatter_add(ignis__vjp_zeros(args, 0, IGNIS_SHAPE(ignis__shape_product(&p->shape, 0, p->shape.ndim))), 0,
+                          places, ignis_reshape(args->grad_output, IGNIS_SHAPE(-1)));
+}
+
 /*  >>ops.upsample - ignis_upsample: nearest and linear, as in PyTorch
 
     The gradient gathers in a fixed order.
@@ -32982,6 +33233,29 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
         ignis__images_launch(&op, IGNIS__BUILTIN(UPSAMPLE), op.in[0]->dtype, &upsample.resampling.images, params);
     }
     return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &upsample, sizeof upsample);
+}
+
+/*  Upsampling, or with `back` its gradient. */
+static ignis__array *ignis__upsample_linear(ignis__op *op, const void *params, bool back)
+{
+    const ignis__upsample_params *p = (const ignis__upsample_params *)params;
+    ignis__resampling resampling = p->resampling;
+    ignis_shape shape = back ? p->shape : ignis__image_shape(&p->shape, p->out);
+    ignis__array *to = ignis__op_new(op, &shape, op->in[0]->dtype);
+    ignis__address source = ignis__op_read(op, op->in[0]), target = ignis__op_write(op, to);
+    void *kernel[] = {&target, &source, &resampling};
+    if (!op->ok)
+        return NULL;
+    ignis__images_set(&resampling.images, to->dtype, p->n, p->channels, back ? p->in : p->out, back ? p->out : p->in,
+                      source | target, !back);
+    ignis__images_launch(op, back ? IGNIS__BUILTIN_UPSAMPLE_BACKWARD : IGNIS__BUILTIN_UPSAMPLE, to->dtype,
+                         &resampling.images, kernel);
+    return to;
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_upsample(const ignis_vjp_args *args)
+{
+    ignis__vjp_linear(args, ignis__upsample_linear, args->params, sizeof(ignis__upsample_params), true);
 }
 
 /*  >>ops.channel_norm - batch_norm and group_norm: statistics over pixels, for each channel or group
@@ -33093,6 +33367,7 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more",
                        ignis__shape_write(&op->in[0]->shape).text);
     ignis__op_eps(op, &eps);
+    norm->eps = eps;
     out = ignis__op_new_like(op, op->in[0]);
     means = ignis__op_new_rows(op, sizes.outer, sizes.groups, wide);
     rstds = ignis__op_new_rows(op, sizes.outer, sizes.groups, wide);
@@ -36756,21 +37031,22 @@ IGNIS_API ignis_tensor ignis_categorical(ignis_tensor weights, int64_t draws, bo
     digits are lost.
     Uses: row_launch; kernels SOFTMAX. Sums of losses have a fixed order. */
 
-/*  Scales the gradients. Saved: the gradients of the inputs that need one, for a loss gradient of 1; nobody
-    else has them. */
+/*  Scales the gradients. Saved: the gradients of the inputs that needed one when the loss was recorded, for a loss
+    gradient of 1; nobody else has them. */
 IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
+    const bool *recorded = ignis__tensor_thread_now()->pass->node->needed;
     ignis__op op;
     ignis__array *made[3] = {NULL, NULL, NULL};
     int i, at = 0;
-    for (i = 0; i < args->input_count && !args->grad_output.id; i++)
+    for (i = 0; i < args->input_count && !args->grad_output.id; at += recorded[i++])
         if (args->needed[i])
-            args->grad_inputs[i] = args->saved[at++];
+            args->grad_inputs[i] = args->saved[at];
     if (!args->grad_output.id)
         return IGNIS_OK;
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
-    for (i = 0; i < args->input_count; i++) {
+    for (i = 0, at = 0; i < args->input_count; at += recorded[i++]) {
         ignis__array *saved;
         ignis__address gradient, grad;
         int64_t numel;
@@ -36788,7 +37064,6 @@ IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_ar
         ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(CROSS_ENTROPY_RESCALE), saved->dtype, numel, params);
         if (op.ok && !made[i])
             args->grad_inputs[i] = args->saved[at];
-        at++;
     }
     return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
@@ -37162,6 +37437,44 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
     return rest->id != 0;
 }
 
+/*  Differentiates these losses as what they are: q times log(sum of exp(x)) - x. */
+static ignis_status ignis__soft_cross_entropy_vjp(const ignis_vjp_args *args)
+{
+    static const ignis_reduce_desc column = {{-1}, 1, true}, row = {{-1}, 1, false};
+    const uint64_t failures = ignis__failures();
+    const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
+    const ignis_tensor x = ignis__vjp_input(args, 0, rule->saved[0] - 1),
+                       t = ignis__vjp_constant(args, rule->saved[1] - 1);
+    const double classes = rule->value[5];
+    ignis_tensor inputs[IGNIS_MAX_INPUTS] = IGNIS__ZERO, wide = ignis__vjp_wide(x), l;
+    inputs[0] = x;
+    l = ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "index(-1) < n ? x : -inf",
+                         IGNIS_INPUTS(IGNIS_NAMED(x, wide), IGNIS_VALUE(n, classes)), &column);
+    ignis__vjp_plain(args,
+                     ignis_map_reduce(IGNIS_REDUCE_SUM,
+                                      "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0"
+                                      " : t < 0 || t >= n ? nan*x : q*(l - x)",
+                                      IGNIS_INPUTS(IGNIS_NAMED(x, wide), t, l, IGNIS_VALUE(k, rule->value[4]),
+                                                   IGNIS_VALUE(n, classes), IGNIS_VALUE(e, rule->value[6])),
+                                      &row),
+                     inputs);
+    return ignis__ended(failures, true);
+}
+
+/*  Gives the losses of ignis__soft_cross_entropy a vjp function of their own: the formula states a gradient that its own
+    derivatives do not follow from. */
+static void ignis__soft_cross_entropy_mark(const char *call, ignis_tensor losses)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, losses.id);
+    ignis__node *node = tensor ? ignis__tensor_tape_state(tensor).node : NULL;
+    if (node) {
+        node->name = "cross_entropy with label_smoothing";
+        node->vjp_fn = ignis__soft_cross_entropy_vjp;
+    }
+    if (tensor)
+        ignis__tensor_drop(call, tensor);
+}
+
 /*  Computes the loss against the target q, which is 1 - e at its class plus e / n everywhere: the sum of q (m
     - x + l), with the gradient exp(x - m - l) - q. The formula states that gradient: derived through m and l,
     the parts of the log-sums, it would need another pass. */
@@ -37180,6 +37493,7 @@ static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, 
             IGNIS_INPUTS(x, t, m, l, IGNIS_VALUE(k, (double)entropy.ignore_index),
                          IGNIS_VALUE(n, (double)entropy.classes), IGNIS_VALUE(e, desc->label_smoothing)),
             IGNIS__LOSS);
+    ignis__soft_cross_entropy_mark(call, losses);
     ignis__tensor_discard(call, t);
     ignis__tensor_discard(call, m);
     ignis__tensor_discard(call, l);
@@ -37240,10 +37554,39 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
         ignis__op_save(&op, op.in[1]);
         ignis__op_save(&op, found.log_sums);
         ignis__op_save(&op, found.scale);
+    } else {
+        ignis__op_keep(&op, op.in[1]);
+        ignis__op_keep(&op, found.scale);
     }
     return ignis__op_end_recorded(&op, found.loss, "cross_entropy",
                                   fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward, &entropy,
                                   sizeof entropy);
+}
+
+/*  p - 1 at the target's class, times the loss' factor. p, the softmax of the logits, is recorded as their softmax. It is
+    computed from them, or from the gradient that forward has made: that is (p - 1 at the class) times the factor. */
+IGNIS__PRIVATE void ignis__vjp_of_cross_entropy(const ignis_vjp_args *args)
+{
+    const ignis__cross_entropy *entropy = (const ignis__cross_entropy *)args->params;
+    const ignis_shape *shape = ignis__vjp_shape(args, 0);
+    const bool fused = args->node->backward_fn == ignis__cross_entropy_rescale;
+    const ignis_tensor first = fused ? ignis__vjp_constant(args, 0) : ignis__vjp_input(args, 0, 0),
+                       s = ignis__vjp_constant(args, fused ? 2 : 3), k = ignis_value((double)entropy->ignore_index),
+                       n = ignis_value((double)entropy->classes);
+    ignis_tensor p, t = ignis__vjp_constant(args, 1), g = args->grad_output;
+    ignis_shape column = *shape;
+    column.dim[column.ndim - 1] = 1;
+    t = ignis_reshape(t, column);
+    if (fused)
+        p = ignis__softmax_of(args->node->inputs[0],
+                              ignis_map("t == k || index(-1) >= n ? 0 : d/s + (index(-1) == t ? 1 : 0)",
+                                        IGNIS_INPUTS(IGNIS_NAMED(d, ignis_reshape(first, *shape)), t, s,
+                                                     IGNIS_NAMED(k, k), IGNIS_NAMED(n, n))));
+    else
+        p = ignis_softmax(first);
+    p = ignis_map("t == k || index(-1) >= n ? 0 : t < 0 || t >= n ? nan*p : g*s*(p - (index(-1) == t ? 1 : 0))",
+                  IGNIS_INPUTS(p, t, g, s, IGNIS_NAMED(k, k), IGNIS_NAMED(n, n)));
+    args->grad_inputs[0] = ignis_cast(p, args->node->inputs[0]->dtype);
 }
 
 /*  >>ops.linear_cross_entropy - the logits exist in chunks of rows only
@@ -38384,12 +38727,6 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     not The gradient is one array too, and its column sums go to the projection's bias. Uses: sdpa, backward,
     rope. */
 
-/*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
-typedef struct ignis__sdpa_packed {
-    ignis__attention attention;
-    ignis__rope rope; /* of q and k; no heads: they are not rotated */
-} ignis__sdpa_packed;
-
 /*  Returns where q, k and v are in the rows of one tensor: first the heads of q, then those of k, then those
     of v. */
 static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address,
@@ -38544,6 +38881,87 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     if (own)
         ignis__array_drop(call, own);
     return result;
+}
+
+/*  >>ops.attention.sdpa_vjp - attention by products and a softmax, for gradients of its gradients
+
+    The scores are stored here: [batches, heads, sq, sk]. 16 bits are computed in f32.
+    Uses: vjp, and public functions of other parts. */
+
+/*  Returns the heads of rows [batches, rows, heads * head_dim] as [batches, all, rows, head_dim]; each of the `heads` serves
+    all / heads of them. */
+static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention *p, int rows, int heads, int all)
+{
+    static const int dims[] = {0, 2, 1, 3};
+    const int64_t share = all / heads;
+    x = ignis_permute(ignis_reshape(ignis__vjp_wide(x), IGNIS_SHAPE(p->batches, rows, heads, p->head_dim)), dims, 4);
+    if (share == 1)
+        return x;
+    x = ignis_expand(ignis_reshape(x, IGNIS_SHAPE(p->batches, heads, 1, rows, p->head_dim)),
+                     IGNIS_SHAPE(p->batches, heads, share, rows, p->head_dim));
+    return ignis_reshape(x, IGNIS_SHAPE(p->batches, all, rows, p->head_dim));
+}
+
+/*  Returns the attention of q, k and v in rows. bias and lengths: no handle if there are none. */
+static ignis_tensor ignis__sdpa_plain(const ignis__attention *p, ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                      ignis_tensor bias, ignis_tensor lengths)
+{
+    static const int dims[] = {0, 2, 1, 3};
+    ignis_tensor n = lengths.id ? ignis_reshape(lengths, IGNIS_SHAPE(-1, 1, 1, 1)) : ignis_value(p->sk),
+                 offset = ignis_value(p->sk - p->sq), causal = ignis_value(p->causal), w = ignis_value(p->window), b, s;
+    k = ignis__sdpa_heads(k, p, p->sk, p->kv_heads, p->heads);
+    v = ignis__sdpa_heads(v, p, p->sk, p->kv_heads, p->heads);
+    s = ignis_scale(ignis_matmul_t(ignis__sdpa_heads(q, p, p->sq, p->heads, p->heads), k), p->scale);
+    if (p->softcap > 0)
+        s = ignis_map("cap*tanh(s/cap)", IGNIS_INPUTS(s, IGNIS_VALUE(cap, p->softcap)));
+    if (bias.id) {
+        b = ignis__vjp_wide(bias);
+        s = ignis_map("s + b", IGNIS_INPUTS(s, b));
+    }
+    s = ignis_map("i = index(2) + offset; j = index(3);"
+                  "j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : -1e30",
+                  IGNIS_INPUTS(s, n, offset, causal, w));
+    s = ignis_softmax(s);
+    s = ignis_map("i = index(2) + offset; j = index(3);"
+                  "j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : 0",
+                  IGNIS_INPUTS(s, n, offset, causal, w));
+    return ignis_permute(ignis_matmul(s, v), dims, 4);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args)
+{
+    const ignis__attention *p = (const ignis__attention *)args->params;
+    ignis_tensor inputs[5] = IGNIS__ZERO, plain;
+    int i;
+    for (i = 0; i < args->input_count; i++) /* the result and its statistics are between v and the rest */
+        inputs[i] = ignis__vjp_input(args, i, i < 3 ? i : i + 2);
+    plain = ignis__sdpa_plain(p, inputs[0], inputs[1], inputs[2], p->bias_dtype ? inputs[3] : ignis__no_tensor(),
+                              p->has_lengths ? inputs[3 + (p->bias_dtype != 0)] : ignis__no_tensor());
+    ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
+                     inputs);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
+{
+    const ignis__sdpa_packed *packed = (const ignis__sdpa_packed *)args->params;
+    const ignis__attention *p = &packed->attention;
+    const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
+    ignis_tensor inputs[3] = IGNIS__ZERO, qkv, plain;
+    int i;
+    for (i = 0; i < args->input_count; i++)
+        inputs[i] = ignis__vjp_input(args, i, i ? i + 2 : 0);
+    if (packed->rope.heads) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                    "the gradient of 'sdpa_packed' with a rotation cannot be differentiated; ignis_rope and ignis_sdpa "
+                    "can be");
+        return;
+    }
+    qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
+    plain = ignis__sdpa_plain(p, ignis_slice(qkv, 1, 0, of_q), ignis_slice(qkv, 1, of_q, of_k),
+                              ignis_slice(qkv, 1, of_q + of_k, of_k), p->bias_dtype ? inputs[1] : ignis__no_tensor(),
+                              p->has_lengths ? inputs[1 + (p->bias_dtype != 0)] : ignis__no_tensor());
+    ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
+                     inputs);
 }
 
 /*  >>ops.attention.decode - ignis_decode_sdpa: attention of one query to a cache of keys
@@ -38808,6 +39226,68 @@ static void ignis__vjp_of_scatter_add(const ignis_vjp_args *args)
         args->grad_inputs[2] = ignis_gather(args->grad_output, x->dim, ignis__vjp_constant(args, 0));
 }
 
+/*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w; b has the sum of g. 16 bits
+    are computed in f32. */
+static void ignis__vjp_of_norm(const ignis_vjp_args *args)
+{
+    const ignis__norm_rule *rule = (const ignis__norm_rule *)args->params;
+    ignis_tensor inputs[3] = IGNIS__ZERO, x, w, m, v, plain;
+    inputs[0] = ignis__vjp_input(args, 0, 0);
+    inputs[1] = ignis__vjp_input(args, 1, 1);
+    x = ignis__vjp_wide(inputs[0]);
+    w = ignis__vjp_wide(inputs[1]);
+    if (rule->norm->rms) {
+        v = ignis_map_reduce(IGNIS_REDUCE_MEAN, "x*x", IGNIS_INPUTS(x), &ignis__vjp_rows);
+        plain = ignis_map("x*rsqrt(v + eps)*w", IGNIS_INPUTS(x, w, v, IGNIS_VALUE(eps, rule->eps)));
+    } else {
+        m = ignis_map_reduce(IGNIS_REDUCE_MEAN, "x", IGNIS_INPUTS(x), &ignis__vjp_rows);
+        v = ignis_map_reduce(IGNIS_REDUCE_MEAN, "(x - m)*(x - m)", IGNIS_INPUTS(x, m), &ignis__vjp_rows);
+        plain = ignis_map("(x - m)*rsqrt(v + eps)*w", IGNIS_INPUTS(x, w, m, v, IGNIS_VALUE(eps, rule->eps)));
+    }
+    ignis__vjp_plain(args, ignis_cast(plain, args->node->output->dtype), inputs);
+    if (args->input_count > 2 && args->needed[2])
+        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+}
+
+/*  As ignis__vjp_of_norm, with statistics of groups of channels, or given ones. */
+static void ignis__vjp_of_channel_norm(const ignis_vjp_args *args)
+{
+    static const ignis_reduce_desc inside = {{1, 3}, 2, true};
+    const ignis__channel_norm *norm = (const ignis__channel_norm *)args->params;
+    const ignis__channel_sizes *sizes = &norm->sizes;
+    const int64_t share = sizes->channels / sizes->groups;
+    const ignis_shape statistics = IGNIS_SHAPE(sizes->outer, 1, sizes->groups, 1);
+    ignis_tensor inputs[3] = IGNIS__ZERO, x, w, m, r, plain;
+    inputs[0] = ignis__vjp_input(args, 0, 0);
+    inputs[1] = ignis__vjp_input(args, 1, 1);
+    x = ignis_reshape(ignis__vjp_wide(inputs[0]), IGNIS_SHAPE(sizes->outer, sizes->rows, sizes->groups, share));
+    w = ignis_reshape(ignis__vjp_wide(inputs[1]), IGNIS_SHAPE(sizes->groups, share));
+    if (norm->given) {
+        m = ignis_reshape(ignis__vjp_constant(args, 2), statistics);
+        r = ignis_reshape(ignis__vjp_constant(args, 3), statistics);
+    } else {
+        m = ignis_map_reduce(IGNIS_REDUCE_MEAN, "x", IGNIS_INPUTS(x), &inside);
+        r = ignis_map_reduce(IGNIS_REDUCE_MEAN, "(x - m)*(x - m)", IGNIS_INPUTS(x, m), &inside);
+        r = ignis_map("rsqrt(r + eps)", IGNIS_INPUTS(r, IGNIS_VALUE(eps, norm->eps)));
+    }
+    plain = ignis_map("(x - m)*r*w", IGNIS_INPUTS(x, w, m, r));
+    ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
+                     inputs);
+    if (args->needed[2])
+        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+}
+
+/*  y = a b: g conj(b) and g conj(a). y = a conj(b): g b and a conj(g). */
+static void ignis__vjp_of_complex_mul(const ignis_vjp_args *args)
+{
+    const bool conjugates = *(const int *)args->params != 0;
+    const ignis_tensor g = args->grad_output, a = ignis__vjp_input(args, 0, 0), b = ignis__vjp_input(args, 1, 1);
+    if (args->needed[0])
+        args->grad_inputs[0] = ignis_complex_mul(g, b, !conjugates);
+    if (args->needed[1])
+        args->grad_inputs[1] = conjugates ? ignis_complex_mul(a, g, true) : ignis_complex_mul(g, a, true);
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -38851,6 +39331,23 @@ static const struct {
     {"rope", ignis__vjp_of_rope},
     {"softmax", ignis__vjp_of_softmax},
     {"log_softmax", ignis__vjp_of_log_softmax},
+    {"layer_norm", ignis__vjp_of_norm},
+    {"rms_norm", ignis__vjp_of_norm},
+    {"batch_norm", ignis__vjp_of_channel_norm},
+    {"group_norm", ignis__vjp_of_channel_norm},
+    {"cross_entropy", ignis__vjp_of_cross_entropy},
+    {"conv1d", ignis__vjp_of_conv},
+    {"conv2d", ignis__vjp_of_conv},
+    {"gradient of conv", ignis__vjp_of_conv_part},
+    {"max_pool", ignis__vjp_of_max_pool},
+    {"avg_pool", ignis__vjp_of_avg_pool},
+    {"upsample", ignis__vjp_of_upsample},
+    {"adjoint", ignis__vjp_of_adjoint},
+    {"sdpa", ignis__vjp_of_sdpa},
+    {"sdpa_packed", ignis__vjp_of_sdpa_packed},
+    {"complex_mul", ignis__vjp_of_complex_mul},
+    {"cummax", ignis__vjp_of_gather},
+    {"cummin", ignis__vjp_of_gather},
     {"matmul", ignis__vjp_of_matmul},
     {"matmul_t", ignis__vjp_of_matmul},
     {"product", ignis__vjp_of_product},

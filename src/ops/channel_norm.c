@@ -109,6 +109,7 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more",
                        ignis__shape_write(&op->in[0]->shape).text);
     ignis__op_eps(op, &eps);
+    norm->eps = eps;
     out = ignis__op_new_like(op, op->in[0]);
     means = ignis__op_new_rows(op, sizes.outer, sizes.groups, wide);
     rstds = ignis__op_new_rows(op, sizes.outer, sizes.groups, wide);

@@ -37,6 +37,44 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
     return rest->id != 0;
 }
 
+/*  Differentiates these losses as what they are: q times log(sum of exp(x)) - x. */
+static ignis_status ignis__soft_cross_entropy_vjp(const ignis_vjp_args *args)
+{
+    static const ignis_reduce_desc column = {{-1}, 1, true}, row = {{-1}, 1, false};
+    const uint64_t failures = ignis__failures();
+    const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
+    const ignis_tensor x = ignis__vjp_input(args, 0, rule->saved[0] - 1),
+                       t = ignis__vjp_constant(args, rule->saved[1] - 1);
+    const double classes = rule->value[5];
+    ignis_tensor inputs[IGNIS_MAX_INPUTS] = IGNIS__ZERO, wide = ignis__vjp_wide(x), l;
+    inputs[0] = x;
+    l = ignis_map_reduce(IGNIS_REDUCE_LOGSUMEXP, "index(-1) < n ? x : -inf",
+                         IGNIS_INPUTS(IGNIS_NAMED(x, wide), IGNIS_VALUE(n, classes)), &column);
+    ignis__vjp_plain(args,
+                     ignis_map_reduce(IGNIS_REDUCE_SUM,
+                                      "c = index(-1); q = (c == t ? 1 - e : 0) + e/n; t == k || c >= n ? 0"
+                                      " : t < 0 || t >= n ? nan*x : q*(l - x)",
+                                      IGNIS_INPUTS(IGNIS_NAMED(x, wide), t, l, IGNIS_VALUE(k, rule->value[4]),
+                                                   IGNIS_VALUE(n, classes), IGNIS_VALUE(e, rule->value[6])),
+                                      &row),
+                     inputs);
+    return ignis__ended(failures, true);
+}
+
+/*  Gives the losses of ignis__soft_cross_entropy a vjp function of their own: the formula states a gradient that its own
+    derivatives do not follow from. */
+static void ignis__soft_cross_entropy_mark(const char *call, ignis_tensor losses)
+{
+    ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, losses.id);
+    ignis__node *node = tensor ? ignis__tensor_tape_state(tensor).node : NULL;
+    if (node) {
+        node->name = "cross_entropy with label_smoothing";
+        node->vjp_fn = ignis__soft_cross_entropy_vjp;
+    }
+    if (tensor)
+        ignis__tensor_drop(call, tensor);
+}
+
 /*  Computes the loss against the target q, which is 1 - e at its class plus e / n everywhere: the sum of q (m
     - x + l), with the gradient exp(x - m - l) - q. The formula states that gradient: derived through m and l,
     the parts of the log-sums, it would need another pass. */
@@ -55,6 +93,7 @@ static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, 
             IGNIS_INPUTS(x, t, m, l, IGNIS_VALUE(k, (double)entropy.ignore_index),
                          IGNIS_VALUE(n, (double)entropy.classes), IGNIS_VALUE(e, desc->label_smoothing)),
             IGNIS__LOSS);
+    ignis__soft_cross_entropy_mark(call, losses);
     ignis__tensor_discard(call, t);
     ignis__tensor_discard(call, m);
     ignis__tensor_discard(call, l);
@@ -115,8 +154,37 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
         ignis__op_save(&op, op.in[1]);
         ignis__op_save(&op, found.log_sums);
         ignis__op_save(&op, found.scale);
+    } else {
+        ignis__op_keep(&op, op.in[1]);
+        ignis__op_keep(&op, found.scale);
     }
     return ignis__op_end_recorded(&op, found.loss, "cross_entropy",
                                   fused ? ignis__cross_entropy_rescale : ignis__cross_entropy_backward, &entropy,
                                   sizeof entropy);
+}
+
+/*  p - 1 at the target's class, times the loss' factor. p, the softmax of the logits, is recorded as their softmax. It is
+    computed from them, or from the gradient that forward has made: that is (p - 1 at the class) times the factor. */
+IGNIS__PRIVATE void ignis__vjp_of_cross_entropy(const ignis_vjp_args *args)
+{
+    const ignis__cross_entropy *entropy = (const ignis__cross_entropy *)args->params;
+    const ignis_shape *shape = ignis__vjp_shape(args, 0);
+    const bool fused = args->node->backward_fn == ignis__cross_entropy_rescale;
+    const ignis_tensor first = fused ? ignis__vjp_constant(args, 0) : ignis__vjp_input(args, 0, 0),
+                       s = ignis__vjp_constant(args, fused ? 2 : 3), k = ignis_value((double)entropy->ignore_index),
+                       n = ignis_value((double)entropy->classes);
+    ignis_tensor p, t = ignis__vjp_constant(args, 1), g = args->grad_output;
+    ignis_shape column = *shape;
+    column.dim[column.ndim - 1] = 1;
+    t = ignis_reshape(t, column);
+    if (fused)
+        p = ignis__softmax_of(args->node->inputs[0],
+                              ignis_map("t == k || index(-1) >= n ? 0 : d/s + (index(-1) == t ? 1 : 0)",
+                                        IGNIS_INPUTS(IGNIS_NAMED(d, ignis_reshape(first, *shape)), t, s,
+                                                     IGNIS_NAMED(k, k), IGNIS_NAMED(n, n))));
+    else
+        p = ignis_softmax(first);
+    p = ignis_map("t == k || index(-1) >= n ? 0 : t < 0 || t >= n ? nan*p : g*s*(p - (index(-1) == t ? 1 : 0))",
+                  IGNIS_INPUTS(p, t, g, s, IGNIS_NAMED(k, k), IGNIS_NAMED(n, n)));
+    args->grad_inputs[0] = ignis_cast(p, args->node->inputs[0]->dtype);
 }

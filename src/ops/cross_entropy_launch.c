@@ -6,21 +6,22 @@
 
 #include "room.h"
 
-/*  Scales the gradients. Saved: the gradients of the inputs that need one, for a loss gradient of 1; nobody
-    else has them. */
+/*  Scales the gradients. Saved: the gradients of the inputs that needed one when the loss was recorded, for a loss
+    gradient of 1; nobody else has them. */
 IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
+    const bool *recorded = ignis__tensor_thread_now()->pass->node->needed;
     ignis__op op;
     ignis__array *made[3] = {NULL, NULL, NULL};
     int i, at = 0;
-    for (i = 0; i < args->input_count && !args->grad_output.id; i++)
+    for (i = 0; i < args->input_count && !args->grad_output.id; at += recorded[i++])
         if (args->needed[i])
-            args->grad_inputs[i] = args->saved[at++];
+            args->grad_inputs[i] = args->saved[at];
     if (!args->grad_output.id)
         return IGNIS_OK;
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
         return ignis__failed();
-    for (i = 0; i < args->input_count; i++) {
+    for (i = 0, at = 0; i < args->input_count; at += recorded[i++]) {
         ignis__array *saved;
         ignis__address gradient, grad;
         int64_t numel;
@@ -38,7 +39,6 @@ IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_ar
         ignis__op_launch_elementwise(&op, IGNIS__BUILTIN(CROSS_ENTROPY_RESCALE), saved->dtype, numel, params);
         if (op.ok && !made[i])
             args->grad_inputs[i] = args->saved[at];
-        at++;
     }
     return ignis__op_finish_backward(&op, args, args->input_count, made);
 }

@@ -99,6 +99,7 @@ static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *nor
     ignis__tensor *made[3];
     ignis_tensor result = IGNIS__ZERO;
     ignis__norm_work work = IGNIS__ZERO;
+    ignis__norm_rule params;
     ignis_dtype dtype;
     ignis_rule rule;
     if (sum_out)
@@ -126,18 +127,20 @@ static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *nor
         work.other = ignis__op_read(&op, op.in[count - 1]);
         work.sum = ignis__op_write(&op, sum);
     }
+    params.norm = norm;
+    params.eps = work.eps;
     ignis__norm_run(&op, norm, &work, dtype);
     ignis__op_save(&op, sum ? sum : op.in[0]);
     ignis__op_save(&op, op.in[1]);
     ignis__op_save(&op, rstds);
     ignis__op_save(&op, means);
     if (!sum_out)
-        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &norm, sizeof norm);
+        return ignis__op_end_recorded(&op, out, norm->name, ignis__norm_backward, &params, sizeof params);
     *sum_out = ignis__norm_sum(&op, sum);
     made[0] = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, sum_out->id);
     made[1] = op.tensors[1];
     made[2] = op.tensors[2];
-    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &norm, sizeof norm);
+    rule = ignis__op_rule(&op, norm->name, ignis__norm_backward, &params, sizeof params);
     result = ignis__op_result(&op, out, norm->rms ? 2 : 3, made, NULL, op.records ? &rule : NULL);
     if (made[0])
         ignis__tensor_drop(call, made[0]);

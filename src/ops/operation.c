@@ -326,6 +326,7 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
     }
     if (node) {
         node->knows_one = op->knows_one;
+        node->kept_count = rule->saved_count ? op->kept_count : 0;
         ignis__tensor_result(made, node);
         ignis__tape_append(node);
     }
@@ -348,6 +349,13 @@ IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_save(ignis__op *op, ignis__array *
 {
     if (op->ok && array)
         op->saved[op->saved_count++] = array;
+}
+
+/*  As ignis__op_save, for the vjp function alone: backward does not see the array, nor whether it has changed. */
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_keep(ignis__op *op, ignis__array *array)
+{
+    ignis__op_save(op, array);
+    op->kept_count += op->ok && array;
 }
 
 /*  As ignis__op_save, for inputs `first` to `last` - 1. */

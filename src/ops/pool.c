@@ -134,3 +134,47 @@ IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *des
 {
     return ignis__pool_images("ignis_avg_pool", false, x, desc);
 }
+
+/*  The mean of windows, or with `back` its gradient. */
+static ignis__array *ignis__avg_pool_linear(ignis__op *op, const void *params, bool back)
+{
+    const ignis__pool_params *p = (const ignis__pool_params *)params;
+    ignis__pooling pooling = p->pooling;
+    ignis_shape shape = back ? p->shape : ignis__image_shape(&p->shape, p->out);
+    ignis__array *to = ignis__op_new(op, &shape, op->in[0]->dtype);
+    ignis__address source = ignis__op_read(op, op->in[0]), target = ignis__op_write(op, to);
+    void *kernel[] = {&target, &source, &pooling};
+    if (!op->ok)
+        return NULL;
+    ignis__images_set(&pooling.images, to->dtype, p->n, p->channels, back ? p->in : p->out, back ? p->out : p->in,
+                      source | target, !back && pooling.window[0] == 2 && pooling.window[1] == 2);
+    ignis__images_launch(op, back ? IGNIS__BUILTIN_AVG_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL, to->dtype,
+                         &pooling.images, kernel);
+    return to;
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_avg_pool(const ignis_vjp_args *args)
+{
+    ignis__vjp_linear(args, ignis__avg_pool_linear, args->params, sizeof(ignis__pool_params), true);
+}
+
+/*  The gradient at the places of the largest elements, which are counted in their windows. */
+IGNIS__PRIVATE void ignis__vjp_of_max_pool(const ignis_vjp_args *args)
+{
+    const ignis__pool_params *p = (const ignis__pool_params *)args->params;
+    const ignis__pooling *pooling = &p->pooling;
+    const ignis_shape out = IGNIS_SHAPE(p->n, p->out[0], p->out[1], p->channels);
+    ignis_tensor places = ignis_reshape(ignis__vjp_constant(args, 0), out);
+    char text[300];
+    snprintf(
+        text, sizeof text,
+        "((index(0)*%lld + index(1)*%lld - %d + floor(places/%d))*%lld + index(2)*%lld - %d + places %% %d)*%lld + "
+        "index(3)",
+        (long long)p->in[0], (long long)pooling->stride[0].size, pooling->padding[0], pooling->window[1],
+        (long long)p->in[1], (long long)pooling->stride[1].size, pooling->padding[1], pooling->window[1],
+        (long long)p->channels);
+    places = ignis_reshape(ignis_map(text, IGNIS_INPUTS(places)), IGNIS_SHAPE(-1));
+    args->grad_inputs[0] =
+        ignis_scatter_add(ignis__vjp_zeros(args, 0, IGNIS_SHAPE(ignis__shape_product(&p->shape, 0, p->shape.ndim))), 0,
+                          places, ignis_reshape(args->grad_output, IGNIS_SHAPE(-1)));
+}

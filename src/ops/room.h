@@ -24,8 +24,9 @@ typedef struct ignis__op {
        others. */
     bool steady;
     int count, made_count, saved_count;
-    ignis__block *zeroed;                     /* memory of ignis__op_zeroed */
-    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
+    int kept_count;                      /* of the saved arrays: the last ones, which only the vjp function reads */
+    ignis__block *zeroed;                /* memory of ignis__op_zeroed */
+    struct ignis__gemm_pending *pending; /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
     ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* NULL if the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
     /* Of tensors. From here on only what the counts say is set. */
@@ -262,6 +263,12 @@ typedef struct ignis__norm {
     ignis__builtin averages, columns;
 } ignis__norm;
 
+/*  The parameters of a norm's rule. */
+typedef struct ignis__norm_rule {
+    const ignis__norm *norm; /* first: the backward function reads nothing else */
+    double eps;
+} ignis__norm_rule;
+
 /*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
     the column sums of dx. */
 typedef struct ignis__norm_backward_work {
@@ -293,6 +300,7 @@ typedef struct ignis__channel_norm {
     const char *call;
     bool given; /* mean and variance do not depend on x */
     ignis__channel_sizes sizes;
+    double eps;
 } ignis__channel_norm;
 
 #include "../shared/rope.h"
@@ -428,6 +436,22 @@ typedef struct ignis__einsum {
 /*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
+/*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
+typedef struct ignis__sdpa_packed {
+    ignis__attention attention;
+    ignis__rope rope; /* of q and k; no heads: they are not rotated */
+} ignis__sdpa_packed;
+
+/*  A linear operation of one tensor, and its adjoint, for vjp functions: computes from op->in[0] the result, or with
+    `back` the gradient. */
+typedef ignis__array *(*ignis__linear_fn)(ignis__op *op, const void *params, bool back);
+
+typedef struct ignis__adjoint {
+    ignis__linear_fn fn;
+    bool back;
+    unsigned char params[512];
+} ignis__adjoint;
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* vjp.c, vjp_table.c, and beside the operations */
@@ -437,6 +461,9 @@ IGNIS__PRIVATE ignis_tensor ignis__vjp_output(const ignis_vjp_args *args, int sa
 IGNIS__PRIVATE ignis_tensor ignis__vjp_constant(const ignis_vjp_args *args, int saved);
 IGNIS__PRIVATE const ignis_shape *ignis__vjp_shape(const ignis_vjp_args *args, int input);
 IGNIS__PRIVATE ignis_tensor ignis__vjp_zeros(const ignis_vjp_args *args, int input, ignis_shape shape);
+IGNIS__PRIVATE ignis_tensor ignis__vjp_wide(ignis_tensor x);
+IGNIS__PRIVATE void ignis__vjp_linear(const ignis_vjp_args *args, ignis__linear_fn fn, const void *params, size_t size,
+                                      bool back);
 IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_to(ignis_tensor x, const ignis_shape *shape);
 IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_axis(ignis_tensor x, const ignis__axis *axis);
 IGNIS__PRIVATE void ignis__vjp_plain(const ignis_vjp_args *args, ignis_tensor plain, const ignis_tensor *inputs);
@@ -456,6 +483,16 @@ IGNIS__PRIVATE void ignis__vjp_of_matmul(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_linear(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_fft(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_complex_mul(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_cross_entropy(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_conv(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_conv_part(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_max_pool(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_avg_pool(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_upsample(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_adjoint(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args);
+IGNIS__PRIVATE ignis_tensor ignis__softmax_of(ignis__tensor *x, ignis_tensor values);
 
 /* operation.c */
 IGNIS__PRINTF(3, 4)
@@ -491,6 +528,7 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
 IGNIS__PRIVATE ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule);
 IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_save(ignis__op *op, ignis__array *array);
 IGNIS__PRIVATE void ignis__op_save_inputs(ignis__op *op, int first, int last);
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_keep(ignis__op *op, ignis__array *array);
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
                                                          ignis_status (*backward_fn)(const ignis_backward_args *args),
                                                          const void *params, size_t params_size);

@@ -49,6 +49,26 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
 
+/*  Records a tensor, which has the values, as the softmax of a held tensor. */
+IGNIS__PRIVATE ignis_tensor ignis__softmax_of(ignis__tensor *x, ignis_tensor values)
+{
+    ignis__tape_state tape_state = ignis__tensor_tape_state(x);
+    ignis_rule rule;
+    ignis_tensor result;
+    ignis__array *out;
+    ignis__op op;
+    values = ignis_cast(values, x->dtype);
+    if (!ignis__op_begin(&op, "ignis_softmax", 1, &values))
+        return ignis__no_tensor();
+    out = ignis__op_view(&op, op.in[0], &x->shape, op.in[0]->numel, 0);
+    ignis__op_save(&op, out);
+    rule = ignis__op_rule(&op, "softmax", ignis__softmax_backward, NULL, 0);
+    result =
+        ignis__op_result(&op, out, 1, &x, &tape_state, tape_state.requires_grad && ignis__recording() ? &rule : NULL);
+    ignis__op_leave(&op);
+    return result;
+}
+
 /*  Computes the gradient of log_softmax. Saved: x, log_sums. */
 static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
 {

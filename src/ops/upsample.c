@@ -88,3 +88,26 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
     }
     return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &upsample, sizeof upsample);
 }
+
+/*  Upsampling, or with `back` its gradient. */
+static ignis__array *ignis__upsample_linear(ignis__op *op, const void *params, bool back)
+{
+    const ignis__upsample_params *p = (const ignis__upsample_params *)params;
+    ignis__resampling resampling = p->resampling;
+    ignis_shape shape = back ? p->shape : ignis__image_shape(&p->shape, p->out);
+    ignis__array *to = ignis__op_new(op, &shape, op->in[0]->dtype);
+    ignis__address source = ignis__op_read(op, op->in[0]), target = ignis__op_write(op, to);
+    void *kernel[] = {&target, &source, &resampling};
+    if (!op->ok)
+        return NULL;
+    ignis__images_set(&resampling.images, to->dtype, p->n, p->channels, back ? p->in : p->out, back ? p->out : p->in,
+                      source | target, !back);
+    ignis__images_launch(op, back ? IGNIS__BUILTIN_UPSAMPLE_BACKWARD : IGNIS__BUILTIN_UPSAMPLE, to->dtype,
+                         &resampling.images, kernel);
+    return to;
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_upsample(const ignis_vjp_args *args)
+{
+    ignis__vjp_linear(args, ignis__upsample_linear, args->params, sizeof(ignis__upsample_params), true);
+}

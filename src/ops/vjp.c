@@ -47,6 +47,15 @@ IGNIS__PRIVATE ignis_tensor ignis__vjp_zeros(const ignis_vjp_args *args, int inp
     return ignis_tensor_zeros(shape, &desc);
 }
 
+/*  Returns a tensor of 16 bits as f32. Others stay. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_wide(ignis_tensor x)
+{
+    ignis_tensor_info info;
+    if (x.id && ignis_tensor_query(x, &info) == IGNIS_OK && ignis__wide_dtype(info.dtype) != info.dtype)
+        return ignis_cast(x, ignis__wide_dtype(info.dtype));
+    return x;
+}
+
 /*  Sums a tensor to a shape that broadcasts to its own. */
 IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_to(ignis_tensor x, const ignis_shape *shape)
 {
@@ -87,4 +96,34 @@ IGNIS__PRIVATE void ignis__vjp_plain(const ignis_vjp_args *args, ignis_tensor pl
         return;
     for (i = 0; i < count; i++)
         args->grad_inputs[index[i]] = grads[i];
+}
+
+static ignis_status ignis__adjoint_backward(const ignis_backward_args *args)
+{
+    const ignis__adjoint *adjoint = (const ignis__adjoint *)args->params;
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, "ignis_grad", args))
+        return ignis__failed();
+    return ignis__op_finish_backward_one(&op, args, adjoint->fn(&op, adjoint->params, !adjoint->back));
+}
+
+/*  Fills the gradient by a linear operation, which is recorded with its adjoint as gradient. */
+IGNIS__PRIVATE void ignis__vjp_linear(const ignis_vjp_args *args, ignis__linear_fn fn, const void *params, size_t size,
+                                      bool back)
+{
+    ignis__adjoint adjoint = IGNIS__ZERO;
+    ignis__op op;
+    adjoint.fn = fn;
+    adjoint.back = back;
+    IGNIS_ASSERT(size <= sizeof adjoint.params);
+    memcpy(adjoint.params, params, size);
+    if (ignis__op_begin(&op, "ignis_grad", 1, &args->grad_output))
+        args->grad_inputs[0] = ignis__op_end_recorded(&op, fn(&op, params, back), "adjoint", ignis__adjoint_backward,
+                                                      &adjoint, sizeof adjoint);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_adjoint(const ignis_vjp_args *args)
+{
+    const ignis__adjoint *adjoint = (const ignis__adjoint *)args->params;
+    ignis__vjp_linear(args, adjoint->fn, adjoint->params, sizeof adjoint->params, !adjoint->back);
 }

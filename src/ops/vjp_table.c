@@ -140,6 +140,57 @@ static void ignis__vjp_of_scatter_add(const ignis_vjp_args *args)
         args->grad_inputs[2] = ignis_gather(args->grad_output, x->dim, ignis__vjp_constant(args, 0));
 }
 
+/*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w; b has the sum of g. 16 bits
+    are computed in f32. */
+static void ignis__vjp_of_norm(const ignis_vjp_args *args)
+{
+    const ignis__norm_rule *rule = (const ignis__norm_rule *)args->params;
+    ignis_tensor inputs[3] = IGNIS__ZERO, x, w, m, v, plain;
+    inputs[0] = ignis__vjp_input(args, 0, 0);
+    inputs[1] = ignis__vjp_input(args, 1, 1);
+    x = ignis__vjp_wide(inputs[0]);
+    w = ignis__vjp_wide(inputs[1]);
+    if (rule->norm->rms) {
+        v = ignis_map_reduce(IGNIS_REDUCE_MEAN, "x*x", IGNIS_INPUTS(x), &ignis__vjp_rows);
+        plain = ignis_map("x*rsqrt(v + eps)*w", IGNIS_INPUTS(x, w, v, IGNIS_VALUE(eps, rule->eps)));
+    } else {
+        m = ignis_map_reduce(IGNIS_REDUCE_MEAN, "x", IGNIS_INPUTS(x), &ignis__vjp_rows);
+        v = ignis_map_reduce(IGNIS_REDUCE_MEAN, "(x - m)*(x - m)", IGNIS_INPUTS(x, m), &ignis__vjp_rows);
+        plain = ignis_map("(x - m)*rsqrt(v + eps)*w", IGNIS_INPUTS(x, w, m, v, IGNIS_VALUE(eps, rule->eps)));
+    }
+    ignis__vjp_plain(args, ignis_cast(plain, args->node->output->dtype), inputs);
+    if (args->input_count > 2 && args->needed[2])
+        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+}
+
+/*  As ignis__vjp_of_norm, with statistics of groups of channels, or given ones. */
+static void ignis__vjp_of_channel_norm(const ignis_vjp_args *args)
+{
+    static const ignis_reduce_desc inside = {{1, 3}, 2, true};
+    const ignis__channel_norm *norm = (const ignis__channel_norm *)args->params;
+    const ignis__channel_sizes *sizes = &norm->sizes;
+    const int64_t share = sizes->channels / sizes->groups;
+    const ignis_shape statistics = IGNIS_SHAPE(sizes->outer, 1, sizes->groups, 1);
+    ignis_tensor inputs[3] = IGNIS__ZERO, x, w, m, r, plain;
+    inputs[0] = ignis__vjp_input(args, 0, 0);
+    inputs[1] = ignis__vjp_input(args, 1, 1);
+    x = ignis_reshape(ignis__vjp_wide(inputs[0]), IGNIS_SHAPE(sizes->outer, sizes->rows, sizes->groups, share));
+    w = ignis_reshape(ignis__vjp_wide(inputs[1]), IGNIS_SHAPE(sizes->groups, share));
+    if (norm->given) {
+        m = ignis_reshape(ignis__vjp_constant(args, 2), statistics);
+        r = ignis_reshape(ignis__vjp_constant(args, 3), statistics);
+    } else {
+        m = ignis_map_reduce(IGNIS_REDUCE_MEAN, "x", IGNIS_INPUTS(x), &inside);
+        r = ignis_map_reduce(IGNIS_REDUCE_MEAN, "(x - m)*(x - m)", IGNIS_INPUTS(x, m), &inside);
+        r = ignis_map("rsqrt(r + eps)", IGNIS_INPUTS(r, IGNIS_VALUE(eps, norm->eps)));
+    }
+    plain = ignis_map("(x - m)*r*w", IGNIS_INPUTS(x, w, m, r));
+    ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
+                     inputs);
+    if (args->needed[2])
+        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -183,6 +234,23 @@ static const struct {
     {"rope", ignis__vjp_of_rope},
     {"softmax", ignis__vjp_of_softmax},
     {"log_softmax", ignis__vjp_of_log_softmax},
+    {"layer_norm", ignis__vjp_of_norm},
+    {"rms_norm", ignis__vjp_of_norm},
+    {"batch_norm", ignis__vjp_of_channel_norm},
+    {"group_norm", ignis__vjp_of_channel_norm},
+    {"cross_entropy", ignis__vjp_of_cross_entropy},
+    {"conv1d", ignis__vjp_of_conv},
+    {"conv2d", ignis__vjp_of_conv},
+    {"gradient of conv", ignis__vjp_of_conv_part},
+    {"max_pool", ignis__vjp_of_max_pool},
+    {"avg_pool", ignis__vjp_of_avg_pool},
+    {"upsample", ignis__vjp_of_upsample},
+    {"adjoint", ignis__vjp_of_adjoint},
+    {"sdpa", ignis__vjp_of_sdpa},
+    {"sdpa_packed", ignis__vjp_of_sdpa_packed},
+    {"complex_mul", ignis__vjp_of_complex_mul},
+    {"cummax", ignis__vjp_of_gather},
+    {"cummin", ignis__vjp_of_gather},
     {"matmul", ignis__vjp_of_matmul},
     {"matmul_t", ignis__vjp_of_matmul},
     {"product", ignis__vjp_of_product},
@@ -192,7 +260,6 @@ static const struct {
     {"ifft", ignis__vjp_of_fft},
     {"rfft", ignis__vjp_of_fft},
     {"irfft", ignis__vjp_of_fft},
-    {"complex_mul", ignis__vjp_of_complex_mul},
     {"mlp", ignis__vjp_of_mlp},
     {"mlp_gated", ignis__vjp_of_mlp_gated},
 };

@@ -161,7 +161,7 @@ static bool ignis__recorded_inputs(const char *call, const ignis__node *node, ig
 {
     ignis__array *const *kept = node->saved + node->saved_count - node->kept_count;
     int i;
-    for (i = 0; i < node->kept_count; i++) {
+    for (i = 0; node->keeps_inputs && i < node->kept_count; i++) {
         inputs[i] = ignis__recorded_alias(call, node->inputs[i], kept[i], &node->inputs[i]->shape);
         if (!inputs[i].id)
             return false;
@@ -187,7 +187,7 @@ IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__
     pass->node = node;
     node->running = true;
     args.grad_output = node->recorded_grad;
-    args.inputs = node->kept_count ? inputs : NULL;
+    args.inputs = node->keeps_inputs ? inputs : NULL;
     args.input_count = node->input_count;
     args.needed = needed;
     args.params = node->params;

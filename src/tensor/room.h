@@ -75,8 +75,9 @@ typedef struct ignis__node {
     ignis_status (*backward_fn)(const ignis_backward_args *args);
     ignis_status (*vjp_fn)(const ignis_vjp_args *args); /* NULL: it has no second derivative */
     void *user_data;
-    int input_count, saved_count, kept_count; /* the last saved arrays are the inputs' own, kept for vjp_fn */
+    int input_count, saved_count, kept_count; /* the last saved arrays are for vjp_fn alone */
     int wanted;             /* during ignis_grad: 1 + the number of the input that its output is; 0: none */
+    bool keeps_inputs;      /* these are the inputs */
     bool leads;             /* during ignis_grad: an input of that leads here */
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */

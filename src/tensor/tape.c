@@ -176,6 +176,8 @@ IGNIS__PRIVATE ignis__node *ignis__tape_add(const char *call, ignis__tensor *out
     ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule, kept_count);
     bool ok = true;
     int i;
+    if (node)
+        node->keeps_inputs = kept_count > 0;
     for (i = 0; node && ok && i < rule->saved_count + kept_count; i++) {
         ignis__array *array = i < rule->saved_count ? ignis__array_hold(call, rule->saved[i])
                                                     : ignis__tensor_array(call, inputs[i - rule->saved_count]);

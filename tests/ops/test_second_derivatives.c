@@ -321,6 +321,225 @@ TEST(indices_and_rows)
     check_operations(ops, COUNT_OF(ops));
 }
 
+OPERATION(op_layer_norm, ignis_layer_norm(x[0], x[1], x[2], 0.1))
+OPERATION(op_rms_norm, ignis_rms_norm(x[0], x[1], 0))
+OPERATION(op_group_norm, ignis_group_norm(x[0], 2, x[1], x[2], 0.05))
+OPERATION(op_batch_norm, ignis_batch_norm(x[0], x[1], x[2], NULL))
+
+static ignis_tensor op_add_layer_norm(const ignis_tensor *x)
+{
+    ignis_tensor sum, norm = ignis_add_layer_norm(x[0], x[1], x[2], x[3], 0.1, &sum);
+    return ignis_mul(norm, sum);
+}
+
+static ignis_array running[2];
+
+static ignis_tensor op_batch_norm_eval(const ignis_tensor *x)
+{
+    ignis_batch_norm_desc desc = {.running_mean = running[0], .running_var = running[1], .eval = true};
+    return ignis_batch_norm(x[0], x[1], x[2], &desc);
+}
+
+TEST(norms)
+{
+    static const operation ops[] = {
+        {"layer_norm", op_layer_norm, 3, {{2, {3, 5}}, {1, {5}}, {1, {5}}}, 0, 1},
+        {"rms_norm", op_rms_norm, 2, {{2, {3, 5}}, {1, {5}}}, 0, 1},
+        {"add_layer_norm", op_add_layer_norm, 4, {{2, {2, 4}}, {2, {2, 4}}, {1, {4}}, {1, {4}}}, 0, 1},
+        {"group_norm", op_group_norm, 3, {{3, {2, 3, 4}}, {1, {4}}, {1, {4}}}, 0, 1},
+        {"batch_norm", op_batch_norm, 3, {{3, {2, 3, 2}}, {1, {2}}, {1, {2}}}, 0, 1},
+        {"batch_norm, eval", op_batch_norm_eval, 3, {{2, {3, 2}}, {1, {2}}, {1, {2}}}, 0, 1},
+    };
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 2; i++) {
+        running[i] = make(IGNIS_SHAPE(2), IGNIS_F64);
+        CHECK_OK(ignis_array_fill(running[i], 0.7));
+    }
+    check_operations(ops, COUNT_OF(ops));
+    drop(running[0]), drop(running[1]);
+}
+
+static ignis_cross_entropy_desc entropy_desc;
+static const double some_targets[] = {2, 0, -100, 3};
+
+OPERATION(op_cross_entropy, ignis_cross_entropy(x[0], indices(some_targets, IGNIS_SHAPE(4)), &entropy_desc))
+OPERATION(op_nll, ignis_nll_loss(ignis_log_softmax(x[0]), indices(some_targets, IGNIS_SHAPE(4)), NULL))
+OPERATION(op_mse, ignis_mse_loss(x[0], x[1], IGNIS_REDUCTION_MEAN))
+OPERATION(op_l1, ignis_l1_loss(ignis_mul(x[0], x[0]), x[1], IGNIS_REDUCTION_SUM))
+OPERATION(op_huber, ignis_huber_loss(x[0], x[1], 0.5, IGNIS_REDUCTION_NONE))
+OPERATION(op_bce, ignis_bce_with_logits(x[0], ignis_map("sigmoid(t)", IGNIS_INPUTS(IGNIS_NAMED(t, x[1]))), NULL))
+OPERATION(op_kl, ignis_kl_div(ignis_log_softmax(x[0]), ignis_softmax(x[1]), false, IGNIS_REDUCTION_MEAN))
+OPERATION(op_cosine, ignis_cosine_similarity(x[0], x[1]))
+
+TEST(losses)
+{
+    static const operation ops[] = {
+        {"nll", op_nll, 1, {{2, {4, 5}}}, 0, 1},
+        {"mse", op_mse, 2, {{2, {2, 3}}, {2, {2, 3}}}, 0, 1},
+        {"l1", op_l1, 2, {{2, {2, 3}}, {2, {2, 3}}}, 0, 1},
+        {"huber", op_huber, 2, {{2, {2, 3}}, {2, {2, 3}}}, 0, 1},
+        {"bce", op_bce, 2, {{2, {2, 3}}, {2, {2, 3}}}, 0, 1},
+        {"kl_div", op_kl, 2, {{2, {2, 3}}, {2, {2, 3}}}, 0, 1},
+        {"cosine", op_cosine, 2, {{2, {2, 3}}, {2, {2, 3}}}, 0.5, 1},
+    };
+    operation entropy = {"cross_entropy", op_cross_entropy, 1, {{2, {4, 5}}}, 0, 1};
+    int way;
+    SETUP(NULL);
+    check_operations(ops, COUNT_OF(ops));
+    for (way = 0; way < 6; way++) {
+        char name[40];
+        snprintf(name, sizeof name, "cross_entropy, way %d", way);
+        memset(&entropy_desc, 0, sizeof entropy_desc);
+        entropy_desc.reduction = way % 3 == 2 ? IGNIS_REDUCTION_NONE : (ignis_reduction)(way % 3);
+        entropy_desc.label_smoothing = way < 3 ? 0 : 0.2;
+        entropy_desc.classes = way == 1 || way == 4 ? 4 : 0; /* the last column is padding */
+        entropy.name = name;
+        check_operation(&entropy);
+    }
+}
+
+/*  The loss keeps other arrays for f16, and p - 1 rounded for bf16: the curvature p (1 - p) within their rounding. */
+TEST(cross_entropy_in_other_dtypes)
+{
+    const double zeros[] = {0, 0, 0, 0}, target[] = {1};
+    ignis_grad_desc desc = {.create_graph = true};
+    int i, k;
+    SETUP(NULL);
+    for (k = 0; k < COUNT_OF(float_dtypes); k++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor x = tensor_of(zeros, IGNIS_SHAPE(1, 4), float_dtypes[k], true), y, g;
+        y = ignis_cross_entropy(x, indices(target, IGNIS_SHAPE(1)), NULL);
+        CHECK_OK(ignis_grad(&y, 1, &x, 1, &g, &desc));
+        y = ignis_sum(ignis_slice(g, 1, 0, 1));
+        CHECK_OK(ignis_grad(&y, 1, &x, 1, &g, NULL));
+        for (i = 0; i < 4; i++)
+            CHECK_CLOSE(value_at(g, i), i == 0 ? 0.25 * 0.75 : -0.25 * 0.25,
+                        float_dtypes[k] == IGNIS_BF16 ? 4e-3 : 1e-3);
+        CHECK_OK(ignis_scope_end(scope));
+    }
+}
+
+static ignis_conv_desc conv_desc;
+
+OPERATION(op_conv1d, ignis_conv1d(x[0], x[1], x[2], &conv_desc))
+OPERATION(op_conv2d, ignis_conv2d(x[0], x[1], x[2], &conv_desc))
+OPERATION(op_conv2d_alone, ignis_conv2d(x[0], x[1], no_tensor(), &conv_desc))
+
+TEST(convolutions)
+{
+    static const operation ops[] = {
+        {"conv1d", op_conv1d, 3, {{3, {2, 5, 2}}, {3, {3, 3, 2}}, {1, {3}}}, 0, 1},
+        {"conv2d", op_conv2d, 3, {{4, {1, 4, 5, 2}}, {4, {3, 3, 2, 2}}, {1, {3}}}, 0, 1},
+        {"conv2d, 1x1", op_conv2d, 3, {{4, {1, 2, 3, 2}}, {4, {3, 1, 1, 2}}, {1, {3}}}, 0, 1},
+    };
+    static const operation grouped = {
+        "conv2d, groups", op_conv2d_alone, 2, {{4, {1, 4, 4, 4}}, {4, {2, 2, 2, 2}}}, 0, 1};
+    static const operation depthwise = {
+        "conv2d, depthwise", op_conv2d_alone, 2, {{4, {1, 4, 4, 2}}, {4, {2, 3, 3, 1}}}, 0, 1};
+    SETUP(NULL);
+    memset(&conv_desc, 0, sizeof conv_desc);
+    check_operations(ops, COUNT_OF(ops));
+    conv_desc.stride[0] = 2, conv_desc.padding[0] = conv_desc.padding[1] = 1, conv_desc.dilation[1] = 2;
+    check_operation(&ops[1]);
+    conv_desc.groups = 2;
+    check_operation(&grouped);
+    check_operation(&depthwise);
+}
+
+static ignis_pool_desc pool_desc;
+static ignis_upsample_desc upsample_desc;
+
+OPERATION(op_max_pool, ignis_max_pool(x[0], &pool_desc))
+OPERATION(op_avg_pool, ignis_avg_pool(x[0], &pool_desc))
+OPERATION(op_upsample, ignis_upsample(x[0], &upsample_desc))
+
+TEST(images)
+{
+    static const operation pools[] = {
+        {"max_pool", op_max_pool, 1, {{4, {2, 5, 4, 2}}}, 0, 1},
+        {"avg_pool", op_avg_pool, 1, {{4, {2, 5, 4, 2}}}, 0, 1},
+    };
+    static const operation signals[] = {
+        {"max_pool of a signal", op_max_pool, 1, {{3, {2, 7, 2}}}, 0, 1},
+        {"avg_pool of a signal", op_avg_pool, 1, {{3, {2, 7, 2}}}, 0, 1},
+    };
+    static const operation upsample = {"upsample", op_upsample, 1, {{4, {1, 2, 3, 2}}}, 0, 1};
+    SETUP(NULL);
+    memset(&pool_desc, 0, sizeof pool_desc);
+    pool_desc.window[0] = 3, pool_desc.stride[0] = 2, pool_desc.padding[0] = 1;
+    check_operations(signals, COUNT_OF(signals));
+    pool_desc.window[1] = 2, pool_desc.stride[1] = 1, pool_desc.padding[1] = 1;
+    check_operations(pools, COUNT_OF(pools));
+    memset(&upsample_desc, 0, sizeof upsample_desc);
+    upsample_desc.size[0] = 5, upsample_desc.size[1] = 4;
+    check_operation(&upsample);
+    upsample_desc.mode = IGNIS_UPSAMPLE_LINEAR;
+    check_operation(&upsample);
+}
+
+static ignis_sdpa_desc sdpa_desc;
+
+OPERATION(op_sdpa, ignis_sdpa(x[0], x[1], x[2], &sdpa_desc))
+OPERATION(op_sdpa_packed, ignis_sdpa_packed(x[0], &sdpa_desc, NULL))
+
+static ignis_tensor op_sdpa_bias(const ignis_tensor *x)
+{
+    ignis_sdpa_desc desc = sdpa_desc;
+    desc.bias = x[3];
+    return ignis_sdpa(x[0], x[1], x[2], &desc);
+}
+
+static ignis_tensor op_sdpa_lengths(const ignis_tensor *x)
+{
+    const double lengths[] = {2, 4};
+    ignis_sdpa_desc desc = sdpa_desc;
+    desc.lengths = tensor_of(lengths, IGNIS_SHAPE(2), IGNIS_I32, false);
+    return ignis_sdpa(x[0], x[1], x[2], &desc);
+}
+
+TEST(attention)
+{
+    static const operation plain = {"sdpa", op_sdpa, 3, {{2, {3, 8}}, {2, {4, 8}}, {2, {4, 8}}}, 0, 1};
+    static const operation grouped = {
+        "sdpa, groups", op_sdpa, 3, {{3, {2, 3, 8}}, {3, {2, 3, 4}}, {3, {2, 3, 4}}}, 0, 1};
+    static const operation bias = {
+        "sdpa, bias", op_sdpa_bias, 4, {{2, {3, 4}}, {2, {3, 4}}, {2, {3, 4}}, {4, {1, 2, 1, 3}}}, 0, 1};
+    static const operation lengths = {
+        "sdpa, lengths", op_sdpa_lengths, 3, {{3, {2, 3, 4}}, {3, {2, 4, 4}}, {3, {2, 4, 4}}}, 0, 1};
+    static const operation packed = {"sdpa_packed", op_sdpa_packed, 1, {{3, {2, 3, 12}}}, 0, 1};
+    SETUP(NULL);
+    memset(&sdpa_desc, 0, sizeof sdpa_desc);
+    sdpa_desc.num_heads = 2;
+    check_operation(&plain);
+    check_operation(&bias);
+    check_operation(&packed);
+    sdpa_desc.mask = IGNIS_MASK_NONE;
+    sdpa_desc.scale = 0.9;
+    check_operation(&plain);
+    check_operation(&lengths);
+    sdpa_desc.softcap = 1.5;
+    sdpa_desc.window = 2;
+    check_operation(&plain);
+    sdpa_desc.num_heads = 4, sdpa_desc.num_kv_heads = 2;
+    check_operation(&grouped);
+}
+
+OPERATION(op_complex_mul, ignis_complex_mul(x[0], x[1], false))
+OPERATION(op_complex_mul_conjugated, ignis_complex_mul(x[0], x[1], true))
+OPERATION(op_cummax, ignis_cummax(x[0], 1, NULL))
+
+TEST(complex_numbers_and_scans)
+{
+    static const operation ops[] = {
+        {"complex_mul", op_complex_mul, 2, {{2, {3, 2}}, {2, {3, 2}}}, 0, 1},
+        {"complex_mul, conjugated", op_complex_mul_conjugated, 2, {{2, {3, 2}}, {2, {3, 2}}}, 0, 1},
+        {"cummax", op_cummax, 1, {{2, {2, 5}}}, 0, 1},
+    };
+    SETUP(NULL);
+    check_operations(ops, COUNT_OF(ops));
+}
+
 /*  Formulas of one function each: y = formula(a, b), and what is chosen by conditions. */
 static const char *formula_text;
 

@@ -5,12 +5,6 @@
 
 #include "../room.h"
 
-/*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
-typedef struct ignis__sdpa_packed {
-    ignis__attention attention;
-    ignis__rope rope; /* of q and k; no heads: they are not rotated */
-} ignis__sdpa_packed;
-
 /*  Returns where q, k and v are in the rows of one tensor: first the heads of q, then those of k, then those
     of v. */
 static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address,

@@ -135,7 +135,8 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
             ignis__op_save(&op, out[l]);
         for (l = 0; l < count - 1; l++)
             ignis__op_save(&op, pre[l]);
-        ignis__op_save_inputs(&op, 1 + count, used); /* the biases are for ignis__vjp_of_mlp alone */
+        for (l = 1 + count; l < used; l++) /* the biases */
+            ignis__op_keep(&op, op.in[l]);
     }
     return ignis__op_end_recorded(&op, out[count - 1], "mlp", ignis__mlp_backward, &mlp,
                                   offsetof(ignis__mlp, layer) + sizeof mlp.layer[0] * (size_t)count);

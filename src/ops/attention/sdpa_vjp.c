@@ -1,0 +1,82 @@
+/*  >>ops.attention.sdpa_vjp - attention by products and a softmax, for gradients of its gradients
+
+    The scores are stored here: [batches, heads, sq, sk]. 16 bits are computed in f32.
+    Uses: vjp, and public functions of other parts. */
+
+#include "../room.h"
+
+/*  Returns the heads of rows [batches, rows, heads * head_dim] as [batches, all, rows, head_dim]; each of the `heads` serves
+    all / heads of them. */
+static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention *p, int rows, int heads, int all)
+{
+    static const int dims[] = {0, 2, 1, 3};
+    const int64_t share = all / heads;
+    x = ignis_permute(ignis_reshape(ignis__vjp_wide(x), IGNIS_SHAPE(p->batches, rows, heads, p->head_dim)), dims, 4);
+    if (share == 1)
+        return x;
+    x = ignis_expand(ignis_reshape(x, IGNIS_SHAPE(p->batches, heads, 1, rows, p->head_dim)),
+                     IGNIS_SHAPE(p->batches, heads, share, rows, p->head_dim));
+    return ignis_reshape(x, IGNIS_SHAPE(p->batches, all, rows, p->head_dim));
+}
+
+/*  Returns the attention of q, k and v in rows. bias and lengths: no handle if there are none. */
+static ignis_tensor ignis__sdpa_plain(const ignis__attention *p, ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                      ignis_tensor bias, ignis_tensor lengths)
+{
+    static const int dims[] = {0, 2, 1, 3};
+    ignis_tensor n = lengths.id ? ignis_reshape(lengths, IGNIS_SHAPE(-1, 1, 1, 1)) : ignis_value(p->sk),
+                 offset = ignis_value(p->sk - p->sq), causal = ignis_value(p->causal), w = ignis_value(p->window), b, s;
+    k = ignis__sdpa_heads(k, p, p->sk, p->kv_heads, p->heads);
+    v = ignis__sdpa_heads(v, p, p->sk, p->kv_heads, p->heads);
+    s = ignis_scale(ignis_matmul_t(ignis__sdpa_heads(q, p, p->sq, p->heads, p->heads), k), p->scale);
+    if (p->softcap > 0)
+        s = ignis_map("cap*tanh(s/cap)", IGNIS_INPUTS(s, IGNIS_VALUE(cap, p->softcap)));
+    if (bias.id) {
+        b = ignis__vjp_wide(bias);
+        s = ignis_map("s + b", IGNIS_INPUTS(s, b));
+    }
+    s = ignis_map("i = index(2) + offset; j = index(3);"
+                  "j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : -1e30",
+                  IGNIS_INPUTS(s, n, offset, causal, w));
+    s = ignis_softmax(s);
+    s = ignis_map("i = index(2) + offset; j = index(3);"
+                  "j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : 0",
+                  IGNIS_INPUTS(s, n, offset, causal, w));
+    return ignis_permute(ignis_matmul(s, v), dims, 4);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args)
+{
+    const ignis__attention *p = (const ignis__attention *)args->params;
+    ignis_tensor inputs[5] = IGNIS__ZERO, plain;
+    int i;
+    for (i = 0; i < args->input_count; i++) /* the result and its statistics are between v and the rest */
+        inputs[i] = ignis__vjp_input(args, i, i < 3 ? i : i + 2);
+    plain = ignis__sdpa_plain(p, inputs[0], inputs[1], inputs[2], p->bias_dtype ? inputs[3] : ignis__no_tensor(),
+                              p->has_lengths ? inputs[3 + (p->bias_dtype != 0)] : ignis__no_tensor());
+    ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
+                     inputs);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
+{
+    const ignis__sdpa_packed *packed = (const ignis__sdpa_packed *)args->params;
+    const ignis__attention *p = &packed->attention;
+    const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
+    ignis_tensor inputs[3] = IGNIS__ZERO, qkv, plain;
+    int i;
+    for (i = 0; i < args->input_count; i++)
+        inputs[i] = ignis__vjp_input(args, i, i ? i + 2 : 0);
+    if (packed->rope.heads) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                    "the gradient of 'sdpa_packed' with a rotation cannot be differentiated; ignis_rope and ignis_sdpa "
+                    "can be");
+        return;
+    }
+    qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
+    plain = ignis__sdpa_plain(p, ignis_slice(qkv, 1, 0, of_q), ignis_slice(qkv, 1, of_q, of_k),
+                              ignis_slice(qkv, 1, of_q + of_k, of_k), p->bias_dtype ? inputs[1] : ignis__no_tensor(),
+                              p->has_lengths ? inputs[1 + (p->bias_dtype != 0)] : ignis__no_tensor());
+    ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
+                     inputs);
+}
