@@ -2546,6 +2546,15 @@ IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_outp
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
 
+/*  ignis_retain_grad - make ignis_backward write the gradient of an operation's result, as it does for leaves
+    It is added to the one that the tensor has; ignis_tensor_grad returns it. A leaf that requires a gradient has one
+    anyway.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (the tensor requires no gradient).
+    Ownership: the gradient ends with the tensor.
+    Threads: any. */
+IGNIS_API ignis_status ignis_retain_grad(ignis_tensor tensor);
+
 /*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made
     where there is none
     IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until
@@ -2632,6 +2641,20 @@ IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
 
+/*  ignis_gradcheck - compare the gradients of a function with central finite differences
+    All inputs are f64 leaves, on one device. The function is called twice for each element of each input that
+    requires a gradient, with the same random numbers each time, and recorded also where a no-grad section is
+    open. The relative error is |a - b| / max(1, |a|, |b|).
+    Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
+    Errors: FREED, ARGUMENT (an input that is the result of an operation or, in a backward function, older
+    than it), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the message names input and
+    element), those of fn.
+    Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs
+    as from any backward.
+    Threads: any. Waits. */
+IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                 const ignis_gradcheck_desc *desc);
+
 /* >>grad - gradients as tensors, and derivatives of them ---------------------------------------------------------
 
    ignis_grad returns gradients and changes none that tensors have. With create_graph what computes them is recorded, so
@@ -2660,29 +2683,6 @@ typedef struct ignis_grad_desc {
     Threads: the one that recorded the outputs. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
                                   int input_count, ignis_tensor *grads, const ignis_grad_desc *desc);
-
-/*  ignis_retain_grad - make ignis_backward write the gradient of an operation's result, as it does for leaves
-    It is added to the one that the tensor has; ignis_tensor_grad returns it. A leaf that requires a gradient has one
-    anyway.
-    Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (the tensor requires no gradient).
-    Ownership: the gradient ends with the tensor.
-    Threads: any. */
-IGNIS_API ignis_status ignis_retain_grad(ignis_tensor tensor);
-
-/*  ignis_gradcheck - compare the gradients of a function with central finite differences
-    All inputs are f64 leaves, on one device. The function is called twice for each element of each input that
-    requires a gradient, with the same random numbers each time, and recorded also where a no-grad section is
-    open. The relative error is |a - b| / max(1, |a|, |b|).
-    Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation or, in a backward function, older
-    than it), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the message names input and
-    element), those of fn.
-    Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs
-    as from any backward.
-    Threads: any. Waits. */
-IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
-                                 const ignis_gradcheck_desc *desc);
 
 /* >>ops - operations on tensors, in families --------------------------------------------------------------------
 
@@ -4713,15 +4713,15 @@ static inline ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const
 {
     return ignis_tensor_eye(rows, columns, &desc);
 }
-static inline ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
-                                      int input_count, ignis_tensor *grads, const ignis_grad_desc &desc)
-{
-    return ignis_grad(outputs, output_count, inputs, input_count, grads, &desc);
-}
 static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                      const ignis_gradcheck_desc &desc)
 {
     return ignis_gradcheck(fn, user_data, inputs, count, &desc);
+}
+static inline ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
+                                      int input_count, ignis_tensor *grads, const ignis_grad_desc &desc)
+{
+    return ignis_grad(outputs, output_count, inputs, input_count, grads, &desc);
 }
 static inline ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
 {
@@ -18111,6 +18111,7 @@ typedef struct ignis__node {
     int input_count, saved_count, kept_count; /* the last saved arrays are for vjp_fn alone */
     int wanted;             /* during ignis_grad: 1 + the number of the input that its output is; 0: none */
     bool keeps_inputs;      /* these are the inputs */
+    bool is_operation;      /* of Ignis: the request's operation_vjp is its vjp_fn */
     bool leads;             /* during ignis_grad: an input of that leads here */
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
@@ -18197,6 +18198,14 @@ typedef struct ignis__group_state {
     struct ignis__group_state *next;
 } ignis__group_state;
 
+/*  The desc of ignis_grad, and the vjp_fn of operations of Ignis. Only ignis_grad has that: programs without it link no
+    operation for its sake. */
+typedef struct ignis__grad_options {
+    const ignis_tensor *seeds; /* NULL: none */
+    bool create_graph, retain_graph, allow_unused;
+    ignis_status (*operation_vjp)(const ignis_vjp_args *args);
+} ignis__grad_options;
+
 /*  A request of ignis_grad to its pass: gradients of some tensors, and of no others. */
 typedef struct ignis__grad_request {
     int count;
@@ -18205,6 +18214,7 @@ typedef struct ignis__grad_request {
     ignis_tensor *recorded; /* the same in a pass that is recorded */
     ignis__tensor **held;   /* these, held until their aliases are made */
     uint64_t first;         /* nodes up to this serial do not lead from an input */
+    ignis_status (*operation_vjp)(const ignis_vjp_args *args);
 } ignis__grad_request;
 
 /*  One backward pass. A backward function that it calls may run another one inside it. */
@@ -24221,13 +24231,15 @@ static bool ignis__recorded_inputs(const char *call, const ignis__node *node, ig
 /*  Runs the vjp_fn of one node, recorded, and hands its gradients on to the needed inputs. */
 IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed)
 {
+    ignis_status (*vjp_fn)(const ignis_vjp_args *args) =
+        node->is_operation ? pass->within->operation_vjp : node->vjp_fn;
     ignis_vjp_args args = IGNIS__ZERO;
     ignis_tensor grads[IGNIS__MAX_INPUTS] = IGNIS__ZERO, inputs[IGNIS__MAX_INPUTS];
     ignis_status status;
     ignis__frame frame;
     bool ok = true;
     int i;
-    if (!node->vjp_fn)
+    if (!vjp_fn)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, pass->call,
                                  "the gradient of '%s' cannot be differentiated: its rule has no vjp_fn; without "
                                  "create_graph it has a gradient",
@@ -24243,7 +24255,7 @@ IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__
     args.grad_inputs = grads;
     args.user_data = node->user_data;
     args.node = node;
-    status = ignis__recorded_inputs(pass->call, node, inputs) ? node->vjp_fn(&args) : ignis__failed();
+    status = ignis__recorded_inputs(pass->call, node, inputs) ? vjp_fn(&args) : ignis__failed();
     ok = ignis__backward_pass_status(pass, node, status) == IGNIS_OK;
     for (i = 0; ok && i < node->input_count; i++)
         if (needed[i] && grads[i].id)
@@ -24277,7 +24289,7 @@ IGNIS__PRIVATE ignis_status ignis__recorded_splice(const char *call, ignis_tenso
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  >>grad - ignis_grad: a backward pass for some tensors, whose gradients it returns
+/*  >>tensor.grad - a backward pass for some tensors, whose gradients it returns: for ignis_grad, in ops/vjp_table.c
 
     Marks the nodes that an input leads to, places the seeds, runs the pass, and makes tensors of what it has found.
     Uses: backward_pass, backward_state, recorded_gradient.
@@ -24402,14 +24414,14 @@ static bool ignis__grad_seed(ignis__backward_pass *pass, ignis__tensor *output, 
 
 /*  Places the seeds of outputs that an input leads to, and runs the pass from the newest. */
 static bool ignis__grad_run(ignis__backward_pass *pass, ignis__tensor *const *outputs, int count,
-                            const ignis_grad_desc *desc)
+                            const ignis__grad_options *options)
 {
     ignis__node *root = NULL;
     bool ok = true;
     char name[40];
     int i;
     for (i = 0; ok && i < count; i++) {
-        ignis_tensor seed = desc && desc->seeds ? desc->seeds[i] : ignis__no_tensor();
+        ignis_tensor seed = options->seeds ? options->seeds[i] : ignis__no_tensor();
         ignis__node *node = ignis__tensor_tape_state(outputs[i]).node;
         snprintf(name, sizeof name, "desc->seeds[%d]", i);
         if (!ignis__grad_leads(pass, outputs[i]))
@@ -24497,10 +24509,10 @@ static bool ignis__grad_finish(const char *call, ignis__grad_request *request, b
 
 /*  Computes the gradients of held outputs. */
 static bool ignis__grad(const char *call, ignis__tensor *const *outputs, int output_count, ignis__grad_request *request,
-                        ignis_tensor *grads, const ignis_grad_desc *desc)
+                        ignis_tensor *grads, const ignis__grad_options *options)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    bool records = desc && desc->create_graph, ok = true;
+    bool records = options->create_graph, ok = true;
     ignis_scope scope = IGNIS__ZERO;
     ignis__backward_pass pass;
     int i, no_grad = thread->no_grad;
@@ -24519,18 +24531,18 @@ static bool ignis__grad(const char *call, ignis__tensor *const *outputs, int out
         thread->no_grad = 0; /* the caller asks for the graph; no function of the caller's runs until it is restored */
     ignis__backward_pass_begin(&pass, call);
     pass.records = records;
-    pass.retains = records || (desc && desc->retain_graph);
+    pass.retains = records || options->retain_graph;
     pass.request = request;
     ok = ignis__grad_want(&pass, request);
     pass.within = request;
     if (ok && pass.tape)
         ignis__grad_mark(&pass);
-    ok = ok && ignis__grad_run(&pass, outputs, output_count, desc);
+    ok = ok && ignis__grad_run(&pass, outputs, output_count, options);
     ignis__grad_collect(&pass, request);
     ok = ignis__backward_pass_end(&pass, ok);
     for (i = 0; ok && i < request->count; i++) {
         int first = ignis__grad_first(request, i);
-        if (!request->arrays[first] && !request->recorded[first].id && !(desc && desc->allow_unused))
+        if (!request->arrays[first] && !request->recorded[first].id && !options->allow_unused)
             ok = ignis__fail_false(IGNIS_DIAG_NO_GRAD_WANTED, call,
                                    "inputs[%d], a tensor %s, does not lead to the outputs; desc->allow_unused gives it "
                                    "no gradient",
@@ -24541,10 +24553,10 @@ static bool ignis__grad(const char *call, ignis__tensor *const *outputs, int out
     return ok;
 }
 
-IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
-                                  int input_count, ignis_tensor *grads, const ignis_grad_desc *desc)
+IGNIS__PRIVATE ignis_status ignis__grad_call(const char *call, const ignis_tensor *outputs, int output_count,
+                                             const ignis_tensor *inputs, int input_count, ignis_tensor *grads,
+                                             const ignis__grad_options *options)
 {
-    static const char call[] = "ignis_grad";
     ignis__grad_request request = IGNIS__ZERO;
     ignis__tensor **held;
     int count, i;
@@ -24563,6 +24575,7 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
     if (!held)
         return ignis__failed();
     request.count = input_count;
+    request.operation_vjp = options->operation_vjp;
     request.inputs = held + output_count;
     request.held = held + count;
     request.arrays = (ignis__array **)(void *)(request.held + input_count);
@@ -24570,7 +24583,7 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
     for (i = 0, ok = true; i < count && ok; i++)
         ok = (held[i] = ignis__tensor_hold(call, i < output_count ? outputs[i] : inputs[i - output_count])) != NULL;
     memset(grads, 0, sizeof *grads * (size_t)input_count);
-    ok = ok && ignis__grad(call, held, output_count, &request, grads, desc);
+    ok = ok && ignis__grad(call, held, output_count, &request, grads, options);
     for (i = 0; i < count && held[i]; i++)
         ignis__tensor_drop(call, held[i]);
     for (i = 0; !ok && i < input_count; i++) {
@@ -26120,8 +26133,6 @@ IGNIS__PRIVATE void ignis__tensors_close(const char *call)
    checks once, at its end. Uses the rooms array, kernel, formula and tensor. Each operation has a part of its own.
    =============================================================================================================== */
 
-IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args); /* it uses all operations */
-
 /*  Reports a failure if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD IGNIS__PRIVATE bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
@@ -26436,6 +26447,7 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
         made = NULL;
     }
     if (node) {
+        node->is_operation = true;
         node->knows_one = op->knows_one;
         node->kept_count = rule->saved_count ? op->kept_count : 0;
         ignis__tensor_result(made, node);
@@ -26484,7 +26496,6 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_rule ignis__op_rule(const ignis__op *op, co
     ignis_rule rule = IGNIS__ZERO;
     rule.name = name;
     rule.backward_fn = backward_fn;
-    rule.vjp_fn = ignis__op_vjp;
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;
@@ -29797,8 +29808,7 @@ static bool ignis__formula_has_index(const ignis__formula *formula)
 }
 
 /*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not
-    saved:
-    a number takes their place, or an integer. */
+    saved: a number takes their place, or an integer. */
 static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const ignis__formula_rule *rule)
 {
     ignis_inputs inputs = IGNIS__ZERO;
@@ -33115,7 +33125,7 @@ static ignis__array *ignis__avg_pool_linear(ignis__op *op, const void *params, b
         return NULL;
     ignis__images_set(&pooling.images, to->dtype, p->n, p->channels, back ? p->in : p->out, back ? p->out : p->in,
                       source | target, !back && pooling.window[0] == 2 && pooling.window[1] == 2);
-    ignis__images_launch(op, back ? IGNIS__BUILTIN_AVG_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL, to->dtype,
+    ignis__images_launch(op, back ? IGNIS__BUILTIN(AVG_POOL_BACKWARD) : IGNIS__BUILTIN(AVG_POOL), to->dtype,
                          &pooling.images, kernel);
     return to;
 }
@@ -33248,7 +33258,7 @@ static ignis__array *ignis__upsample_linear(ignis__op *op, const void *params, b
         return NULL;
     ignis__images_set(&resampling.images, to->dtype, p->n, p->channels, back ? p->in : p->out, back ? p->out : p->in,
                       source | target, !back);
-    ignis__images_launch(op, back ? IGNIS__BUILTIN_UPSAMPLE_BACKWARD : IGNIS__BUILTIN_UPSAMPLE, to->dtype,
+    ignis__images_launch(op, back ? IGNIS__BUILTIN(UPSAMPLE_BACKWARD) : IGNIS__BUILTIN(UPSAMPLE), to->dtype,
                          &resampling.images, kernel);
     return to;
 }
@@ -37438,10 +37448,9 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
 }
 
 /*  Differentiates these losses as what they are: q times log(sum of exp(x)) - x. */
-static ignis_status ignis__soft_cross_entropy_vjp(const ignis_vjp_args *args)
+IGNIS__PRIVATE void ignis__vjp_of_soft_cross_entropy(const ignis_vjp_args *args)
 {
     static const ignis_reduce_desc column = {{-1}, 1, true}, row = {{-1}, 1, false};
-    const uint64_t failures = ignis__failures();
     const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
     const ignis_tensor x = ignis__vjp_input(args, 0, rule->saved[0] - 1),
                        t = ignis__vjp_constant(args, rule->saved[1] - 1);
@@ -37458,19 +37467,17 @@ static ignis_status ignis__soft_cross_entropy_vjp(const ignis_vjp_args *args)
                                                    IGNIS_VALUE(n, classes), IGNIS_VALUE(e, rule->value[6])),
                                       &row),
                      inputs);
-    return ignis__ended(failures, true);
 }
 
-/*  Gives the losses of ignis__soft_cross_entropy a vjp function of their own: the formula states a gradient that its own
-    derivatives do not follow from. */
+IGNIS__PRIVATE const char ignis__soft_cross_entropy_name[] = "cross_entropy with label_smoothing";
+
+/*  Names the rule of such losses. Its formula states a gradient, from which second derivatives do not follow. */
 static void ignis__soft_cross_entropy_mark(const char *call, ignis_tensor losses)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, losses.id);
     ignis__node *node = tensor ? ignis__tensor_tape_state(tensor).node : NULL;
-    if (node) {
-        node->name = "cross_entropy with label_smoothing";
-        node->vjp_fn = ignis__soft_cross_entropy_vjp;
-    }
+    if (node)
+        node->name = ignis__soft_cross_entropy_name;
     if (tensor)
         ignis__tensor_drop(call, tensor);
 }
@@ -37563,8 +37570,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
                                   sizeof entropy);
 }
 
-/*  p - 1 at the target's class, times the loss' factor. p, the softmax of the logits, is recorded as their softmax. It is
-    computed from them, or from the gradient that forward has made: that is (p - 1 at the class) times the factor. */
+/*  Computes p - 1 at the target's class, times the loss' factor. p, the softmax of the logits, is recorded as that. It is
+    made from them, or from the gradient that forward has made: p - 1 at the class, times the factor. */
 IGNIS__PRIVATE void ignis__vjp_of_cross_entropy(const ignis_vjp_args *args)
 {
     const ignis__cross_entropy *entropy = (const ignis__cross_entropy *)args->params;
@@ -38888,8 +38895,8 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     The scores are stored here: [batches, heads, sq, sk]. 16 bits are computed in f32.
     Uses: vjp, and public functions of other parts. */
 
-/*  Returns the heads of rows [batches, rows, heads * head_dim] as [batches, all, rows, head_dim]; each of the `heads` serves
-    all / heads of them. */
+/*  Returns the heads of rows [batches, rows, heads * head_dim] as [batches, all, rows, head_dim]. Each of the `heads`
+    serves all / heads of them. */
 static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention *p, int rows, int heads, int all)
 {
     static const int dims[] = {0, 2, 1, 3};
@@ -39086,7 +39093,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
     return ignis__decode_sdpa("ignis_decode_sdpa_with", q, k, v, desc);
 }
 
-/*  >>ops.vjp_table - from the name of a rule to the function that computes its gradients by operations
+/*  >>grad - ignis_grad, and a table from the name of a rule to the function that computes its gradients by operations
 
     Such a function has the arguments of a backward function, as tensors, and fills the same gradients. Most are beside
     their operation; those that need nothing of it are here.
@@ -39226,8 +39233,8 @@ static void ignis__vjp_of_scatter_add(const ignis_vjp_args *args)
         args->grad_inputs[2] = ignis_gather(args->grad_output, x->dim, ignis__vjp_constant(args, 0));
 }
 
-/*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w; b has the sum of g. 16 bits
-    are computed in f32. */
+/*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w. The gradient of b is the
+    sum of g. 16 bits are computed in f32. */
 static void ignis__vjp_of_norm(const ignis_vjp_args *args)
 {
     const ignis__norm_rule *rule = (const ignis__norm_rule *)args->params;
@@ -39275,17 +39282,6 @@ static void ignis__vjp_of_channel_norm(const ignis_vjp_args *args)
                      inputs);
     if (args->needed[2])
         args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
-}
-
-/*  y = a b: g conj(b) and g conj(a). y = a conj(b): g b and a conj(g). */
-static void ignis__vjp_of_complex_mul(const ignis_vjp_args *args)
-{
-    const bool conjugates = *(const int *)args->params != 0;
-    const ignis_tensor g = args->grad_output, a = ignis__vjp_input(args, 0, 0), b = ignis__vjp_input(args, 1, 1);
-    if (args->needed[0])
-        args->grad_inputs[0] = ignis_complex_mul(g, b, !conjugates);
-    if (args->needed[1])
-        args->grad_inputs[1] = conjugates ? ignis_complex_mul(a, g, true) : ignis_complex_mul(g, a, true);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
@@ -39357,16 +39353,19 @@ static const struct {
     {"ifft", ignis__vjp_of_fft},
     {"rfft", ignis__vjp_of_fft},
     {"irfft", ignis__vjp_of_fft},
-    {"complex_mul", ignis__vjp_of_complex_mul},
     {"mlp", ignis__vjp_of_mlp},
     {"mlp_gated", ignis__vjp_of_mlp_gated},
 };
 
 /*  The vjp_fn of all operations of Ignis. */
-IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args)
+static ignis_status ignis__op_vjp(const ignis_vjp_args *args)
 {
     const uint64_t failures = ignis__failures();
     int i = 0;
+    if (args->node->name == ignis__soft_cross_entropy_name) {
+        ignis__vjp_of_soft_cross_entropy(args);
+        return ignis__ended(failures, true);
+    }
     if (args->node->backward_fn == ignis__formula_backward) {
         ignis__vjp_of_formula(args);
         return ignis__ended(failures, true);
@@ -39379,6 +39378,20 @@ IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args)
                            args->node->name);
     ignis__vjps[i].fn(args);
     return ignis__ended(failures, true);
+}
+
+IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
+                                  int input_count, ignis_tensor *grads, const ignis_grad_desc *desc)
+{
+    ignis__grad_options options = IGNIS__ZERO;
+    if (desc) {
+        options.seeds = desc->seeds;
+        options.create_graph = desc->create_graph;
+        options.retain_graph = desc->retain_graph;
+        options.allow_unused = desc->allow_unused;
+    }
+    options.operation_vjp = ignis__op_vjp;
+    return ignis__grad_call("ignis_grad", outputs, output_count, inputs, input_count, grads, &options);
 }
 
 /*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */

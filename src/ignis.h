@@ -55,8 +55,8 @@ extern "C" {
 
 #include "tensor/tensor.h"
 #include "tensor/tape.h"
-#include "tensor/grad.h"
 #include "train/gradcheck.h"
+#include "ops/grad.h"
 #include "ops/ops.h"
 #include "ops/matmul/matmul.h"
 #include "ops/conv/conv.h"

@@ -38,10 +38,9 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
 }
 
 /*  Differentiates these losses as what they are: q times log(sum of exp(x)) - x. */
-static ignis_status ignis__soft_cross_entropy_vjp(const ignis_vjp_args *args)
+IGNIS__PRIVATE void ignis__vjp_of_soft_cross_entropy(const ignis_vjp_args *args)
 {
     static const ignis_reduce_desc column = {{-1}, 1, true}, row = {{-1}, 1, false};
-    const uint64_t failures = ignis__failures();
     const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
     const ignis_tensor x = ignis__vjp_input(args, 0, rule->saved[0] - 1),
                        t = ignis__vjp_constant(args, rule->saved[1] - 1);
@@ -58,19 +57,17 @@ static ignis_status ignis__soft_cross_entropy_vjp(const ignis_vjp_args *args)
                                                    IGNIS_VALUE(n, classes), IGNIS_VALUE(e, rule->value[6])),
                                       &row),
                      inputs);
-    return ignis__ended(failures, true);
 }
 
-/*  Gives the losses of ignis__soft_cross_entropy a vjp function of their own: the formula states a gradient that its own
-    derivatives do not follow from. */
+IGNIS__PRIVATE const char ignis__soft_cross_entropy_name[] = "cross_entropy with label_smoothing";
+
+/*  Names the rule of such losses. Its formula states a gradient, from which second derivatives do not follow. */
 static void ignis__soft_cross_entropy_mark(const char *call, ignis_tensor losses)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, losses.id);
     ignis__node *node = tensor ? ignis__tensor_tape_state(tensor).node : NULL;
-    if (node) {
-        node->name = "cross_entropy with label_smoothing";
-        node->vjp_fn = ignis__soft_cross_entropy_vjp;
-    }
+    if (node)
+        node->name = ignis__soft_cross_entropy_name;
     if (tensor)
         ignis__tensor_drop(call, tensor);
 }
@@ -163,8 +160,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
                                   sizeof entropy);
 }
 
-/*  p - 1 at the target's class, times the loss' factor. p, the softmax of the logits, is recorded as their softmax. It is
-    computed from them, or from the gradient that forward has made: that is (p - 1 at the class) times the factor. */
+/*  Computes p - 1 at the target's class, times the loss' factor. p, the softmax of the logits, is recorded as that. It is
+    made from them, or from the gradient that forward has made: p - 1 at the class, times the factor. */
 IGNIS__PRIVATE void ignis__vjp_of_cross_entropy(const ignis_vjp_args *args)
 {
     const ignis__cross_entropy *entropy = (const ignis__cross_entropy *)args->params;

@@ -27,8 +27,7 @@ static bool ignis__formula_has_index(const ignis__formula *formula)
 }
 
 /*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not
-    saved:
-    a number takes their place, or an integer. */
+    saved: a number takes their place, or an integer. */
 static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const ignis__formula_rule *rule)
 {
     ignis_inputs inputs = IGNIS__ZERO;

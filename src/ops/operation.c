@@ -9,8 +9,6 @@
 
 #include "room.h"
 
-IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args); /* it uses all operations */
-
 /*  Reports a failure if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD IGNIS__PRIVATE bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
@@ -325,6 +323,7 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
         made = NULL;
     }
     if (node) {
+        node->is_operation = true;
         node->knows_one = op->knows_one;
         node->kept_count = rule->saved_count ? op->kept_count : 0;
         ignis__tensor_result(made, node);
@@ -373,7 +372,6 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_rule ignis__op_rule(const ignis__op *op, co
     ignis_rule rule = IGNIS__ZERO;
     rule.name = name;
     rule.backward_fn = backward_fn;
-    rule.vjp_fn = ignis__op_vjp;
     rule.saved_count = op->saved_count;
     rule.params = params;
     rule.params_size = params_size;

@@ -148,7 +148,7 @@ static ignis__array *ignis__avg_pool_linear(ignis__op *op, const void *params, b
         return NULL;
     ignis__images_set(&pooling.images, to->dtype, p->n, p->channels, back ? p->in : p->out, back ? p->out : p->in,
                       source | target, !back && pooling.window[0] == 2 && pooling.window[1] == 2);
-    ignis__images_launch(op, back ? IGNIS__BUILTIN_AVG_POOL_BACKWARD : IGNIS__BUILTIN_AVG_POOL, to->dtype,
+    ignis__images_launch(op, back ? IGNIS__BUILTIN(AVG_POOL_BACKWARD) : IGNIS__BUILTIN(AVG_POOL), to->dtype,
                          &pooling.images, kernel);
     return to;
 }

@@ -455,7 +455,6 @@ typedef struct ignis__adjoint {
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* vjp.c, vjp_table.c, and beside the operations */
-IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args);
 IGNIS__PRIVATE ignis_tensor ignis__vjp_input(const ignis_vjp_args *args, int input, int saved);
 IGNIS__PRIVATE ignis_tensor ignis__vjp_output(const ignis_vjp_args *args, int saved);
 IGNIS__PRIVATE ignis_tensor ignis__vjp_constant(const ignis_vjp_args *args, int saved);
@@ -484,6 +483,8 @@ IGNIS__PRIVATE void ignis__vjp_of_linear(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_fft(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_complex_mul(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_cross_entropy(const ignis_vjp_args *args);
+extern const char ignis__soft_cross_entropy_name[35];
+IGNIS__PRIVATE void ignis__vjp_of_soft_cross_entropy(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_conv(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_conv_part(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_max_pool(const ignis_vjp_args *args);

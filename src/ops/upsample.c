@@ -102,7 +102,7 @@ static ignis__array *ignis__upsample_linear(ignis__op *op, const void *params, b
         return NULL;
     ignis__images_set(&resampling.images, to->dtype, p->n, p->channels, back ? p->in : p->out, back ? p->out : p->in,
                       source | target, !back);
-    ignis__images_launch(op, back ? IGNIS__BUILTIN_UPSAMPLE_BACKWARD : IGNIS__BUILTIN_UPSAMPLE, to->dtype,
+    ignis__images_launch(op, back ? IGNIS__BUILTIN(UPSAMPLE_BACKWARD) : IGNIS__BUILTIN(UPSAMPLE), to->dtype,
                          &resampling.images, kernel);
     return to;
 }

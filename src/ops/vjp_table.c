@@ -1,4 +1,4 @@
-/*  >>ops.vjp_table - from the name of a rule to the function that computes its gradients by operations
+/*  >>grad - ignis_grad, and a table from the name of a rule to the function that computes its gradients by operations
 
     Such a function has the arguments of a backward function, as tensors, and fills the same gradients. Most are beside
     their operation; those that need nothing of it are here.
@@ -140,8 +140,8 @@ static void ignis__vjp_of_scatter_add(const ignis_vjp_args *args)
         args->grad_inputs[2] = ignis_gather(args->grad_output, x->dim, ignis__vjp_constant(args, 0));
 }
 
-/*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w; b has the sum of g. 16 bits
-    are computed in f32. */
+/*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w. The gradient of b is the
+    sum of g. 16 bits are computed in f32. */
 static void ignis__vjp_of_norm(const ignis_vjp_args *args)
 {
     const ignis__norm_rule *rule = (const ignis__norm_rule *)args->params;
@@ -265,10 +265,14 @@ static const struct {
 };
 
 /*  The vjp_fn of all operations of Ignis. */
-IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args)
+static ignis_status ignis__op_vjp(const ignis_vjp_args *args)
 {
     const uint64_t failures = ignis__failures();
     int i = 0;
+    if (args->node->name == ignis__soft_cross_entropy_name) {
+        ignis__vjp_of_soft_cross_entropy(args);
+        return ignis__ended(failures, true);
+    }
     if (args->node->backward_fn == ignis__formula_backward) {
         ignis__vjp_of_formula(args);
         return ignis__ended(failures, true);
@@ -281,4 +285,18 @@ IGNIS__PRIVATE ignis_status ignis__op_vjp(const ignis_vjp_args *args)
                            args->node->name);
     ignis__vjps[i].fn(args);
     return ignis__ended(failures, true);
+}
+
+IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
+                                  int input_count, ignis_tensor *grads, const ignis_grad_desc *desc)
+{
+    ignis__grad_options options = IGNIS__ZERO;
+    if (desc) {
+        options.seeds = desc->seeds;
+        options.create_graph = desc->create_graph;
+        options.retain_graph = desc->retain_graph;
+        options.allow_unused = desc->allow_unused;
+    }
+    options.operation_vjp = ignis__op_vjp;
+    return ignis__grad_call("ignis_grad", outputs, output_count, inputs, input_count, grads, &options);
 }

@@ -1,4 +1,4 @@
-/*  >>grad - ignis_grad: a backward pass for some tensors, whose gradients it returns
+/*  >>tensor.grad - a backward pass for some tensors, whose gradients it returns: for ignis_grad, in ops/vjp_table.c
 
     Marks the nodes that an input leads to, places the seeds, runs the pass, and makes tensors of what it has found.
     Uses: backward_pass, backward_state, recorded_gradient.
@@ -125,14 +125,14 @@ static bool ignis__grad_seed(ignis__backward_pass *pass, ignis__tensor *output, 
 
 /*  Places the seeds of outputs that an input leads to, and runs the pass from the newest. */
 static bool ignis__grad_run(ignis__backward_pass *pass, ignis__tensor *const *outputs, int count,
-                            const ignis_grad_desc *desc)
+                            const ignis__grad_options *options)
 {
     ignis__node *root = NULL;
     bool ok = true;
     char name[40];
     int i;
     for (i = 0; ok && i < count; i++) {
-        ignis_tensor seed = desc && desc->seeds ? desc->seeds[i] : ignis__no_tensor();
+        ignis_tensor seed = options->seeds ? options->seeds[i] : ignis__no_tensor();
         ignis__node *node = ignis__tensor_tape_state(outputs[i]).node;
         snprintf(name, sizeof name, "desc->seeds[%d]", i);
         if (!ignis__grad_leads(pass, outputs[i]))
@@ -220,10 +220,10 @@ static bool ignis__grad_finish(const char *call, ignis__grad_request *request, b
 
 /*  Computes the gradients of held outputs. */
 static bool ignis__grad(const char *call, ignis__tensor *const *outputs, int output_count, ignis__grad_request *request,
-                        ignis_tensor *grads, const ignis_grad_desc *desc)
+                        ignis_tensor *grads, const ignis__grad_options *options)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
-    bool records = desc && desc->create_graph, ok = true;
+    bool records = options->create_graph, ok = true;
     ignis_scope scope = IGNIS__ZERO;
     ignis__backward_pass pass;
     int i, no_grad = thread->no_grad;
@@ -242,18 +242,18 @@ static bool ignis__grad(const char *call, ignis__tensor *const *outputs, int out
         thread->no_grad = 0; /* the caller asks for the graph; no function of the caller's runs until it is restored */
     ignis__backward_pass_begin(&pass, call);
     pass.records = records;
-    pass.retains = records || (desc && desc->retain_graph);
+    pass.retains = records || options->retain_graph;
     pass.request = request;
     ok = ignis__grad_want(&pass, request);
     pass.within = request;
     if (ok && pass.tape)
         ignis__grad_mark(&pass);
-    ok = ok && ignis__grad_run(&pass, outputs, output_count, desc);
+    ok = ok && ignis__grad_run(&pass, outputs, output_count, options);
     ignis__grad_collect(&pass, request);
     ok = ignis__backward_pass_end(&pass, ok);
     for (i = 0; ok && i < request->count; i++) {
         int first = ignis__grad_first(request, i);
-        if (!request->arrays[first] && !request->recorded[first].id && !(desc && desc->allow_unused))
+        if (!request->arrays[first] && !request->recorded[first].id && !options->allow_unused)
             ok = ignis__fail_false(IGNIS_DIAG_NO_GRAD_WANTED, call,
                                    "inputs[%d], a tensor %s, does not lead to the outputs; desc->allow_unused gives it "
                                    "no gradient",
@@ -264,10 +264,10 @@ static bool ignis__grad(const char *call, ignis__tensor *const *outputs, int out
     return ok;
 }
 
-IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
-                                  int input_count, ignis_tensor *grads, const ignis_grad_desc *desc)
+IGNIS__PRIVATE ignis_status ignis__grad_call(const char *call, const ignis_tensor *outputs, int output_count,
+                                             const ignis_tensor *inputs, int input_count, ignis_tensor *grads,
+                                             const ignis__grad_options *options)
 {
-    static const char call[] = "ignis_grad";
     ignis__grad_request request = IGNIS__ZERO;
     ignis__tensor **held;
     int count, i;
@@ -286,6 +286,7 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
     if (!held)
         return ignis__failed();
     request.count = input_count;
+    request.operation_vjp = options->operation_vjp;
     request.inputs = held + output_count;
     request.held = held + count;
     request.arrays = (ignis__array **)(void *)(request.held + input_count);
@@ -293,7 +294,7 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
     for (i = 0, ok = true; i < count && ok; i++)
         ok = (held[i] = ignis__tensor_hold(call, i < output_count ? outputs[i] : inputs[i - output_count])) != NULL;
     memset(grads, 0, sizeof *grads * (size_t)input_count);
-    ok = ok && ignis__grad(call, held, output_count, &request, grads, desc);
+    ok = ok && ignis__grad(call, held, output_count, &request, grads, options);
     for (i = 0; i < count && held[i]; i++)
         ignis__tensor_drop(call, held[i]);
     for (i = 0; !ok && i < input_count; i++) {

@@ -172,13 +172,15 @@ static bool ignis__recorded_inputs(const char *call, const ignis__node *node, ig
 /*  Runs the vjp_fn of one node, recorded, and hands its gradients on to the needed inputs. */
 IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed)
 {
+    ignis_status (*vjp_fn)(const ignis_vjp_args *args) =
+        node->is_operation ? pass->within->operation_vjp : node->vjp_fn;
     ignis_vjp_args args = IGNIS__ZERO;
     ignis_tensor grads[IGNIS__MAX_INPUTS] = IGNIS__ZERO, inputs[IGNIS__MAX_INPUTS];
     ignis_status status;
     ignis__frame frame;
     bool ok = true;
     int i;
-    if (!node->vjp_fn)
+    if (!vjp_fn)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, pass->call,
                                  "the gradient of '%s' cannot be differentiated: its rule has no vjp_fn; without "
                                  "create_graph it has a gradient",
@@ -194,7 +196,7 @@ IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__
     args.grad_inputs = grads;
     args.user_data = node->user_data;
     args.node = node;
-    status = ignis__recorded_inputs(pass->call, node, inputs) ? node->vjp_fn(&args) : ignis__failed();
+    status = ignis__recorded_inputs(pass->call, node, inputs) ? vjp_fn(&args) : ignis__failed();
     ok = ignis__backward_pass_status(pass, node, status) == IGNIS_OK;
     for (i = 0; ok && i < node->input_count; i++)
         if (needed[i] && grads[i].id)

@@ -78,6 +78,7 @@ typedef struct ignis__node {
     int input_count, saved_count, kept_count; /* the last saved arrays are for vjp_fn alone */
     int wanted;             /* during ignis_grad: 1 + the number of the input that its output is; 0: none */
     bool keeps_inputs;      /* these are the inputs */
+    bool is_operation;      /* of Ignis: the request's operation_vjp is its vjp_fn */
     bool leads;             /* during ignis_grad: an input of that leads here */
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
@@ -164,6 +165,14 @@ typedef struct ignis__group_state {
     struct ignis__group_state *next;
 } ignis__group_state;
 
+/*  The desc of ignis_grad, and the vjp_fn of operations of Ignis. Only ignis_grad has that: programs without it link no
+    operation for its sake. */
+typedef struct ignis__grad_options {
+    const ignis_tensor *seeds; /* NULL: none */
+    bool create_graph, retain_graph, allow_unused;
+    ignis_status (*operation_vjp)(const ignis_vjp_args *args);
+} ignis__grad_options;
+
 /*  A request of ignis_grad to its pass: gradients of some tensors, and of no others. */
 typedef struct ignis__grad_request {
     int count;
@@ -172,6 +181,7 @@ typedef struct ignis__grad_request {
     ignis_tensor *recorded; /* the same in a pass that is recorded */
     ignis__tensor **held;   /* these, held until their aliases are made */
     uint64_t first;         /* nodes up to this serial do not lead from an input */
+    ignis_status (*operation_vjp)(const ignis_vjp_args *args);
 } ignis__grad_request;
 
 /*  One backward pass. A backward function that it calls may run another one inside it. */
@@ -337,6 +347,9 @@ IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__
 IGNIS__PRIVATE ignis_status ignis__recorded_splice(const char *call, ignis_tensor tensor, ignis_tensor grad_output);
 
 /* grad.c */
+IGNIS__PRIVATE ignis_status ignis__grad_call(const char *call, const ignis_tensor *outputs, int output_count,
+                                             const ignis_tensor *inputs, int input_count, ignis_tensor *grads,
+                                             const ignis__grad_options *options);
 IGNIS__PRIVATE bool ignis__grad_leads(const ignis__backward_pass *pass, ignis__tensor *tensor);
 
 /* checkpoint.c */

@@ -80,6 +80,15 @@ IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_outp
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
 
+/*  ignis_retain_grad - make ignis_backward write the gradient of an operation's result, as it does for leaves
+    It is added to the one that the tensor has; ignis_tensor_grad returns it. A leaf that requires a gradient has one
+    anyway.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (the tensor requires no gradient).
+    Ownership: the gradient ends with the tensor.
+    Threads: any. */
+IGNIS_API ignis_status ignis_retain_grad(ignis_tensor tensor);
+
 /*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made
     where there is none
     IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until

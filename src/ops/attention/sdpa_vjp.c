@@ -5,8 +5,8 @@
 
 #include "../room.h"
 
-/*  Returns the heads of rows [batches, rows, heads * head_dim] as [batches, all, rows, head_dim]; each of the `heads` serves
-    all / heads of them. */
+/*  Returns the heads of rows [batches, rows, heads * head_dim] as [batches, all, rows, head_dim]. Each of the `heads`
+    serves all / heads of them. */
 static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention *p, int rows, int heads, int all)
 {
     static const int dims[] = {0, 2, 1, 3};

@@ -26,12 +26,3 @@ typedef struct ignis_grad_desc {
     Threads: the one that recorded the outputs. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
                                   int input_count, ignis_tensor *grads, const ignis_grad_desc *desc);
-
-/*  ignis_retain_grad - make ignis_backward write the gradient of an operation's result, as it does for leaves
-    It is added to the one that the tensor has; ignis_tensor_grad returns it. A leaf that requires a gradient has one
-    anyway.
-    Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (the tensor requires no gradient).
-    Ownership: the gradient ends with the tensor.
-    Threads: any. */
-IGNIS_API ignis_status ignis_retain_grad(ignis_tensor tensor);
