@@ -160,8 +160,8 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
                                   sizeof entropy);
 }
 
-/*  Computes p - 1 at the target's class, times the loss' factor. p, the softmax of the logits, is recorded as that. It is
-    made from them, or from the gradient that forward has made: p - 1 at the class, times the factor. */
+/*  Computes p - 1 at the target's class, times the loss' factor. p, the softmax of the logits, is recorded as that.
+    It is made from them, or from the gradient that forward has made: p - 1 at the class, times the factor. */
 IGNIS__PRIVATE void ignis__vjp_of_cross_entropy(const ignis_vjp_args *args)
 {
     const ignis__cross_entropy *entropy = (const ignis__cross_entropy *)args->params;

@@ -525,15 +525,11 @@ TEST(attention)
     check_operation(&grouped);
 }
 
-OPERATION(op_complex_mul, ignis_complex_mul(x[0], x[1], false))
-OPERATION(op_complex_mul_conjugated, ignis_complex_mul(x[0], x[1], true))
 OPERATION(op_cummax, ignis_cummax(x[0], 1, NULL))
 
-TEST(complex_numbers_and_scans)
+TEST(scans)
 {
     static const operation ops[] = {
-        {"complex_mul", op_complex_mul, 2, {{2, {3, 2}}, {2, {3, 2}}}, 0, 1},
-        {"complex_mul, conjugated", op_complex_mul_conjugated, 2, {{2, {3, 2}}, {2, {3, 2}}}, 0, 1},
         {"cummax", op_cummax, 1, {{2, {2, 5}}}, 0, 1},
     };
     SETUP(NULL);
