@@ -38897,7 +38897,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
 
 /*  Returns the heads of rows [batches, rows, heads * head_dim] as [batches, all, rows, head_dim]. Each of the `heads`
     serves all / heads of them. */
-static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention *p, int rows, int heads, int all)
+static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention_params *p, int rows, int heads, int all)
 {
     static const int dims[] = {0, 2, 1, 3};
     const int64_t share = all / heads;
@@ -38910,7 +38910,7 @@ static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention *p,
 }
 
 /*  Returns the attention of q, k and v in rows. bias and lengths: no handle if there are none. */
-static ignis_tensor ignis__sdpa_plain(const ignis__attention *p, ignis_tensor q, ignis_tensor k, ignis_tensor v,
+static ignis_tensor ignis__sdpa_plain(const ignis__attention_params *p, ignis_tensor q, ignis_tensor k, ignis_tensor v,
                                       ignis_tensor bias, ignis_tensor lengths)
 {
     static const int dims[] = {0, 2, 1, 3};
@@ -38937,13 +38937,14 @@ static ignis_tensor ignis__sdpa_plain(const ignis__attention *p, ignis_tensor q,
 
 IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args)
 {
-    const ignis__attention *p = (const ignis__attention *)args->params;
+    const ignis__attention *attention = (const ignis__attention *)args->params;
     ignis_tensor inputs[5] = IGNIS__ZERO, plain;
     int i;
     for (i = 0; i < args->input_count; i++) /* the result and its statistics are between v and the rest */
         inputs[i] = ignis__vjp_input(args, i, i < 3 ? i : i + 2);
-    plain = ignis__sdpa_plain(p, inputs[0], inputs[1], inputs[2], p->bias_dtype ? inputs[3] : ignis__no_tensor(),
-                              p->has_lengths ? inputs[3 + (p->bias_dtype != 0)] : ignis__no_tensor());
+    plain = ignis__sdpa_plain(&attention->params, inputs[0], inputs[1], inputs[2],
+                              attention->bias_dtype ? inputs[3] : ignis__no_tensor(),
+                              attention->has_lengths ? inputs[3 + (attention->bias_dtype != 0)] : ignis__no_tensor());
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
 }
@@ -38951,7 +38952,8 @@ IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args)
 IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
 {
     const ignis__sdpa_packed *packed = (const ignis__sdpa_packed *)args->params;
-    const ignis__attention *p = &packed->attention;
+    const ignis__attention *attention = &packed->attention;
+    const ignis__attention_params *p = &attention->params;
     const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
     ignis_tensor inputs[3] = IGNIS__ZERO, qkv, plain;
     int i;
@@ -38965,8 +38967,9 @@ IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
     }
     qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
     plain = ignis__sdpa_plain(p, ignis_slice(qkv, 1, 0, of_q), ignis_slice(qkv, 1, of_q, of_k),
-                              ignis_slice(qkv, 1, of_q + of_k, of_k), p->bias_dtype ? inputs[1] : ignis__no_tensor(),
-                              p->has_lengths ? inputs[1 + (p->bias_dtype != 0)] : ignis__no_tensor());
+                              ignis_slice(qkv, 1, of_q + of_k, of_k),
+                              attention->bias_dtype ? inputs[1] : ignis__no_tensor(),
+                              attention->has_lengths ? inputs[1 + (attention->bias_dtype != 0)] : ignis__no_tensor());
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
 }
