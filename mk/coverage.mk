@@ -14,11 +14,12 @@ coverage: $(SIMULATOR) $(COVERAGE)/coverage.o build/amalgamate build/coverage_pa
 	@$(MAKE) -j$(JOBS) test CC=gcc CXX=g++ LANE=coverage STRICT= LANE_CFLAGS='$(COVERAGE_CFLAGS)' LDLIBS='$(COVERAGE_LDLIBS)' \
 	    IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache; code=$$?; $(MAKE) --no-print-directory -s coverage-page && exit $$code
 
-# From the counts of an earlier `make coverage`, and of programs of build/coverage that have run since.
+# From the counts of an earlier `make coverage`, and of programs of build/coverage that have run since: all rooms, and tests with a header in
+# themselves that have run.
 coverage-page: build/amalgamate build/coverage_page
 	@mkdir -p $(COVERAGE)/lines
 	@build/amalgamate --lines $(COVERAGE)/lines
-	@for object in $$(find $(COVERAGE) -name '*.gcno'); do gcov -t -b -c $$object; done >$(COVERAGE)/counts.txt 2>$(COVERAGE)/gcov.log
+	@for object in $$(find $(COVERAGE)/rooms -name '*.gcno') $$(find $(COVERAGE) -name '*.gcda' -not -path '*/rooms/*'); do gcov -t -b -c $$object; done >$(COVERAGE)/counts.txt 2>$(COVERAGE)/gcov.log
 	@build/coverage_page $(COVERAGE)/counts.txt $(COVERAGE)/lines build/coverage.html
 
 $(COVERAGE)/coverage.o: tests/coverage.c
