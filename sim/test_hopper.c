@@ -76,7 +76,7 @@ static build build_kernels(const char *type)
 #define X(name, when, first, second) #name ", "
     char text[65536] = "enum { " FAULTS(X) "};\n#line 1 \"test_hopper.cu\"\n";
 #undef X
-    const char *const options[] = {"-arch=sm_90a", "-default-device", type, "-I../kernels"};
+    const char *const options[] = {"-arch=sm_90a", "-default-device", type, "-I../kernels", "-I../src"};
     size_t used = strlen(text);
     FILE *file = fopen("test_hopper.cu", "r");
     if (!file)
@@ -85,7 +85,7 @@ static build build_kernels(const char *type)
     text[used] = 0;
     fclose(file);
     source s = {"test_hopper.cu", text, NULL, NULL, NULL};
-    build b = compile_with(&s, 4, options);
+    build b = compile_with(&s, (int)(sizeof options / sizeof *options), options);
     printf("%s", b.log);
     CHECK(b.result == 0);
     return b;

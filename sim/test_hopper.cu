@@ -41,6 +41,19 @@ extern "C" __global__ void __launch_bounds__(128) tf32_products(const float *a, 
 
 #else
 
+/*  Writes the sums of a thread, rounded, to a tile in shared memory. */
+__device__ inline void store_sums(uint32_t out, const float (&sums)[SIDE / 8][4], int warp, int lane)
+{
+    for (int i = 0; i < SIDE / 16; i++) {
+        const int row = 16 * warp + lane % 16, chunk = 2 * i + lane / 16;
+        ignis_ptx_stmatrix(out + row * 128 + (chunk ^ row % 8) * 16,
+                           ignis_round_two<ignis_bf16>(sums[2 * i][0], sums[2 * i][1]),
+                           ignis_round_two<ignis_bf16>(sums[2 * i][2], sums[2 * i][3]),
+                           ignis_round_two<ignis_bf16>(sums[2 * i + 1][0], sums[2 * i + 1][1]),
+                           ignis_round_two<ignis_bf16>(sums[2 * i + 1][2], sums[2 * i + 1][3]));
+    }
+}
+
 /*  Computes c[64][64] = a[64][64 * steps] b[64][64 * steps]^T: one warp loads, the warps of a warpgroup
     multiply, with `fault` in it. Shared memory has two stages of a and b, then c, then the barriers. */
 extern "C" __global__ void __launch_bounds__(256)
@@ -134,14 +147,7 @@ extern "C" __global__ void __launch_bounds__(256)
             ignis_ptx_mbarrier_arrive(empty + 8 * s);
     }
 
-    for (int i = 0; i < SIDE / 16; i++) {
-        const int row = 16 * warp + lane % 16, chunk = 2 * i + lane / 16;
-        ignis_ptx_stmatrix(out + row * 128 + (chunk ^ row % 8) * 16,
-                           ignis_round_two<ignis_bf16>(sums[2 * i][0], sums[2 * i][1]),
-                           ignis_round_two<ignis_bf16>(sums[2 * i][2], sums[2 * i][3]),
-                           ignis_round_two<ignis_bf16>(sums[2 * i + 1][0], sums[2 * i + 1][1]),
-                           ignis_round_two<ignis_bf16>(sums[2 * i + 1][2], sums[2 * i + 1][3]));
-    }
+    store_sums(out, sums, warp, lane);
     if (fault != NO_FENCE)
         ignis_ptx_fence_proxy_async();
     if (fault == NO_PLAIN_FENCE && threadIdx.x == 5)

@@ -7,19 +7,19 @@
 
 #include "room.h"
 
-/*  Multiplies rows with weights. is_chunk: the rows are a chunk of a prompt, and have the same bits for any chunk size;
-    else they have the same bits alone and in a batch. norm: as in ignis__gemv_run. */
-static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, int count, bool is_chunk,
-                                   ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                                   ignis__array *weights, ignis__array *bias, const ignis__pre_norm *norm)
+/*  Multiplies rows with weights, with the scratch of the engine. is_chunk: the rows are a chunk of a prompt, and have
+    the same bits for any chunk size; else they have the same bits alone and in a batch. */
+static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is_chunk, ignis__gemv_desc *desc)
 {
+    desc->dequantised = engine->dequantised;
+    desc->gate_up = engine->gate_up;
     if (!is_chunk) {
-        ignis__gemv_run(op, count, kind, gated, out, x, weights, bias, engine->dequantised, norm);
+        ignis__gemv_run(op, desc);
         return;
     }
-    if (norm)
-        ignis__pre_norm_launch(op, count, x, norm);
-    ignis__chunk_gemm(op, count, kind, gated, out, x, weights, bias, engine->gate_up, engine->dequantised);
+    if (desc->norm)
+        ignis__pre_norm_launch(op, desc->count, desc->x, desc->norm);
+    ignis__chunk_gemm(op, desc);
 }
 
 /*  Replaces the first rows of an array by their sums over the ranks. */
@@ -49,12 +49,14 @@ static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int
     bool others = engine->model->parallel.rank > 0;
     ignis__gemv_kind kind =
         others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
+    ignis__gemv_desc desc = {
+        count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL,
+        NULL,  NULL, NULL};
     ignis__address sum = ignis__op_write(op, engine->sum);
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
         op->ok = ignis__copy_zeros(&op->work, sum,
                                    count * engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size);
-    ignis__engine_multiply(op, engine, count, is_chunk, kind, false, is_chunk ? engine->gate_up : engine->sum, x,
-                           weights, others ? NULL : bias, NULL);
+    ignis__engine_multiply(op, engine, is_chunk, &desc);
     norm->other = is_chunk ? engine->gate_up : NULL;
     if (engine->model->parallel.size > 1) {
         ignis__pre_norm_add_pending(op, count, norm);
@@ -72,6 +74,7 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
                                            ignis__dtypes[model->dtype].size),
                    at;
     ignis__pre_norm norm;
+    ignis__gemv_desc desc;
     ignis__generate_cache cache;
     ignis__gemv_mma direct;
     ignis__paged paged;
@@ -102,26 +105,36 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
     norm.sum = engine->sum;
     norm.eps = model->eps;
     norm.rms = model->rms;
+    memset(&desc, 0, sizeof desc);
+    desc.count = count;
+    desc.norm = &norm;
     ignis__embed_rows(op, count, model->dtype, engine->sum, engine->embedding, engine->positions, engine->rows);
     for (i = 0; op->ok && i < model->layers; i++, at += 2 * slab) {
         const ignis__engine_layer *layer = &engine->layer[i];
         norm.weight = layer->attn_norm;
         norm.bias = layer->attn_norm_bias;
+        desc.kind = IGNIS__GEMV_OUT;
+        desc.gated = false;
+        desc.out = engine->qkv;
+        desc.x = engine->normed;
+        desc.weights = layer->qkv;
+        desc.bias = layer->qkv_bias;
+        desc.cache = NULL;
         cache.k = paged.k = direct.keys = at;
         cache.v = paged.v = direct.values = at + slab;
         if (!is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
             ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+            desc.kind = IGNIS__GEMV_CACHE;
+            desc.cache = &direct;
+            desc.dequantised = engine->dequantised;
             if (layer->qkv->blocks.count)
-                ignis__gemv_run_quantised(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, layer->qkv,
-                                          layer->qkv_bias, engine->dequantised, &norm, &direct);
+                ignis__gemv_run_quantised(op, &desc);
             else
-                ignis__gemv_run_dense(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, layer->qkv,
-                                      layer->qkv_bias, &norm, &direct);
+                ignis__gemv_run_dense(op, &desc);
         } else {
             cache.q_weight = layer->q_norm ? ignis__op_read(op, layer->q_norm) : 0;
             cache.k_weight = layer->k_norm ? ignis__op_read(op, layer->k_norm) : 0;
-            ignis__engine_multiply(op, engine, count, is_chunk, IGNIS__GEMV_OUT, false, engine->qkv, engine->normed,
-                                   layer->qkv, layer->qkv_bias, &norm);
+            ignis__engine_multiply(op, engine, is_chunk, &desc);
             ignis__kv_cache_append(op, count, model->dtype, &cache, model->rope ? engine->frequencies : NULL);
         }
         if (is_chunk)
@@ -131,8 +144,13 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, layer->o, layer->o_bias, &norm);
         norm.weight = layer->mlp_norm;
         norm.bias = layer->mlp_norm_bias;
-        ignis__engine_multiply(op, engine, count, is_chunk, model->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT,
-                               !model->gelu, engine->inner, engine->normed, layer->up, layer->up_bias, &norm);
+        desc.kind = model->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
+        desc.gated = !model->gelu;
+        desc.out = engine->inner;
+        desc.weights = layer->up;
+        desc.bias = layer->up_bias;
+        desc.cache = NULL;
+        ignis__engine_multiply(op, engine, is_chunk, &desc);
         ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, layer->down, layer->down_bias, &norm);
     }
     ignis__pre_norm_add_pending(op, count, &norm);
@@ -234,10 +252,20 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
                  ignis__copy_on_device(&op->work, logits + (ignis__address)engine->model->vocab * sizeof(float),
                                        agreement, ignis__array_bytes(engine->agreement));
     }
-    if (!single)
-        ignis__gemv_run(op, count, IGNIS__GEMV_LOGITS, false,
-                        engine->rank_logits ? engine->rank_logits : engine->logits, engine->normed, engine->head, NULL,
-                        engine->dequantised, &norm);
+    if (!single) {
+        ignis__gemv_desc desc = {count,
+                                 IGNIS__GEMV_LOGITS,
+                                 false,
+                                 engine->rank_logits ? engine->rank_logits : engine->logits,
+                                 engine->normed,
+                                 engine->head,
+                                 NULL,
+                                 engine->dequantised,
+                                 NULL,
+                                 &norm,
+                                 NULL};
+        ignis__gemv_run(op, &desc);
+    }
     if (engine->model->parallel.size > 1)
         ignis__engine_sum_ranks(op, engine, engine->logits, count);
     if (draws == IGNIS__SAMPLING_NONE)

@@ -15,19 +15,19 @@ static const ignis__builtin ignis__gemv_blocks_kernels[] = {
     IGNIS__BUILTIN(GEMV_BLOCKS_1), IGNIS__BUILTIN(GEMV_BLOCKS_8), IGNIS__BUILTIN(GEMV_BLOCKS_16),
     IGNIS__BUILTIN(GEMV_BLOCKS_32), IGNIS__BUILTIN(GEMV_BLOCKS_64)};
 
-/*  Multiplies rows of x with all rows of dense weights on tensor cores. The shapes are [rows, k] and [n, k], or [2 n,
-    k] if gated; out is [rows, n or more]. norm: makes x first; NULL if x is ready. cache: for IGNIS__GEMV_CACHE, the
-    rows, keys, values, frequencies and head counts. */
-IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
-                                          ignis__array *out, ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                          const ignis__pre_norm *norm, const ignis__gemv_mma *cache)
+/*  Multiplies rows of x with all rows of dense weights on tensor cores. */
+IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc *desc)
 {
     /* bytes that gemv_mma.cu needs for a column; STAGES: for 8 columns, with more than 8 rows of x */
     enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 };
     const ignis_device_info *info = &op->work.device->info;
-    int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, groups = 1, resident = count <= 8 ? 2 : 1;
+    int number = desc->count <= 8    ? 1
+                 : desc->count <= 16 ? 2
+                 : desc->count <= 32 ? 3
+                                     : 4,
+        groups = 1, resident = desc->count <= 8 ? 2 : 1;
     bool rings = info->compute_major >= 9; /* the kernel of one row has a ring */
-    size_t shared, row = 2 * (size_t)(ignis__ceil_div(weights->shape.dim[1], 32) * 32);
+    size_t shared, row = 2 * (size_t)(ignis__ceil_div(desc->weights->shape.dim[1], 32) * 32);
     char define[32] = "";
     int64_t tiles;
     ignis__gemv_mma p;
@@ -35,21 +35,21 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_
     void *params[] = {&p, &map};
     memset(&p, 0, sizeof p);
     memset(&map, 0, sizeof map);
-    if (cache)
-        p = *cache;
-    p.weights = ignis__op_read(op, weights);
-    p.bias = bias ? ignis__op_read(op, bias) : 0;
-    p.k = weights->shape.dim[1];
-    p.n = weights->shape.dim[0] / (gated ? 2 : 1);
-    p.rows = count;
-    p.kind = (int)kind;
-    p.gated = gated;
-    tiles = ignis__ceil_div(p.n, gated ? 8 : 16);
+    if (desc->cache)
+        p = *desc->cache;
+    p.weights = ignis__op_read(op, desc->weights);
+    p.bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
+    p.k = desc->weights->shape.dim[1];
+    p.n = desc->weights->shape.dim[0] / (desc->gated ? 2 : 1);
+    p.rows = desc->count;
+    p.kind = (int)desc->kind;
+    p.gated = desc->gated;
+    tiles = ignis__ceil_div(p.n, desc->gated ? 8 : 16);
     shared = FOUND + row;
-    if (count == 1 && rings && ignis__cuda.cuTensorMapEncodeTiled)
-        ignis__gemv_choose_ring(op, weights, shared, &p, &map, &resident);
+    if (desc->count == 1 && rings && ignis__cuda.cuTensorMapEncodeTiled)
+        ignis__gemv_choose_ring(op, desc->weights, shared, &p, &map, &resident);
     shared += (size_t)p.found_at;
-    if (count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block)
+    if (desc->count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block)
         number = 0;
     else if (number == 1)
         shared = (size_t)FOUND * 8, p.found_at = 0, resident = 2;
@@ -59,44 +59,40 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_
         shared = (size_t)STAGES * (size_t)(8 / groups) * ((size_t)1 << (number - 1));
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
     }
-    if (norm) {
-        ignis__pre_norm_fuse(op, &p, norm);
+    if (desc->norm) {
+        ignis__pre_norm_fuse(op, &p, desc->norm);
         if (number > 0) {
-            p.out = ignis__op_write(op, x);
-            ignis__op_launch_row(op, IGNIS__BUILTIN(GEMV_MMA_NORM), weights->dtype, count, 256, params);
+            p.out = ignis__op_write(op, desc->x);
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GEMV_MMA_NORM), desc->weights->dtype, desc->count, 256, params);
             p.norm_of = 0;
         }
     }
-    p.x = p.norm_of ? 0 : ignis__op_read(op, x);
-    p.out = p.sum = p.logits = ignis__op_write(op, out);
-    p.result_row = out->shape.dim[1];
-    ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
-    if (number > 1 && ignis__gemv_cluster_dense(op, &p, weights))
+    p.x = p.norm_of ? 0 : ignis__op_read(op, desc->x);
+    p.out = p.sum = p.logits = ignis__op_write(op, desc->out);
+    p.result_row = desc->out->shape.dim[1];
+    ignis__cost(-1, 2.0 * (double)desc->count * (double)desc->weights->numel, (int)desc->weights->dtype);
+    if (number > 1 && ignis__gemv_cluster_dense(op, &p, desc->weights))
         return;
-    ignis__op_launch(op, ignis__gemv_dense_kernels[number], weights->dtype, number > 1 ? define : NULL,
+    ignis__op_launch(op, ignis__gemv_dense_kernels[number], desc->weights->dtype, number > 1 ? define : NULL,
                      ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1,
                      shared, params);
 }
 
-/*  As ignis__gemv_run_dense, for quantised weights: launches one kernel for each of their types. dequantised: scratch
-    for x as whole numbers. */
-IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
-                                              ignis__array *out, ignis__array *x, ignis__array *weights,
-                                              ignis__array *bias, ignis__array *dequantised,
-                                              const ignis__pre_norm *norm, const ignis__gemv_mma *cache)
+/*  As ignis__gemv_run_dense, for quantised weights: launches one kernel for each of their types. */
+IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc)
 {
     /* gemv_blocks.cu has the same: bytes of a column, and of a tile of one row; tiles of a block */
     enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 };
     /* bytes of its largest ring, and of all else that a block uses */
     enum { RING = 8 * 2 * (16 * 272 + 8), OTHER = 2048 };
     const ignis_device_info *info = &op->work.device->info;
-    const ignis__blocks *blocks = &weights->blocks;
-    ignis__address at = ignis__op_read(op, weights);
-    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part, record;
+    const ignis__blocks *blocks = &desc->weights->blocks;
+    ignis__address at = ignis__op_read(op, desc->weights);
+    int number = desc->count <= 8 ? 2 : desc->count <= 16 ? 3 : desc->count <= 32 ? 4 : 5, part, record;
     int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* two units per record */
-    size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
-    bool rings = info->compute_major >= 9, in_step = !gated || ignis__blocks_rows(blocks) % 16 == 0;
-    bool single = count == 1 && (!rings || in_step) &&
+    size_t row = desc->norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
+    bool rings = info->compute_major >= 9, in_step = !desc->gated || ignis__blocks_rows(blocks) % 16 == 0;
+    bool single = desc->count == 1 && (!rings || in_step) &&
                   (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
     ignis__quantised_weight q;
@@ -104,33 +100,33 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__g
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};
     memset(&p, 0, sizeof p);
-    if (cache)
-        *product = *cache;
-    product->bias = bias ? ignis__op_read(op, bias) : 0;
+    if (desc->cache)
+        *product = *desc->cache;
+    product->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
     product->k = blocks->columns;
-    product->rows = count;
-    product->kind = (int)kind;
-    product->gated = gated;
-    if (norm)
-        ignis__pre_norm_fuse(op, product, norm);
+    product->rows = desc->count;
+    product->kind = (int)desc->kind;
+    product->gated = desc->gated;
+    if (desc->norm)
+        ignis__pre_norm_fuse(op, product, desc->norm);
     else
-        product->x = ignis__op_read(op, x);
+        product->x = ignis__op_read(op, desc->x);
     if (!single) {
-        p.x = ignis__op_write(op, dequantised);
-        p.scales = p.x + (ignis__address)(ignis__ceil_div(count, 8) * 8 * units * 256);
+        p.x = ignis__op_write(op, desc->dequantised);
+        p.scales = p.x + (ignis__address)(ignis__ceil_div(desc->count, 8) * 8 * units * 256);
     }
-    product->out = product->sum = product->logits = ignis__op_write(op, out);
-    product->result_row = out->shape.dim[1];
-    ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)x->dtype);
+    product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
+    product->result_row = desc->out->shape.dim[1];
+    ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
     /* gated weights have one part */
     for (part = 0; op->ok && part < blocks->count; part++, p.first = (int)product->n) {
         q = ignis__quantised_part(blocks, part, at);
         product->weights = q.records;
         p.scales_of = q.scales;
-        product->n = p.first + blocks->part[part].rows / (gated ? 2 : 1);
-        tiles = ignis__ceil_div(product->n - p.first, gated ? 8 : 16);
+        product->n = p.first + blocks->part[part].rows / (desc->gated ? 2 : 1);
+        tiles = ignis__ceil_div(product->n - p.first, desc->gated ? 8 : 16);
         snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
-        grid = ignis__clamp(tiles, 1, info->multiprocessors * (count <= 8 ? 2 : 1));
+        grid = ignis__clamp(tiles, 1, info->multiprocessors * (desc->count <= 8 ? 2 : 1));
         if (single) {
             record = ignis__blocks_types[ignis__blocks_type(q.type)].bytes;
             product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
@@ -142,64 +138,64 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__g
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
         } else { /* the factor of the type is in the scales of x */
-            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), x->dtype, define, count, 1, 1, 256, 1, row, params);
-            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, x->dtype, &p, q.type, units))
+            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define, desc->count, 1, 1, 256, 1,
+                             row, params);
+            if (desc->count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
-        ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], x->dtype, define, grid, 1, 1, 256, 1,
-                         shared, params);
+        ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define, grid, 1, 1,
+                         256, 1, shared, params);
     }
 }
 
 /*  Multiplies rows with weights: on tensor cores if they support the weights, else on plain cores. Plain cores need
     dequantised weights: `dequantised` takes as many rows of them at a time as fit. */
-IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                    ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                    ignis__array *dequantised, const ignis__pre_norm *norm)
+IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
 {
-    int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
+    int size = desc->count < 3 ? desc->count - 1 : desc->count < 5 ? 2 : 3, columns = 1 << size;
     static const ignis__builtin kernels[2][4] = {
         {IGNIS__BUILTIN(GEMV_1), IGNIS__BUILTIN(GEMV_2), IGNIS__BUILTIN(GEMV_4), IGNIS__BUILTIN(GEMV_8)},
         {IGNIS__BUILTIN(GEMV_GATED_1), IGNIS__BUILTIN(GEMV_GATED_2), IGNIS__BUILTIN(GEMV_GATED_4),
          IGNIS__BUILTIN(GEMV_GATED_8)}};
-    ignis__builtin builtin = kernels[gated][size];
-    ignis__address to = ignis__op_write(op, out);
-    int64_t all = ignis__weight_rows(weights), first, some = all;
+    ignis__builtin builtin = kernels[desc->gated][size];
+    ignis__address to = ignis__op_write(op, desc->out);
+    int64_t all = ignis__weight_rows(desc->weights), first, some = all;
     ignis__gemv p;
     void *params[] = {&p};
-    ignis__gemv_record(op, x->dtype, gated);
-    if (ignis__gemv_uses_tensor_cores(op, x->dtype, weights)) {
-        if (weights->blocks.count)
-            ignis__gemv_run_quantised(op, count, kind, gated, out, x, weights, bias, dequantised, norm, NULL);
+    ignis__gemv_record(op, desc->x->dtype, desc->gated);
+    if (ignis__gemv_uses_tensor_cores(op, desc->x->dtype, desc->weights)) {
+        if (desc->weights->blocks.count)
+            ignis__gemv_run_quantised(op, desc);
         else
-            ignis__gemv_run_dense(op, count, kind, gated, out, x, weights, bias, norm, NULL);
+            ignis__gemv_run_dense(op, desc);
         return;
     }
-    if (norm)
-        ignis__pre_norm_launch(op, count, x, norm);
+    if (desc->norm)
+        ignis__pre_norm_launch(op, desc->count, desc->x, desc->norm);
     memset(&p, 0, sizeof p);
-    p.x = ignis__op_read(op, x);
-    p.weights = weights->blocks.count ? ignis__op_write(op, dequantised) : ignis__op_read(op, weights);
-    p.bias = bias ? ignis__op_read(op, bias) : 0;
+    p.x = ignis__op_read(op, desc->x);
+    p.weights =
+        desc->weights->blocks.count ? ignis__op_write(op, desc->dequantised) : ignis__op_read(op, desc->weights);
+    p.bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
     p.out = p.sum = p.logits = to;
-    p.k = ignis__weight_columns(weights);
-    p.result_row = out->shape.dim[1];
-    p.rows = count;
-    p.kind = (int)kind;
-    p.packed = (p.x | p.weights) % 16 == 0 && p.k % ignis__pack_elements(x->dtype) == 0;
-    ignis__cost(-1, 2.0 * (double)count * (double)(all * p.k), (int)x->dtype);
-    if (weights->blocks.count && !gated)
-        some = dequantised->numel / p.k;
+    p.k = ignis__weight_columns(desc->weights);
+    p.result_row = desc->out->shape.dim[1];
+    p.rows = desc->count;
+    p.kind = (int)desc->kind;
+    p.packed = (p.x | p.weights) % 16 == 0 && p.k % ignis__pack_elements(desc->x->dtype) == 0;
+    ignis__cost(-1, 2.0 * (double)desc->count * (double)(all * p.k), (int)desc->x->dtype);
+    if (desc->weights->blocks.count && !desc->gated)
+        some = desc->dequantised->numel / p.k;
     for (first = 0; op->ok && first < all; first += some) {
         some = all - first < some ? all - first : some;
-        if (weights->blocks.count)
-            ignis__op_dequantise(op, dequantised, 0, weights, &weights->blocks, first, some);
-        p.n = some / (gated ? 2 : 1);
-        ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128,
-                         1, 0, params);
-        p.bias += p.bias ? (ignis__address)(some * ignis__dtypes[x->dtype].size) : 0;
-        p.out = p.sum = p.logits = p.out + (ignis__address)(some * ignis__dtypes[out->dtype].size);
+        if (desc->weights->blocks.count)
+            ignis__op_dequantise(op, desc->dequantised, 0, desc->weights, &desc->weights->blocks, first, some);
+        p.n = some / (desc->gated ? 2 : 1);
+        ignis__op_launch(op, builtin, desc->x->dtype, NULL, ignis__ceil_div(p.n, 4),
+                         ignis__ceil_div(desc->count, columns), 1, 128, 1, 0, params);
+        p.bias += p.bias ? (ignis__address)(some * ignis__dtypes[desc->x->dtype].size) : 0;
+        p.out = p.sum = p.logits = p.out + (ignis__address)(some * ignis__dtypes[desc->out->dtype].size);
     }
 }
 
@@ -224,44 +220,43 @@ static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *pro
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
-/*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. gate_up: scratch [rows, 2 n] for
-    gated weights, used if no kernel finishes both halves in registers. */
-IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                      ignis__array *x, ignis__array *weights, ignis__array *bias, ignis__array *gate_up,
-                                      ignis__array *dequantised)
+/*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. */
+IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *desc)
 {
     ignis__address result, from;
     ignis__epilogue epilogue;
     ignis__product product;
-    int half = (int)(ignis__weight_rows(weights) / 2);
+    int half = (int)(ignis__weight_rows(desc->weights) / 2);
     void *gate[] = {&result, &from, &half};
+    ignis__array *weights = desc->weights;
+    bool gated = desc->gated;
     memset(&product, 0, sizeof product);
     memset(&epilogue, 0, sizeof epilogue);
-    product.m = count;
+    product.m = desc->count;
     product.n = ignis__weight_rows(weights);
     product.k = ignis__weight_columns(weights);
     product.batch = 1;
     product.batch_a = product.m * product.k;
     product.batch_b = product.n * product.k;
     product.transpose_b = 1;
-    product.dtype = (int)x->dtype;
+    product.dtype = (int)desc->x->dtype;
     if (weights->blocks.count) {
-        ignis__op_dequantise(op, dequantised, 0, weights, &weights->blocks, 0, product.n);
-        weights = dequantised;
+        ignis__op_dequantise(op, desc->dequantised, 0, weights, &weights->blocks, 0, product.n);
+        weights = desc->dequantised;
     }
-    epilogue.bias = bias;
-    epilogue.activation = kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
-    if (gated && ignis__gemm_supports_paired(op, &product, out, x, weights, &epilogue)) {
+    epilogue.bias = desc->bias;
+    epilogue.activation = desc->kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
+    if (gated && ignis__gemm_supports_paired(op, &product, desc->out, desc->x, weights, &epilogue)) {
         epilogue.activation = IGNIS__ACTIVATION_PAIRED;
         gated = false;
     }
     if (op->ok)
-        (void)ignis__gemm_run(op, &product, gated ? gate_up : out, x, weights, &epilogue);
+        (void)ignis__gemm_run(op, &product, gated ? desc->gate_up : desc->out, desc->x, weights, &epilogue);
     ignis__op_free_made(op, 0);
     if (!gated)
         return;
-    result = ignis__op_write(op, out);
-    from = ignis__op_write(op, gate_up);
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), x->dtype, NULL,
+    result = ignis__op_write(op, desc->out);
+    from = ignis__op_write(op, desc->gate_up);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), desc->x->dtype, NULL,
                      ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0, gate);
 }

@@ -47,6 +47,21 @@ typedef struct ignis__pre_norm {
     bool rms;
 } ignis__pre_norm;
 
+/*  A product of rows with weights. The shapes are x [count, k], weights [n, k], or [2 n, k] if gated, and out [count, n
+    or more]. */
+typedef struct ignis__gemv_desc {
+    int count; /* rows: up to 64, or those of a chunk */
+    ignis__gemv_kind kind;
+    bool gated;
+    ignis__array *out, *x, *weights, *bias; /* bias: or NULL */
+    /* Scratch: of quantised weights, for x as whole numbers or for some rows of the weights; of gated weights in a
+       chunk, [count, 2 n], used if no kernel finishes both halves in registers. */
+    ignis__array *dequantised, *gate_up;
+    const ignis__pre_norm *norm; /* makes x first; NULL if x is ready */
+    const ignis__gemv_mma
+        *cache; /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
+} ignis__gemv_desc;
+
 enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
 
 typedef struct ignis__engine_layer {
@@ -176,19 +191,10 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
                                                   int64_t units);
 
 /* gemv.c */
-IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
-                                          ignis__array *out, ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                          const ignis__pre_norm *norm, const ignis__gemv_mma *cache);
-IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
-                                              ignis__array *out, ignis__array *x, ignis__array *weights,
-                                              ignis__array *bias, ignis__array *dequantised,
-                                              const ignis__pre_norm *norm, const ignis__gemv_mma *cache);
-IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                    ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                    ignis__array *dequantised, const ignis__pre_norm *norm);
-IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                      ignis__array *x, ignis__array *weights, ignis__array *bias, ignis__array *gate_up,
-                                      ignis__array *dequantised);
+IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc *desc);
+IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc);
+IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc);
+IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *desc);
 
 /* paged_attention.c */
 IGNIS__PRIVATE void ignis__kv_cache_append(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,

@@ -117,7 +117,10 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
         numbers = whole;
     own = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = multiprocessors ? multiprocessors : own;
-    ignis__gemv_run(&op, rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL);
+    {
+        ignis__gemv_desc desc = {rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL, NULL, NULL};
+        ignis__gemv_run(&op, &desc);
+    }
     op.work.device->info.multiprocessors = own;
     step_end(&op);
     for (r = 0; r < rows; r++) { /* each row alone */
@@ -125,7 +128,10 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
                     to = ignis_array_slice(handle_of(single), 0, r, 1);
         ignis__array *row_array = ignis__array_hold("test", row), *to_array = ignis__array_hold("test", to);
         op = step_begin();
-        ignis__gemv_run(&op, 1, kind, gated, to_array, row_array, w_room, b_room, numbers, NULL);
+        {
+            ignis__gemv_desc desc = {1, kind, gated, to_array, row_array, w_room, b_room, numbers, NULL, NULL, NULL};
+            ignis__gemv_run(&op, &desc);
+        }
         step_end(&op);
         ignis__array_drop("test", row_array), ignis__array_drop("test", to_array);
         drop(row), drop(to);
@@ -292,7 +298,11 @@ OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int
         ignis__op op;
         pretend_multiprocessors(fewer ? 0 : processors[way]);
         op = step_begin();
-        ignis__chunk_gemm(&op, fewer ? (rows + 1) / 2 : rows, kind, gated, out, x_room, w_room, b_room, between, NULL);
+        {
+            ignis__gemv_desc desc = {
+                fewer ? (rows + 1) / 2 : rows, kind, gated, out, x_room, w_room, b_room, NULL, between, NULL, NULL};
+            ignis__chunk_gemm(&op, &desc);
+        }
         step_end(&op);
         pretend_multiprocessors(0);
         got[way] = numbers_of(out);
@@ -782,12 +792,23 @@ TEST(keys_of_many_rows_as_of_each_alone)
                 direct.values = ignis__op_write(&op, t.v);
                 direct.frequencies = c->turns ? ignis__op_write(&op, turning) : 0;
                 direct.heads = c->heads, direct.kv_heads = c->kv_heads, direct.head_dim = c->head_dim;
-                if (quantised)
-                    ignis__gemv_run_quantised(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array,
-                                              weights, bias, numbers, NULL, &direct);
-                else
-                    ignis__gemv_run_dense(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights,
-                                          bias, NULL, &direct);
+                {
+                    ignis__gemv_desc desc = {way ? 1 : count,
+                                             IGNIS__GEMV_CACHE,
+                                             false,
+                                             to_array,
+                                             one_array,
+                                             weights,
+                                             bias,
+                                             numbers,
+                                             NULL,
+                                             NULL,
+                                             &direct};
+                    if (quantised)
+                        ignis__gemv_run_quantised(&op, &desc);
+                    else
+                        ignis__gemv_run_dense(&op, &desc);
+                }
                 step_end(&op);
                 ignis__array_drop("test", one_array), ignis__array_drop("test", to_array);
                 drop(one), drop(to);
