@@ -478,9 +478,10 @@
         dimension, as it is. ignis_complex_mul multiplies spectra, ignis_fft_conv convolves signals by them.
 
         Any length works. Products of 2, 3, 5, 7, 11 and 13 are fast: up to 16384 numbers (8192 in f64) in one pass over
-        memory, longer ones in two or three. Real signals of even length take half of that. Each length is a program of
-        its own, compiled at its first use; a record (ignis_warmup_record) has the programs of the lengths that were
-        used, for devices with as much shared memory.
+        memory, where a block has 144 KiB of shared memory, longer ones in two or three. Real signals of even length
+        take transforms of half of it. Other lengths take two transforms of up to four times the length. Each length is
+        a program of its own, compiled at its first use; a record (ignis_warmup_record) has the programs of the lengths
+        that were used, for devices with as much shared memory.
 
         The derivative of a signal with a period of 2 pi, by its spectrum:
 
@@ -2858,7 +2859,7 @@ typedef struct ignis_fft_desc {
     ignis_irfft - its inverse: real signals. It ignores the imaginary part of number 0, and of number n/2 of even n.
     As numpy.fft.fftn, ifftn, rfftn and irfftn over the last desc->ndim dimensions; desc may be null for one.
     Any length up to 2^29. Lengths whose prime factors are at most 13 take one pass over memory up to 16384 (f64:
-    8192), and two or three above; others take two to three times as long (Bluestein 1970).
+    8192), and two or three above; others take two transforms of up to four times the length (Bluestein 1970).
     Shapes: [..., n, 2] for n points along each transformed dimension, [..., n] of real signals, [..., n/2 + 1, 2] of
     their spectra. Dimensions before are batches. Dtypes: f32 and f64, computed in themselves. The error is a few
     units in the last place of the largest values.

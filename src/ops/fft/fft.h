@@ -22,7 +22,7 @@ typedef struct ignis_fft_desc {
     ignis_irfft - its inverse: real signals. It ignores the imaginary part of number 0, and of number n/2 of even n.
     As numpy.fft.fftn, ifftn, rfftn and irfftn over the last desc->ndim dimensions; desc may be null for one.
     Any length up to 2^29. Lengths whose prime factors are at most 13 take one pass over memory up to 16384 (f64:
-    8192), and two or three above; others take two to three times as long (Bluestein 1970).
+    8192), and two or three above; others take two transforms of up to four times the length (Bluestein 1970).
     Shapes: [..., n, 2] for n points along each transformed dimension, [..., n] of real signals, [..., n/2 + 1, 2] of
     their spectra. Dimensions before are batches. Dtypes: f32 and f64, computed in themselves. The error is a few
     units in the last place of the largest values.
