@@ -2835,6 +2835,43 @@ typedef struct ignis_conv_desc {
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 
+/*  Of rows and columns, in this order; ignis_conv_transpose1d takes the first of each. */
+typedef struct ignis_conv_transpose_desc {
+    int stride[2];         /* pixels of the result from one pixel of x to the next (1) */
+    int padding[2];        /* pixels that are cut off on both sides (0) */
+    int dilation[2];       /* pixels from one tap to the next (1) */
+    int output_padding[2]; /* pixels more after the last one, fewer than the stride (0) */
+    int groups;            /* the channels are in groups (1) */
+} ignis_conv_transpose_desc;
+
+/*  ignis_conv_transpose2d - the transpose of a convolution of images, plus bias: each pixel of x adds its product with
+    w to a patch of the result; ignis_conv_transpose1d - of rows of points
+    It is the gradient of ignis_conv2d by its x, computed by the same kernels: no zeros are multiplied. As in PyTorch;
+    images and weights are channels-last.
+    Shapes: x [images, height, width, channels], w [channels, kernel height, kernel width, outs / groups], bias [outs]
+    or no handle for none; the result [images, out height, out width, outs] with out = (in - 1) stride - 2 padding +
+    dilation (kernel - 1) + 1 + output_padding. For ignis_conv_transpose1d the same without height. desc may be null
+    for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_conv2d; ARGUMENT (an output_padding that is not below the stride), SHAPE (a result without
+    pixels).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc);
+IGNIS_API ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc);
+
+/*  ignis_pixel_shuffle - channels become pixels: [n, h, w, c f f] becomes [n, h f, w f, c] for a factor f;
+    ignis_pixel_unshuffle - the inverse. Any dtype.
+    Channel (k f + i) f + j of a pixel becomes channel k of row i, column j of its square of pixels, as in PyTorch.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, ARGUMENT (factor below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_pixel_shuffle(ignis_tensor x, int factor);
+IGNIS_API ignis_tensor ignis_pixel_unshuffle(ignis_tensor x, int factor);
+
 /* >>ops.fft - Fourier transforms --------------------------------------------------------------------------------
 
    A complex number is two neighbouring elements: a last dimension of 2, real part first.
@@ -4731,6 +4768,16 @@ static inline ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_te
 static inline ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
 {
     return ignis_conv1d(x, w, bias, &desc);
+}
+static inline ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                                  const ignis_conv_transpose_desc &desc)
+{
+    return ignis_conv_transpose2d(x, w, bias, &desc);
+}
+static inline ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                                  const ignis_conv_transpose_desc &desc)
+{
+    return ignis_conv_transpose1d(x, w, bias, &desc);
 }
 static inline ignis_tensor ignis_fft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_fft(x, &desc); }
 static inline ignis_tensor ignis_ifft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_ifft(x, &desc); }
@@ -31892,11 +31939,27 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
     ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
 }
 
-/*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase. */
-IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
-                                       ignis__array *w)
+/*  Writes the bias (NULL: zeros) to all pixels of the gradient of x, as some have no patch. */
+static void ignis__conv_fill(ignis__op *op, ignis__array *dx, ignis__array *bias)
 {
-    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis__strides strides = IGNIS__ZERO;
+    if (!bias) {
+        ignis__op_zero(op, dx);
+        return;
+    }
+    strides.rank = 2;
+    strides.size[0] = dx->numel / bias->numel;
+    strides.size[1] = strides.to[0] = bias->numel;
+    strides.from[1] = strides.to[1] = 1;
+    ignis__op_strided(op, dx, bias, &strides);
+}
+
+/*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase, plus the bias of
+    a transposed convolution (NULL: none). */
+IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
+                                       ignis__array *w, ignis__array *bias)
+{
+    ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
     const int64_t channels[2] = {conv->outs, conv->channels};
     int64_t size = ignis__dtypes[conv->dtype].size, phases[2], tap[2], phase[2];
@@ -31904,11 +31967,12 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
     ignis__conv_grid walk[2];
     ignis__product product;
     ignis__gemm gemm;
+    epilogue.bias = bias;
     if (!op->ok || dx->numel == 0)
         return;
     if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&conv->side[0]) ||
         ignis__conv_skips_pixels(&conv->side[1]))
-        ignis__op_zero(op, dx);
+        ignis__conv_fill(op, dx, bias);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
     ignis__conv_operands(op, conv, operand, arrays, channels);
@@ -31923,7 +31987,7 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
                 continue;
             product = ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid, conv->channels,
                                           walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
-            gemm = ignis__gemm_describe(op, &product, dx, &nothing);
+            gemm = ignis__gemm_describe(op, &product, dx, &epilogue);
             gemm.params.a = operand[0].at;
             gemm.params.packed_a = operand[0].packed;
             ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].out, conv->side[1].out, &operand[0],
@@ -31936,7 +32000,7 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
             gemm.params.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
             gemm.params.out +=
                 (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
-            ignis__conv_compute(op, conv, &gemm, NULL, &nothing);
+            ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
             ignis__op_free_made(op, made);
         }
     }
@@ -32021,7 +32085,7 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
-/*  >>ops.conv.conv - ignis_conv1d, ignis_conv2d: checks, and the choice of a kernel
+/*  >>ops.conv.conv - ignis_conv1d, ignis_conv2d and their transposes: checks, and the choice of a kernel
 
     Describes the convolution from shapes and desc; implicit_gemm, depthwise and grouped compute it.
     Uses: geometry, the matmul folder. Invariant: all sizes are below 2^30. */
@@ -32046,7 +32110,7 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
         return ignis__op_finish_backward(&op, args, args->input_count, gradients);
     }
     if (op.ok && gradients[0])
-        ignis__conv_grad_x(&op, conv, gradients[0], op.in[0], op.in[2]);
+        ignis__conv_grad_x(&op, conv, gradients[0], op.in[0], op.in[2], NULL);
     if (op.ok && (gradients[1] || gradients[2]))
         ignis__conv_grad_w(&op, conv, gradients[1], gradients[2], op.in[0], op.in[1]);
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
@@ -32066,14 +32130,14 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
     return true;
 }
 
-/*  Checks shapes and numbers, describes the convolution, and sets the shape of its result. */
-static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *conv,
-                                 ignis_shape *out)
+/*  Checks shapes and numbers, describes the convolution of x, and sets the shape of its result. */
+static bool ignis__conv_describe(ignis__op *op, const ignis_shape *x, int sides, const ignis_conv_desc *desc,
+                                 ignis__conv *conv, ignis_shape *out)
 {
     static const char *const needs[] = {
         "[images, length, channels] and [outs, length, channels / groups]",
         "[images, height, width, channels] and [outs, height, width, channels / groups]"};
-    const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
+    const ignis_shape *w = &op->in[1]->shape;
     int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
     int64_t stride[2], padding[2], dilation[2];
     int i;
@@ -32155,7 +32219,8 @@ static ignis_tensor ignis__conv_op(const char *call, int sides, ignis_tensor x, 
     if (!ignis__op_begin(&op, call, count, inputs))
         return ignis__no_tensor();
     if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") &&
-        (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) && ignis__conv_describe(&op, sides, desc, &conv, &shape)) {
+        (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) &&
+        ignis__conv_describe(&op, &op.in[0]->shape, sides, desc, &conv, &shape)) {
         if (count == 3 && (op.in[2]->shape.ndim != 1 || op.in[2]->numel != conv.groups * conv.outs))
             ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
                            ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
@@ -32176,6 +32241,157 @@ IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc)
 {
     return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
+}
+
+/*  Finds the shape that a transposed convolution gives: the x of the convolution whose result has the shape of x. */
+static bool ignis__conv_transpose_shape(ignis__op *op, int sides, const ignis_conv_transpose_desc *desc,
+                                        ignis_shape *result)
+{
+    static const char *const needs[] = {
+        "[images, length, channels] and [channels, length, outs / groups]",
+        "[images, height, width, channels] and [channels, height, width, outs / groups]"};
+    const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
+    int64_t groups = desc && desc->groups > 0 ? desc->groups : 1, stride[2], padding[2], dilation[2], more[2];
+    int i;
+    if (!ignis__conv_read_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
+        !ignis__conv_read_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
+        !ignis__conv_read_number(op, "dilation", desc ? desc->dilation : NULL, sides, 1, 1, dilation) ||
+        !ignis__conv_read_number(op, "output_padding", desc ? desc->output_padding : NULL, sides, 0, 0, more))
+        return false;
+    if (x->ndim != sides + 2 || w->ndim != sides + 2)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s; %s are needed", ignis__shape_write(x).text,
+                              ignis__shape_write(w).text, needs[sides - 1]);
+    if (x->dim[sides + 1] != w->dim[0])
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                              "x is %s, w is %s; the first dimension of w is the channels of x",
+                              ignis__shape_write(x).text, ignis__shape_write(w).text);
+    *result = *x;
+    result->dim[sides + 1] = w->dim[sides + 1] * groups;
+    for (i = 0; i < sides; i++) {
+        int side = 2 - sides + i; /* of rows and columns */
+        int64_t in = x->dim[1 + i], kernel = w->dim[1 + i], out;
+        if (more[side] >= stride[side])
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
+                                  "desc.output_padding[%d] is %lld; expected a number below the stride, %lld", i,
+                                  (long long)more[side], (long long)stride[side]);
+        if (in > 1 << 30 || kernel > 1 << 30)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30",
+                                  1 + i, ignis__shape_write(x).text, ignis__shape_write(w).text);
+        out = (in - 1) * stride[side] - 2 * padding[side] + dilation[side] * (kernel - 1) + 1 + more[side];
+        if (in < 1 || kernel < 1 || out < 1)
+            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                                  "dimension %d of x %s, with w %s and a padding of %lld, gives no pixel", 1 + i,
+                                  ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)padding[side]);
+        result->dim[1 + i] = out;
+    }
+    return true;
+}
+
+/*  Of the incoming gradient g: dx is the convolution of g, dw is that of a convolution of g whose gradient is x. */
+static ignis_status ignis__conv_transpose_backward(const ignis_backward_args *args)
+{
+    const ignis__conv *conv = (const ignis__conv *)args->params;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__axis pixels = {1, 0, conv->groups * conv->channels};
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, conv->sides == 1 ? "ignis_conv_transpose1d" : "ignis_conv_transpose2d", args))
+        return ignis__failed();
+    if (args->needed[0] && (gradients[0] = ignis__op_new_like(&op, op.in[1])) != NULL)
+        ignis__conv_forward(&op, conv, gradients[0], op.in[0], op.in[2], NULL);
+    if (args->needed[1] && (gradients[1] = ignis__op_new_like(&op, op.in[2])) != NULL)
+        ignis__conv_grad_w(&op, conv, gradients[1], NULL, op.in[1], op.in[0]);
+    if (args->input_count > 2 && args->needed[2])
+        gradients[2] = ignis__op_new_row(&op, pixels.inner, conv->dtype);
+    if (gradients[2]) {
+        pixels.n = pixels.inner ? op.in[0]->numel / pixels.inner : 0;
+        ignis__op_sum(&op, gradients[2], op.in[0], NULL, 1, &pixels);
+    }
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
+}
+
+static ignis_tensor ignis__conv_transpose(const char *call, int sides, ignis_tensor x, ignis_tensor w,
+                                          ignis_tensor bias, const ignis_conv_transpose_desc *desc)
+{
+    ignis_tensor inputs[] = {x, w, bias};
+    ignis_conv_desc forward = IGNIS__ZERO;
+    ignis__array *out = NULL;
+    ignis__conv conv = IGNIS__ZERO;
+    ignis_shape result, back;
+    ignis__op op;
+    int count = bias.id ? 3 : 2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    if (desc) {
+        memcpy(forward.stride, desc->stride, sizeof forward.stride);
+        memcpy(forward.padding, desc->padding, sizeof forward.padding);
+        memcpy(forward.dilation, desc->dilation, sizeof forward.dilation);
+        forward.groups = desc->groups;
+    }
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") &&
+        (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) &&
+        ignis__conv_transpose_shape(&op, sides, desc, &result) &&
+        ignis__conv_describe(&op, &result, sides, &forward, &conv, &back)) {
+        if (count == 3 && (op.in[2]->shape.ndim != 1 || op.in[2]->numel != result.dim[sides + 1]))
+            ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
+                           ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
+                           (long long)result.dim[sides + 1]);
+        out = ignis__op_new(&op, &result, op.in[0]->dtype);
+    }
+    if (out)
+        ignis__conv_grad_x(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+    ignis__op_save_inputs(&op, 0, 2);
+    return ignis__op_end_recorded(&op, out, call + 6, ignis__conv_transpose_backward, &conv, sizeof conv);
+}
+
+IGNIS_API ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc)
+{
+    return ignis__conv_transpose("ignis_conv_transpose1d", 1, x, w, bias, desc);
+}
+
+IGNIS_API ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc)
+{
+    return ignis__conv_transpose("ignis_conv_transpose2d", 2, x, w, bias, desc);
+}
+
+/*  Moves factor * factor channels of a pixel to as many pixels, or back. */
+static ignis_tensor ignis__pixel_shuffle(const char *call, ignis_tensor x, int factor, bool back)
+{
+    static const int to_pixels[] = {0, 1, 4, 2, 5, 3}, to_channels[] = {0, 1, 3, 5, 2, 4};
+    ignis_tensor_info info;
+    ignis_tensor split, moved, result;
+    ignis_shape shape;
+    int64_t n, h, w, c, f = factor;
+    if (!ignis__enter(call) || ignis_tensor_query(x, &info) != IGNIS_OK)
+        return ignis__no_tensor();
+    shape = info.shape;
+    if (factor < 1 || shape.ndim != 4 || (back ? shape.dim[1] % f || shape.dim[2] % f : shape.dim[3] % (f * f))) {
+        ignis__fail(factor < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_SHAPE_DIFFERS, call,
+                    "x is %s, factor is %d; expected [images, height, width, channels], %s",
+                    ignis__shape_write(&shape).text, factor,
+                    back ? "of a height and a width that are multiples of factor"
+                         : "of channels that are a multiple of factor*factor");
+        return ignis__no_tensor();
+    }
+    n = shape.dim[0], h = shape.dim[1], w = shape.dim[2], c = shape.dim[3];
+    split = ignis_reshape(x, back ? IGNIS_SHAPE(n, h / f, f, w / f, f, c) : IGNIS_SHAPE(n, h, w, c / (f * f), f, f));
+    moved = ignis_permute(split, back ? to_channels : to_pixels, 6);
+    result = ignis_reshape(moved,
+                           back ? IGNIS_SHAPE(n, h / f, w / f, c * f * f) : IGNIS_SHAPE(n, h * f, w * f, c / (f * f)));
+    (void)ignis_tensor_release(split);
+    (void)ignis_tensor_release(moved);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_pixel_shuffle(ignis_tensor x, int factor)
+{
+    return ignis__pixel_shuffle("ignis_pixel_shuffle", x, factor, false);
+}
+
+IGNIS_API ignis_tensor ignis_pixel_unshuffle(ignis_tensor x, int factor)
+{
+    return ignis__pixel_shuffle("ignis_pixel_unshuffle", x, factor, true);
 }
 
 /*  >>ops.conv.conv_vjp - gradients of convolutions by convolutions
@@ -32209,7 +32425,7 @@ static ignis__array *ignis__conv_part_run(ignis__op *op, const ignis__conv_part 
             op, &product, g, x, w, NULL,
             ignis__linear_grads_of(of == IGNIS__CONV_X ? out : NULL, of == IGNIS__CONV_W ? out : NULL, NULL));
     else if (of == IGNIS__CONV_X)
-        ignis__conv_grad_x(op, &part->conv, out, g, w);
+        ignis__conv_grad_x(op, &part->conv, out, g, w, NULL);
     else
         ignis__conv_grad_w(op, &part->conv, out, NULL, g, x);
     return out;
@@ -46155,6 +46371,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_mlp_gated(...) IGNIS__AT(ignis_mlp_gated(__VA_ARGS__))
 #define ignis_conv2d(...) IGNIS__AT(ignis_conv2d(__VA_ARGS__))
 #define ignis_conv1d(...) IGNIS__AT(ignis_conv1d(__VA_ARGS__))
+#define ignis_conv_transpose2d(...) IGNIS__AT(ignis_conv_transpose2d(__VA_ARGS__))
+#define ignis_conv_transpose1d(...) IGNIS__AT(ignis_conv_transpose1d(__VA_ARGS__))
+#define ignis_pixel_shuffle(...) IGNIS__AT(ignis_pixel_shuffle(__VA_ARGS__))
+#define ignis_pixel_unshuffle(...) IGNIS__AT(ignis_pixel_unshuffle(__VA_ARGS__))
 #define ignis_fft(...) IGNIS__AT(ignis_fft(__VA_ARGS__))
 #define ignis_ifft(...) IGNIS__AT(ignis_ifft(__VA_ARGS__))
 #define ignis_rfft(...) IGNIS__AT(ignis_rfft(__VA_ARGS__))

@@ -18,7 +18,8 @@
 
 #define ROUNDS 11
 
-/*  Of square images and kernels; the padding keeps their size, but for the stride. A height of 1: of rows of points. */
+/*  Of square images and kernels; the padding keeps their size, but for the stride, which a transposed convolution
+    multiplies them by. A height of 1: of rows of points. */
 typedef struct layer {
     const char *name;
     int times; /* that it is in ResNet-50 */
@@ -50,11 +51,15 @@ static const layer layers[] = {{"stem_7x7_3_64_s2", 1, 64, 224, 224, 3, 64, 7, 2
                                {"3x3_512_512_7", 2, 64, 7, 7, 512, 512, 3, 1, 1},
                                {"depthwise_3x3_384_28", 0, 64, 28, 28, 384, 384, 3, 1, 384},
                                {"grouped_3x3_256_256_28_32", 0, 64, 28, 28, 256, 256, 3, 1, 32},
-                               {"conv1d_3_512_512_1500", 0, 16, 1, 1500, 512, 512, 3, 1, 1}};
+                               {"conv1d_3_512_512_1500", 0, 16, 1, 1500, 512, 512, 3, 1, 1},
+                               {"transpose_4x4_512_256_8_s2", 0, 64, 8, 8, 512, 256, 4, 2, 1}, /* of a DCGAN */
+                               {"transpose_4x4_128_64_32_s2", 0, 64, 32, 32, 128, 64, 4, 2, 1},
+                               {"transpose_2x2_256_128_64_s2", 0, 16, 64, 64, 256, 128, 2, 2, 1}}; /* of a U-Net */
 
 typedef struct work {
-    bool is_row, wants_x; /* the gradient of x */
+    bool is_row, is_transposed, wants_x; /* the gradient of x */
     ignis_conv_desc desc;
+    ignis_conv_transpose_desc transposed;
     ignis_tensor x, w, y;
     ignis_array g;
 } work;
@@ -62,6 +67,8 @@ typedef struct work {
 static ignis_tensor convolve(const work *l)
 {
     ignis_tensor none = {0};
+    if (l->is_transposed)
+        return ignis_conv_transpose2d(l->x, l->w, none, &l->transposed);
     return l->is_row ? ignis_conv1d(l->x, l->w, none, &l->desc) : ignis_conv2d(l->x, l->w, none, &l->desc);
 }
 
@@ -134,14 +141,20 @@ int main(int argc, char **argv)
         k.desc.groups = l.groups;
         k.desc.stride[0] = k.desc.stride[1] = l.stride;
         k.desc.padding[0] = k.desc.padding[1] = l.kernel / 2;
+        k.is_transposed = strncmp(l.name, "transpose", 9) == 0;
+        k.transposed.stride[0] = k.transposed.stride[1] = l.stride;
+        k.transposed.padding[0] = k.transposed.padding[1] = (l.kernel - l.stride) / 2;
         rows = k.is_row ? 1 : (l.height - 1) / l.stride + 1, columns = (l.width - 1) / l.stride + 1;
+        if (k.is_transposed)
+            rows = l.height * l.stride, columns = l.width * l.stride;
         desc.requires_grad = k.wants_x = l.channels != 3;
         k.x = ignis_tensor_randn(k.is_row ? IGNIS_SHAPE(l.images, l.width, l.channels)
                                           : IGNIS_SHAPE(l.images, l.height, l.width, l.channels),
                                  &desc);
         desc.requires_grad = true;
-        k.w = ignis_tensor_randn(k.is_row ? IGNIS_SHAPE(l.outs, l.kernel, l.channels)
-                                          : IGNIS_SHAPE(l.outs, l.kernel, l.kernel, l.channels / l.groups),
+        k.w = ignis_tensor_randn(k.is_transposed ? IGNIS_SHAPE(l.channels, l.kernel, l.kernel, l.outs)
+                                 : k.is_row      ? IGNIS_SHAPE(l.outs, l.kernel, l.channels)
+                                                 : IGNIS_SHAPE(l.outs, l.kernel, l.kernel, l.channels / l.groups),
                                  &desc);
         desc.requires_grad = false;
         k.y = convolve(&k);
@@ -149,6 +162,8 @@ int main(int argc, char **argv)
             k.is_row ? IGNIS_SHAPE(l.images, columns, l.outs) : IGNIS_SHAPE(l.images, rows, columns, l.outs), &desc));
         flops =
             2.0 * l.images * rows * columns * l.outs * (l.channels / l.groups) * l.kernel * (k.is_row ? 1 : l.kernel);
+        if (k.is_transposed) /* each pixel of x has a patch */
+            flops /= l.stride * l.stride;
         seconds[0] = seconds_of(run_forward, &k);
         seconds[1] = seconds_of(run_backward, &k);
         all[0] += l.times * seconds[0];

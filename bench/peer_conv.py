@@ -41,6 +41,10 @@ def main():
         if height == 1:
             x, w = torch.randn(images, channels, width, **options), torch.randn(outs, channels, kernel, **options)
             convolve = torch.nn.functional.conv1d
+        elif name.startswith("transpose"):
+            x, w = torch.randn(images, channels, height, width, **options), torch.randn(channels, outs, kernel, kernel, **options)
+            x, w = x.to(memory_format=torch.channels_last), w.to(memory_format=torch.channels_last)
+            convolve = torch.nn.functional.conv_transpose2d
         else:
             x, w = torch.randn(images, channels, height, width, **options), torch.randn(outs, channels // groups, kernel, kernel, **options)
             x, w = x.to(memory_format=torch.channels_last), w.to(memory_format=torch.channels_last)
@@ -48,7 +52,7 @@ def main():
         wanted = (x, w) if channels != 3 else (w,)
         for tensor in wanted:
             tensor.requires_grad_()
-        run = lambda: convolve(x, w, stride=stride, padding=kernel // 2, groups=groups)
+        run = lambda: convolve(x, w, stride=stride, padding=(kernel - stride) // 2 if name.startswith("transpose") else kernel // 2, groups=groups)
         y = run()
         g = torch.randn_like(y)
         theirs = [1e3 * seconds(run), 1e3 * seconds(lambda: torch.autograd.grad(y, wanted, g, retain_graph=True))]

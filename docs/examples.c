@@ -194,6 +194,16 @@ static void ops_conv(void)
     ignis_conv2d(images, w, bias, &desc); // [2, 8, 8, 12]
 }
 
+/* Images twice as large: a transposed convolution, and channels that become pixels. */
+static void ops_conv_transpose(void)
+{
+    ignis_conv_transpose_desc twice = {.stride = {2, 2}, .padding = {1, 1}};
+    ignis_tensor x = ignis_tensor_randn(IGNIS_SHAPE(2, 8, 8, 16), NULL), none = {0};
+    ignis_tensor w = ignis_tensor_randn(IGNIS_SHAPE(16, 4, 4, 12), NULL);
+    ignis_tensor y = ignis_conv_transpose2d(x, w, none, &twice); // [2, 16, 16, 12]
+    ignis_pixel_shuffle(y, 2);                                   // [2, 32, 32, 3]
+}
+
 /* >>ops.pointwise */
 static void ops_pointwise(void)
 {
@@ -633,14 +643,30 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),      RUN(setup),        RUN(device),        RUN(stream),        RUN(memory),        RUN(array),
-        RUN(elementwise), RUN(formula),      RUN(contract),      RUN(kernel),        RUN(tensor),        RUN(tape),
-        RUN(ops_matmul),  RUN(ops_conv),     RUN(ops_pointwise), RUN(ops_formula),   RUN(ops_sum),       RUN(ops_shape),
-        RUN(ops_norm),    RUN(ops_image),    RUN(ops_rope),      RUN(ops_embedding), RUN(ops_index),     RUN(ops_sort),
-        RUN(ops_loss),    RUN(ops_random),   RUN(ops_select),    RUN(linalg),        RUN(ops_attention), RUN(optim),
-        RUN(graph),       RUN(file),         COMPILE(text),      COMPILE(chat),      RUN(grammar),       COMPILE(model),
-        COMPILE(lora),    COMPILE(generate), RUN(dlpack),        COMPILE(graphics),  RUN(profile),       RUN(vmm),
-        COMPILE(channel), RUN(transport),    COMPILE(share),     RUN(comm),          RUN(parallel),
+        RUN(status),        RUN(setup),
+        RUN(device),        RUN(stream),
+        RUN(memory),        RUN(array),
+        RUN(elementwise),   RUN(formula),
+        RUN(contract),      RUN(kernel),
+        RUN(tensor),        RUN(tape),
+        RUN(ops_matmul),    RUN(ops_conv),
+        RUN(ops_pointwise), RUN(ops_formula),
+        RUN(ops_sum),       RUN(ops_shape),
+        RUN(ops_norm),      RUN(ops_image),
+        RUN(ops_rope),      RUN(ops_embedding),
+        RUN(ops_index),     RUN(ops_sort),
+        RUN(ops_loss),      RUN(ops_conv_transpose),
+        RUN(ops_random),    RUN(ops_select),
+        RUN(linalg),        RUN(ops_attention),
+        RUN(optim),         RUN(graph),
+        RUN(file),          COMPILE(text),
+        COMPILE(chat),      RUN(grammar),
+        COMPILE(model),     COMPILE(lora),
+        COMPILE(generate),  RUN(dlpack),
+        COMPILE(graphics),  RUN(profile),
+        RUN(vmm),           COMPILE(channel),
+        RUN(transport),     COMPILE(share),
+        RUN(comm),          RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

@@ -752,7 +752,7 @@ IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, igni
 IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__array *out, ignis__array *x,
                                         ignis__array *w, ignis__array *bias);
 IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
-                                       ignis__array *w);
+                                       ignis__array *w, ignis__array *bias);
 IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
                                        ignis__array *g, ignis__array *x);
 

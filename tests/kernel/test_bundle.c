@@ -998,6 +998,8 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_conv2d(image, ones(IGNIS_SHAPE(8, 3, 3, 2), dtype, true), eight, &halves));
     WALK(ignis_conv2d(ones(IGNIS_SHAPE(r, c + 2, 5, 4), dtype, true), taps, eight, NULL));
     WALK(ignis_conv1d(ones(IGNIS_SHAPE(r, c + 4, 4), dtype, true), taps1, eight, NULL));
+    WALK(ignis_conv_transpose2d(image, ones(IGNIS_SHAPE(4, 3, 3, 8), dtype, true), eight, NULL));
+    WALK(ignis_pixel_shuffle(image, 2));
     WALK(ignis_batch_norm(image, channels, channels, NULL));
     WALK(ignis_group_norm(line, 2, channels, channels, 0));
     WALK(ignis_rope(heads, &rope));

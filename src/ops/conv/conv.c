@@ -1,4 +1,4 @@
-/*  >>ops.conv.conv - ignis_conv1d, ignis_conv2d: checks, and the choice of a kernel
+/*  >>ops.conv.conv - ignis_conv1d, ignis_conv2d and their transposes: checks, and the choice of a kernel
 
     Describes the convolution from shapes and desc; implicit_gemm, depthwise and grouped compute it.
     Uses: geometry, the matmul folder. Invariant: all sizes are below 2^30. */
@@ -25,7 +25,7 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
         return ignis__op_finish_backward(&op, args, args->input_count, gradients);
     }
     if (op.ok && gradients[0])
-        ignis__conv_grad_x(&op, conv, gradients[0], op.in[0], op.in[2]);
+        ignis__conv_grad_x(&op, conv, gradients[0], op.in[0], op.in[2], NULL);
     if (op.ok && (gradients[1] || gradients[2]))
         ignis__conv_grad_w(&op, conv, gradients[1], gradients[2], op.in[0], op.in[1]);
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
@@ -45,14 +45,14 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
     return true;
 }
 
-/*  Checks shapes and numbers, describes the convolution, and sets the shape of its result. */
-static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *conv,
-                                 ignis_shape *out)
+/*  Checks shapes and numbers, describes the convolution of x, and sets the shape of its result. */
+static bool ignis__conv_describe(ignis__op *op, const ignis_shape *x, int sides, const ignis_conv_desc *desc,
+                                 ignis__conv *conv, ignis_shape *out)
 {
     static const char *const needs[] = {
         "[images, length, channels] and [outs, length, channels / groups]",
         "[images, height, width, channels] and [outs, height, width, channels / groups]"};
-    const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
+    const ignis_shape *w = &op->in[1]->shape;
     int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
     int64_t stride[2], padding[2], dilation[2];
     int i;
@@ -134,7 +134,8 @@ static ignis_tensor ignis__conv_op(const char *call, int sides, ignis_tensor x, 
     if (!ignis__op_begin(&op, call, count, inputs))
         return ignis__no_tensor();
     if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") &&
-        (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) && ignis__conv_describe(&op, sides, desc, &conv, &shape)) {
+        (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) &&
+        ignis__conv_describe(&op, &op.in[0]->shape, sides, desc, &conv, &shape)) {
         if (count == 3 && (op.in[2]->shape.ndim != 1 || op.in[2]->numel != conv.groups * conv.outs))
             ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
                            ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
@@ -155,4 +156,155 @@ IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc)
 {
     return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
+}
+
+/*  Finds the shape that a transposed convolution gives: the x of the convolution whose result has the shape of x. */
+static bool ignis__conv_transpose_shape(ignis__op *op, int sides, const ignis_conv_transpose_desc *desc,
+                                        ignis_shape *result)
+{
+    static const char *const needs[] = {
+        "[images, length, channels] and [channels, length, outs / groups]",
+        "[images, height, width, channels] and [channels, height, width, outs / groups]"};
+    const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
+    int64_t groups = desc && desc->groups > 0 ? desc->groups : 1, stride[2], padding[2], dilation[2], more[2];
+    int i;
+    if (!ignis__conv_read_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
+        !ignis__conv_read_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
+        !ignis__conv_read_number(op, "dilation", desc ? desc->dilation : NULL, sides, 1, 1, dilation) ||
+        !ignis__conv_read_number(op, "output_padding", desc ? desc->output_padding : NULL, sides, 0, 0, more))
+        return false;
+    if (x->ndim != sides + 2 || w->ndim != sides + 2)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s; %s are needed", ignis__shape_write(x).text,
+                              ignis__shape_write(w).text, needs[sides - 1]);
+    if (x->dim[sides + 1] != w->dim[0])
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                              "x is %s, w is %s; the first dimension of w is the channels of x",
+                              ignis__shape_write(x).text, ignis__shape_write(w).text);
+    *result = *x;
+    result->dim[sides + 1] = w->dim[sides + 1] * groups;
+    for (i = 0; i < sides; i++) {
+        int side = 2 - sides + i; /* of rows and columns */
+        int64_t in = x->dim[1 + i], kernel = w->dim[1 + i], out;
+        if (more[side] >= stride[side])
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
+                                  "desc.output_padding[%d] is %lld; expected a number below the stride, %lld", i,
+                                  (long long)more[side], (long long)stride[side]);
+        if (in > 1 << 30 || kernel > 1 << 30)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30",
+                                  1 + i, ignis__shape_write(x).text, ignis__shape_write(w).text);
+        out = (in - 1) * stride[side] - 2 * padding[side] + dilation[side] * (kernel - 1) + 1 + more[side];
+        if (in < 1 || kernel < 1 || out < 1)
+            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                                  "dimension %d of x %s, with w %s and a padding of %lld, gives no pixel", 1 + i,
+                                  ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)padding[side]);
+        result->dim[1 + i] = out;
+    }
+    return true;
+}
+
+/*  Of the incoming gradient g: dx is the convolution of g, dw is that of a convolution of g whose gradient is x. */
+static ignis_status ignis__conv_transpose_backward(const ignis_backward_args *args)
+{
+    const ignis__conv *conv = (const ignis__conv *)args->params;
+    ignis__array *gradients[3] = {NULL, NULL, NULL};
+    ignis__axis pixels = {1, 0, conv->groups * conv->channels};
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, conv->sides == 1 ? "ignis_conv_transpose1d" : "ignis_conv_transpose2d", args))
+        return ignis__failed();
+    if (args->needed[0] && (gradients[0] = ignis__op_new_like(&op, op.in[1])) != NULL)
+        ignis__conv_forward(&op, conv, gradients[0], op.in[0], op.in[2], NULL);
+    if (args->needed[1] && (gradients[1] = ignis__op_new_like(&op, op.in[2])) != NULL)
+        ignis__conv_grad_w(&op, conv, gradients[1], NULL, op.in[1], op.in[0]);
+    if (args->input_count > 2 && args->needed[2])
+        gradients[2] = ignis__op_new_row(&op, pixels.inner, conv->dtype);
+    if (gradients[2]) {
+        pixels.n = pixels.inner ? op.in[0]->numel / pixels.inner : 0;
+        ignis__op_sum(&op, gradients[2], op.in[0], NULL, 1, &pixels);
+    }
+    return ignis__op_finish_backward(&op, args, args->input_count, gradients);
+}
+
+static ignis_tensor ignis__conv_transpose(const char *call, int sides, ignis_tensor x, ignis_tensor w,
+                                          ignis_tensor bias, const ignis_conv_transpose_desc *desc)
+{
+    ignis_tensor inputs[] = {x, w, bias};
+    ignis_conv_desc forward = IGNIS__ZERO;
+    ignis__array *out = NULL;
+    ignis__conv conv = IGNIS__ZERO;
+    ignis_shape result, back;
+    ignis__op op;
+    int count = bias.id ? 3 : 2;
+    if (!ignis__op_begin(&op, call, count, inputs))
+        return ignis__no_tensor();
+    if (desc) {
+        memcpy(forward.stride, desc->stride, sizeof forward.stride);
+        memcpy(forward.padding, desc->padding, sizeof forward.padding);
+        memcpy(forward.dilation, desc->dilation, sizeof forward.dilation);
+        forward.groups = desc->groups;
+    }
+    if (ignis__op_is_float(&op, 0, "x") && ignis__op_same_dtype(&op, 1, "w") &&
+        (count == 2 || ignis__op_same_dtype(&op, 2, "bias")) &&
+        ignis__conv_transpose_shape(&op, sides, desc, &result) &&
+        ignis__conv_describe(&op, &result, sides, &forward, &conv, &back)) {
+        if (count == 3 && (op.in[2]->shape.ndim != 1 || op.in[2]->numel != result.dim[sides + 1]))
+            ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
+                           ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
+                           (long long)result.dim[sides + 1]);
+        out = ignis__op_new(&op, &result, op.in[0]->dtype);
+    }
+    if (out)
+        ignis__conv_grad_x(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
+    ignis__op_save_inputs(&op, 0, 2);
+    return ignis__op_end_recorded(&op, out, call + 6, ignis__conv_transpose_backward, &conv, sizeof conv);
+}
+
+IGNIS_API ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc)
+{
+    return ignis__conv_transpose("ignis_conv_transpose1d", 1, x, w, bias, desc);
+}
+
+IGNIS_API ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc)
+{
+    return ignis__conv_transpose("ignis_conv_transpose2d", 2, x, w, bias, desc);
+}
+
+/*  Moves factor * factor channels of a pixel to as many pixels, or back. */
+static ignis_tensor ignis__pixel_shuffle(const char *call, ignis_tensor x, int factor, bool back)
+{
+    static const int to_pixels[] = {0, 1, 4, 2, 5, 3}, to_channels[] = {0, 1, 3, 5, 2, 4};
+    ignis_tensor_info info;
+    ignis_tensor split, moved, result;
+    ignis_shape shape;
+    int64_t n, h, w, c, f = factor;
+    if (!ignis__enter(call) || ignis_tensor_query(x, &info) != IGNIS_OK)
+        return ignis__no_tensor();
+    shape = info.shape;
+    if (factor < 1 || shape.ndim != 4 || (back ? shape.dim[1] % f || shape.dim[2] % f : shape.dim[3] % (f * f))) {
+        ignis__fail(factor < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_SHAPE_DIFFERS, call,
+                    "x is %s, factor is %d; expected [images, height, width, channels], %s",
+                    ignis__shape_write(&shape).text, factor,
+                    back ? "of a height and a width that are multiples of factor"
+                         : "of channels that are a multiple of factor*factor");
+        return ignis__no_tensor();
+    }
+    n = shape.dim[0], h = shape.dim[1], w = shape.dim[2], c = shape.dim[3];
+    split = ignis_reshape(x, back ? IGNIS_SHAPE(n, h / f, f, w / f, f, c) : IGNIS_SHAPE(n, h, w, c / (f * f), f, f));
+    moved = ignis_permute(split, back ? to_channels : to_pixels, 6);
+    result = ignis_reshape(moved,
+                           back ? IGNIS_SHAPE(n, h / f, w / f, c * f * f) : IGNIS_SHAPE(n, h * f, w * f, c / (f * f)));
+    (void)ignis_tensor_release(split);
+    (void)ignis_tensor_release(moved);
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_pixel_shuffle(ignis_tensor x, int factor)
+{
+    return ignis__pixel_shuffle("ignis_pixel_shuffle", x, factor, false);
+}
+
+IGNIS_API ignis_tensor ignis_pixel_unshuffle(ignis_tensor x, int factor)
+{
+    return ignis__pixel_shuffle("ignis_pixel_unshuffle", x, factor, true);
 }

@@ -35,3 +35,40 @@ typedef struct ignis_conv_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
+
+/*  Of rows and columns, in this order; ignis_conv_transpose1d takes the first of each. */
+typedef struct ignis_conv_transpose_desc {
+    int stride[2];         /* pixels of the result from one pixel of x to the next (1) */
+    int padding[2];        /* pixels that are cut off on both sides (0) */
+    int dilation[2];       /* pixels from one tap to the next (1) */
+    int output_padding[2]; /* pixels more after the last one, fewer than the stride (0) */
+    int groups;            /* the channels are in groups (1) */
+} ignis_conv_transpose_desc;
+
+/*  ignis_conv_transpose2d - the transpose of a convolution of images, plus bias: each pixel of x adds its product with
+    w to a patch of the result; ignis_conv_transpose1d - of rows of points
+    It is the gradient of ignis_conv2d by its x, computed by the same kernels: no zeros are multiplied. As in PyTorch;
+    images and weights are channels-last.
+    Shapes: x [images, height, width, channels], w [channels, kernel height, kernel width, outs / groups], bias [outs]
+    or no handle for none; the result [images, out height, out width, outs] with out = (in - 1) stride - 2 padding +
+    dilation (kernel - 1) + 1 + output_padding. For ignis_conv_transpose1d the same without height. desc may be null
+    for all defaults.
+    Returns: the tensor, or no handle.
+    Errors: as ignis_conv2d; ARGUMENT (an output_padding that is not below the stride), SHAPE (a result without
+    pixels).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc);
+IGNIS_API ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc);
+
+/*  ignis_pixel_shuffle - channels become pixels: [n, h, w, c f f] becomes [n, h f, w f, c] for a factor f;
+    ignis_pixel_unshuffle - the inverse. Any dtype.
+    Channel (k f + i) f + j of a pixel becomes channel k of row i, column j of its square of pixels, as in PyTorch.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, ARGUMENT (factor below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_pixel_shuffle(ignis_tensor x, int factor);
+IGNIS_API ignis_tensor ignis_pixel_unshuffle(ignis_tensor x, int factor);

@@ -31,7 +31,7 @@ static ignis__array *ignis__conv_part_run(ignis__op *op, const ignis__conv_part 
             op, &product, g, x, w, NULL,
             ignis__linear_grads_of(of == IGNIS__CONV_X ? out : NULL, of == IGNIS__CONV_W ? out : NULL, NULL));
     else if (of == IGNIS__CONV_X)
-        ignis__conv_grad_x(op, &part->conv, out, g, w);
+        ignis__conv_grad_x(op, &part->conv, out, g, w, NULL);
     else
         ignis__conv_grad_w(op, &part->conv, out, NULL, g, x);
     return out;

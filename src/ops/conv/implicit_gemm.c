@@ -69,11 +69,27 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
     ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
 }
 
-/*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase. */
-IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
-                                       ignis__array *w)
+/*  Writes the bias (NULL: zeros) to all pixels of the gradient of x, as some have no patch. */
+static void ignis__conv_fill(ignis__op *op, ignis__array *dx, ignis__array *bias)
 {
-    static const ignis__epilogue nothing = IGNIS__ZERO;
+    ignis__strides strides = IGNIS__ZERO;
+    if (!bias) {
+        ignis__op_zero(op, dx);
+        return;
+    }
+    strides.rank = 2;
+    strides.size[0] = dx->numel / bias->numel;
+    strides.size[1] = strides.to[0] = bias->numel;
+    strides.from[1] = strides.to[1] = 1;
+    ignis__op_strided(op, dx, bias, &strides);
+}
+
+/*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase, plus the bias of
+    a transposed convolution (NULL: none). */
+IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
+                                       ignis__array *w, ignis__array *bias)
+{
+    ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
     const int64_t channels[2] = {conv->outs, conv->channels};
     int64_t size = ignis__dtypes[conv->dtype].size, phases[2], tap[2], phase[2];
@@ -81,11 +97,12 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
     ignis__conv_grid walk[2];
     ignis__product product;
     ignis__gemm gemm;
+    epilogue.bias = bias;
     if (!op->ok || dx->numel == 0)
         return;
     if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&conv->side[0]) ||
         ignis__conv_skips_pixels(&conv->side[1]))
-        ignis__op_zero(op, dx);
+        ignis__conv_fill(op, dx, bias);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
     ignis__conv_operands(op, conv, operand, arrays, channels);
@@ -100,7 +117,7 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
                 continue;
             product = ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid, conv->channels,
                                           walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
-            gemm = ignis__gemm_describe(op, &product, dx, &nothing);
+            gemm = ignis__gemm_describe(op, &product, dx, &epilogue);
             gemm.params.a = operand[0].at;
             gemm.params.packed_a = operand[0].packed;
             ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].out, conv->side[1].out, &operand[0],
@@ -113,7 +130,7 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
             gemm.params.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
             gemm.params.out +=
                 (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
-            ignis__conv_compute(op, conv, &gemm, NULL, &nothing);
+            ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
             ignis__op_free_made(op, made);
         }
     }
