@@ -39616,6 +39616,13 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
 
 /*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
 
+/*  A batch of matrices of T by strides, in elements, which may be negative: exchanged strides are a transpose. */
+typedef struct ignis__matrix_view {
+    IGNIS__POINTER(T) at;
+    long long row, column, batch; /* from an element to that of the next row, column, matrix */
+} ignis__matrix_view;
+IGNIS__ASSERT_SIZE(ignis__matrix_view, 32);
+
 #define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
 #define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
 #define IGNIS__LINALG_QR_PANEL 32
@@ -39623,10 +39630,9 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
 #define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
 #define IGNIS__LINALG_SHARED 49152
 
-/*  A batch of matrices by strides, in elements, as in kernels/linalg.cuh; and its sizes, for the host. */
+/*  A view, which kernels get by its address, and its sizes. */
 typedef struct ignis__matrix {
-    ignis__address at;
-    int64_t row, column, batch;
+    ignis__matrix_view view; /* first */
     int64_t rows, columns, count;
     ignis_dtype dtype;
 } ignis__matrix;
@@ -39757,13 +39763,13 @@ IGNIS__PRIVATE ignis_shape ignis__linalg_shape(const ignis_shape *shape, int64_t
 IGNIS__PRIVATE ignis__matrix ignis__matrix_of(ignis__array *array, ignis__address at, int64_t rows, int64_t columns)
 {
     ignis__matrix m = IGNIS__ZERO;
-    m.at = at;
-    m.row = columns;
-    m.column = 1;
-    m.batch = rows * columns;
+    m.view.at = at;
+    m.view.row = columns;
+    m.view.column = 1;
+    m.view.batch = rows * columns;
     m.rows = rows;
     m.columns = columns;
-    m.count = m.batch ? array->numel / m.batch : 0;
+    m.count = m.view.batch ? array->numel / m.view.batch : 0;
     m.dtype = array->dtype;
     return m;
 }
@@ -39792,7 +39798,7 @@ IGNIS__PRIVATE ignis__matrix ignis__matrix_write(ignis__op *op, ignis__array *ar
 /*  Returns the part of each matrix that begins at (i, j). */
 IGNIS__PRIVATE ignis__matrix ignis__matrix_block(ignis__matrix m, int64_t i, int64_t j, int64_t rows, int64_t columns)
 {
-    m.at += (uint64_t)((i * m.row + j * m.column) * ignis__dtypes[m.dtype].size);
+    m.view.at += (uint64_t)((i * m.view.row + j * m.view.column) * ignis__dtypes[m.dtype].size);
     m.rows = rows;
     m.columns = columns;
     return m;
@@ -39801,8 +39807,8 @@ IGNIS__PRIVATE ignis__matrix ignis__matrix_block(ignis__matrix m, int64_t i, int
 IGNIS__PRIVATE ignis__matrix ignis__matrix_transpose(ignis__matrix m)
 {
     ignis__matrix t = m;
-    t.row = m.column;
-    t.column = m.row;
+    t.view.row = m.view.column;
+    t.view.column = m.view.row;
     t.rows = m.columns;
     t.columns = m.rows;
     return t;
@@ -39814,8 +39820,8 @@ IGNIS__PRIVATE ignis__matrix ignis__matrix_reverse(ignis__matrix m, bool columns
     if (m.rows == 0 || m.columns == 0)
         return m;
     m = ignis__matrix_block(m, m.rows - 1, columns ? m.columns - 1 : 0, m.rows, m.columns);
-    m.row = -m.row;
-    m.column = columns ? -m.column : m.column;
+    m.view.row = -m.view.row;
+    m.view.column = columns ? -m.view.column : m.view.column;
     return m;
 }
 
@@ -39876,8 +39882,8 @@ IGNIS__PRIVATE void ignis__matrix_identity(ignis__op *op, ignis__matrix m)
     ignis__array *one = ignis__op_new_row(op, 1, m.dtype);
     ignis__matrix ones = m;
     ignis__op_fill(op, one, 1);
-    ones.at = ignis__op_read(op, one);
-    ones.row = ones.column = ones.batch = 0;
+    ones.view.at = ignis__op_read(op, one);
+    ones.view.row = ones.view.column = ones.view.batch = 0;
     ignis__matrix_copy(op, m, ones, 0, 0);
 }
 

@@ -38,8 +38,8 @@
         hopper.cuh                 545 lines   18532 bytes
         image.cuh                   55 lines    1398 bytes
         linalg.cu                  321 lines    9664 bytes
-        linalg.cuh                  94 lines    1929 bytes
-        linalg_jacobi.cu           336 lines   10852 bytes
+        linalg.cuh                  93 lines    1940 bytes
+        linalg_jacobi.cu           336 lines   10858 bytes
         linalg_qr.cu               154 lines    4717 bytes
         log_softmax.cu             136 lines    3808 bytes
         map.cuh                    445 lines   13255 bytes
@@ -71,6 +71,7 @@
         shared/gemm.h               75 lines    1573 bytes
         shared/image.h              42 lines     800 bytes
         shared/index.h              27 lines     526 bytes
+        shared/linalg.h              7 lines     168 bytes
         shared/optimizer.h          44 lines     851 bytes
         shared/rope.h               10 lines     231 bytes
         shared/scan.h               26 lines     434 bytes
@@ -171,6 +172,7 @@ enum {
     IGNIS__SOURCE_SHARED_GEMM_H,
     IGNIS__SOURCE_SHARED_IMAGE_H,
     IGNIS__SOURCE_SHARED_INDEX_H,
+    IGNIS__SOURCE_SHARED_LINALG_H,
     IGNIS__SOURCE_SHARED_OPTIMIZER_H,
     IGNIS__SOURCE_SHARED_ROPE_H,
     IGNIS__SOURCE_SHARED_SCAN_H,
@@ -184,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x3269f76a1aacd6e4ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x47b709c73c761f11ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -255,6 +257,7 @@ extern const ignis__source ignis__source_shared_fft_h;
 extern const ignis__source ignis__source_shared_gemm_h;
 extern const ignis__source ignis__source_shared_image_h;
 extern const ignis__source ignis__source_shared_index_h;
+extern const ignis__source ignis__source_shared_linalg_h;
 extern const ignis__source ignis__source_shared_optimizer_h;
 extern const ignis__source ignis__source_shared_rope_h;
 extern const ignis__source ignis__source_shared_scan_h;
@@ -10703,10 +10706,9 @@ static const char ignis__text_linalg_cuh_0[] =
     "\n\n\n\n\n"
     "#ifndef LINALG_CUH\n"
     "#define LINALG_CUH\n\n"
-    "typedef ignis_wide<ignis_type<IGNIS_T>> T;\n\n\n"
-    "struct Matrix {\n"
-    "T *at;\n"
-    "long long row, column, batch;\n\n"
+    "typedef ignis_wide<ignis_type<IGNIS_T>> T;\n\n"
+    "#include \"shared/linalg.h\"\n\n\n"
+    "struct Matrix : ignis__matrix_view {\n"
     "__device__ T &operator()(long long matrix, long long i, long long j) const\n"
     "{\n"
     "return at[matrix * batch + i * row + j * column];\n"
@@ -10961,7 +10963,7 @@ static const char ignis__text_linalg_jacobi_cu_1[] =
     "}\n"
     "return true;\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 4)\n"
     "ignis_linalg_svd(Matrix work, Matrix j, const T *scales, int n, int length, int shared)\n"
     "{\n"
     "__shared__ int rotating;\n"
@@ -11000,7 +11002,7 @@ static const char ignis__text_linalg_jacobi_cu_2[] =
     "for (int item = (int)threadIdx.x; item < n * n && shared; item += (int)blockDim.x)\n"
     "rows(0, item / n, item % n) = own(0, item / n, item % n);\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 4)\n"
     "ignis_linalg_svd_rotate(Matrix work, Matrix j, int *rotated, const T *scales, int n, int length, int round,\n"
     "int sweep, int sweeps)\n"
     "{\n"
@@ -15505,6 +15507,17 @@ static const char *const ignis__text_shared_index_h[] = {
     ignis__text_shared_index_h_0,
 };
 
+static const char ignis__text_shared_linalg_h_0[] =
+    "#pragma once\n\n"
+    "typedef struct ignis__matrix_view {\n"
+    "IGNIS__POINTER(T) at;\n"
+    "long long row, column, batch;\n"
+    "} ignis__matrix_view;\n"
+    "IGNIS__ASSERT_SIZE(ignis__matrix_view, 32);\n";
+static const char *const ignis__text_shared_linalg_h[] = {
+    ignis__text_shared_linalg_h_0,
+};
+
 static const char ignis__text_shared_optimizer_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
@@ -16986,7 +16999,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 70};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 71};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
@@ -17008,7 +17021,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 67};
+    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 68};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
@@ -17180,7 +17193,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 69};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 70};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17188,7 +17201,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 74};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 75};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17274,15 +17287,22 @@ static const ignis__source *const ignis__includes_image_cuh[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
     "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 31};
 
+static const ignis__source *const ignis__includes_shared_linalg_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
+    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 66};
+
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
+    &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cuh = {
-    "linalg.cuh", 0xf4b401c95d9faba6ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 33};
+    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 33};
 
 static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_linalg_cuh,
+    &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
     "linalg.cu", 0x7bd194269f6577a5ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 32};
@@ -17291,14 +17311,16 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_linalg_cuh,
+    &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0x5b1ffb7403143a0eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 34};
+    "linalg_jacobi.cu", 0x24a9b96f2527fb0eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 34};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_linalg_cuh,
+    &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
     "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 35};
@@ -17308,7 +17330,7 @@ static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 72};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 73};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17379,7 +17401,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 66};
+    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 67};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17447,7 +17469,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 68};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 69};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17480,14 +17502,14 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 71};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 72};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 73};
+    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 74};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17498,7 +17520,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 75};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 76};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -17571,6 +17593,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_shared_gemm_h,
     &ignis__source_shared_image_h,
     &ignis__source_shared_index_h,
+    &ignis__source_shared_linalg_h,
     &ignis__source_shared_optimizer_h,
     &ignis__source_shared_rope_h,
     &ignis__source_shared_scan_h,

@@ -8,11 +8,10 @@
 
 typedef ignis_wide<ignis_type<IGNIS_T>> T;
 
-/*  A batch of matrices by strides, in elements; they may be negative. The host has the same struct. */
-struct Matrix {
-    T *at;
-    long long row, column, batch;
+#include "shared/linalg.h"
 
+/*  A batch of matrices, with their elements by index. */
+struct Matrix : ignis__matrix_view {
     __device__ T &operator()(long long matrix, long long i, long long j) const
     {
         return at[matrix * batch + i * row + j * column];

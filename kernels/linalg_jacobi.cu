@@ -224,7 +224,7 @@ __device__ inline bool make_orthogonal(const Team &team, const Matrix &w, const 
 }
 
 /*  Runs all sweeps of w [n, length] and j [n, n]. A warp has a pair. */
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     ignis_linalg_svd(Matrix work, Matrix j, const T *scales, int n, int length, int shared)
 {
     __shared__ int rotating;
@@ -264,7 +264,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 /*  A round of larger matrices: a block has a pair. */
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     ignis_linalg_svd_rotate(Matrix work, Matrix j, int *rotated, const T *scales, int n, int length, int round,
                             int sweep, int sweeps)
 {

@@ -80,13 +80,13 @@ IGNIS__PRIVATE ignis_shape ignis__linalg_shape(const ignis_shape *shape, int64_t
 IGNIS__PRIVATE ignis__matrix ignis__matrix_of(ignis__array *array, ignis__address at, int64_t rows, int64_t columns)
 {
     ignis__matrix m = IGNIS__ZERO;
-    m.at = at;
-    m.row = columns;
-    m.column = 1;
-    m.batch = rows * columns;
+    m.view.at = at;
+    m.view.row = columns;
+    m.view.column = 1;
+    m.view.batch = rows * columns;
     m.rows = rows;
     m.columns = columns;
-    m.count = m.batch ? array->numel / m.batch : 0;
+    m.count = m.view.batch ? array->numel / m.view.batch : 0;
     m.dtype = array->dtype;
     return m;
 }
@@ -115,7 +115,7 @@ IGNIS__PRIVATE ignis__matrix ignis__matrix_write(ignis__op *op, ignis__array *ar
 /*  Returns the part of each matrix that begins at (i, j). */
 IGNIS__PRIVATE ignis__matrix ignis__matrix_block(ignis__matrix m, int64_t i, int64_t j, int64_t rows, int64_t columns)
 {
-    m.at += (uint64_t)((i * m.row + j * m.column) * ignis__dtypes[m.dtype].size);
+    m.view.at += (uint64_t)((i * m.view.row + j * m.view.column) * ignis__dtypes[m.dtype].size);
     m.rows = rows;
     m.columns = columns;
     return m;
@@ -124,8 +124,8 @@ IGNIS__PRIVATE ignis__matrix ignis__matrix_block(ignis__matrix m, int64_t i, int
 IGNIS__PRIVATE ignis__matrix ignis__matrix_transpose(ignis__matrix m)
 {
     ignis__matrix t = m;
-    t.row = m.column;
-    t.column = m.row;
+    t.view.row = m.view.column;
+    t.view.column = m.view.row;
     t.rows = m.columns;
     t.columns = m.rows;
     return t;
@@ -137,8 +137,8 @@ IGNIS__PRIVATE ignis__matrix ignis__matrix_reverse(ignis__matrix m, bool columns
     if (m.rows == 0 || m.columns == 0)
         return m;
     m = ignis__matrix_block(m, m.rows - 1, columns ? m.columns - 1 : 0, m.rows, m.columns);
-    m.row = -m.row;
-    m.column = columns ? -m.column : m.column;
+    m.view.row = -m.view.row;
+    m.view.column = columns ? -m.view.column : m.view.column;
     return m;
 }
 
@@ -199,8 +199,8 @@ IGNIS__PRIVATE void ignis__matrix_identity(ignis__op *op, ignis__matrix m)
     ignis__array *one = ignis__op_new_row(op, 1, m.dtype);
     ignis__matrix ones = m;
     ignis__op_fill(op, one, 1);
-    ones.at = ignis__op_read(op, one);
-    ones.row = ones.column = ones.batch = 0;
+    ones.view.at = ignis__op_read(op, one);
+    ones.view.row = ones.view.column = ones.view.batch = 0;
     ignis__matrix_copy(op, m, ones, 0, 0);
 }
 

@@ -9,6 +9,8 @@
 #include "../tensor/room.h"
 #include "../ops/room.h"
 
+#include "../shared/linalg.h"
+
 #define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
 #define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
 #define IGNIS__LINALG_QR_PANEL 32
@@ -16,10 +18,9 @@
 #define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
 #define IGNIS__LINALG_SHARED 49152
 
-/*  A batch of matrices by strides, in elements, as in kernels/linalg.cuh; and its sizes, for the host. */
+/*  A view, which kernels get by its address, and its sizes. */
 typedef struct ignis__matrix {
-    ignis__address at;
-    int64_t row, column, batch;
+    ignis__matrix_view view; /* first */
     int64_t rows, columns, count;
     ignis_dtype dtype;
 } ignis__matrix;
