@@ -34205,7 +34205,7 @@ IGNIS__PRIVATE int ignis__fft_split(int64_t n, int64_t *parts)
 /*  >>ops.fft.passes - a Fourier transform along one dimension, by passes of kernels/fft.cu
 
     Lengths that a block holds take one pass, longer products of small primes two or three, through a scratch array.
-    Other lengths are a convolution of a power of 2 of points (Bluestein 1970). Columns that no block can hold are
+    Other lengths are a convolution of more points (Bluestein 1970). Columns that no block can hold are
     transposed before and after.
     Uses: plan, transpose; kernels FFT. */
 
@@ -34289,8 +34289,13 @@ static void ignis__fft_run_parts(ignis__op *op, ignis__fft_work *whole, const in
 
 static void ignis__fft_run(ignis__op *op, ignis__fft_work *work);
 
-/*  Returns the points of the convolution that is a transform of n. */
-static int64_t ignis__fft_chirp_points(int64_t n) { return ignis__power_of_2_up(2 * n - 1); }
+/*  Returns the points of the convolution that is a transform of n: at least 2 n - 1, in few passes. Above 2^20 it is a
+    power of 2, as other lengths are far apart there. */
+static int64_t ignis__fft_chirp_points(int64_t n)
+{
+    int64_t least = 2 * n - 1, points = least > (1 << 20) ? 0 : ignis__fft_smooth_up(least), parts[3];
+    return points && ignis__fft_split(points, parts) ? points : ignis__power_of_2_up(least);
+}
 
 /*  Runs a transform of any length as a convolution with exp(pi i j^2 / n). */
 static void ignis__fft_run_chirp(ignis__op *op, const ignis__fft_work *work)
