@@ -292,6 +292,7 @@ extern "C" {
 #include "ops/attention/sdpa_vjp.c"
 #include "ops/attention/decode.c"
 #include "ops/vjp_table.c"
+#include "ops/jacobian.c"
 #include "linalg/room.h"
 #include "linalg/matrix.c"
 #include "linalg/status.c"

@@ -26,3 +26,25 @@ typedef struct ignis_grad_desc {
     Threads: the one that recorded the outputs. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
                                   int input_count, ignis_tensor *grads, const ignis_grad_desc *desc);
+
+/*  ignis_hvp - multiply the second derivatives of an output of one element by vectors (Pearlmutter 1994)
+    products[i] is the sum over j of d^2 output / (d inputs[i] d inputs[j]) times vectors[j]: one gradient with
+    create_graph, and one of that. No matrix is stored. Inputs that the gradient does not depend on get zeros. The tape
+    keeps the entries of the output.
+    Shapes and dtypes: those of the inputs, for vectors and products.
+    Returns: IGNIS_OK, and products filled; on failure they are 0.
+    Errors: those of ignis_grad.
+    Ownership: as ignis_tensor_from_host, for each product.
+    Threads: the one that recorded the output. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_hvp(ignis_tensor output, const ignis_tensor *inputs, int count,
+                                 const ignis_tensor *vectors, ignis_tensor *products);
+
+/*  ignis_jacobian - compute all derivatives of an output by an input
+    A pass for each element of the output; for each element of the input where those are fewer, through the gradient of
+    the gradient by its seed. The tape keeps the entries of the output. The result is not on the tape.
+    Shapes: [elements of the output, elements of the input].
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_grad.
+    Ownership: as ignis_tensor_from_host.
+    Threads: the one that recorded the output. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_jacobian(ignis_tensor output, ignis_tensor input);

@@ -489,4 +489,63 @@ TEST(captured)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+TEST(products_with_second_derivatives)
+{
+    const double numbers[] = {1, -2, 3}, vector[] = {2, 1, -1};
+    ignis_tensor x[2], v[2], y, products[2], none = {0};
+    ignis_scope scope;
+    int i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    for (i = 0; i < 2; i++) {
+        x[i] = tensor_of(numbers, IGNIS_SHAPE(3), IGNIS_F64, true);
+        v[i] = tensor_of(vector, IGNIS_SHAPE(3), IGNIS_F64, false);
+    }
+    y = ignis_map_sum("a*a*a + b", IGNIS_INPUTS(IGNIS_NAMED(a, x[0]), IGNIS_NAMED(b, x[1])));
+    CHECK_OK(ignis_hvp(y, x, 2, v, products));
+    for (i = 0; i < 3; i++) {
+        CHECK_CLOSE(value_at(products[0], i), 6 * numbers[i] * vector[i], 1e-13);
+        CHECK_NUMBER(value_at(products[1], i), 0); /* the gradient by b is constant */
+    }
+    y = ignis_map_sum("a*a*b", IGNIS_INPUTS(IGNIS_NAMED(a, x[0]), IGNIS_NAMED(b, x[1])));
+    CHECK_OK(ignis_hvp(y, x, 2, v, products));
+    for (i = 0; i < 3; i++) {
+        CHECK_CLOSE(value_at(products[0], i), 4 * numbers[i] * vector[i], 1e-13);
+        CHECK_CLOSE(value_at(products[1], i), 2 * numbers[i] * vector[i], 1e-13);
+    }
+    CHECK_FAILS(ignis_hvp(y, x, 0, v, products), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_hvp(y, x, 2, NULL, products), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK(ignis_hvp(none, x, 2, v, products) != IGNIS_OK);
+    test__check_failure(__FILE__, __LINE__, "ignis_grad", IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_MESSAGE_HAS("inside ignis_hvp");
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_INT(ignis_tape_length(), 0);
+}
+
+/*  Rows where the output is shorter, columns where the input is. */
+TEST(jacobians)
+{
+    ignis_scope scope;
+    SETUP(NULL);
+    for (int outs = 2; outs < 5; outs += 2) {
+        scope = ignis_scope_begin();
+        ignis_tensor x = tensor_noise(IGNIS_SHAPE(3), IGNIS_F64, 1, true),
+                     w = tensor_noise(IGNIS_SHAPE(outs, 3), IGNIS_F64, 2, false), h, y, jacobian;
+        h = ignis_linear(ignis_reshape(x, IGNIS_SHAPE(1, 3)), w, no_tensor());
+        y = ignis_map("sin(h)", IGNIS_INPUTS(h));
+        jacobian = ignis_jacobian(y, x);
+        CHECK_SHAPE_IS(jacobian, IGNIS_SHAPE(outs, 3));
+        CHECK(!tensor_info(jacobian).requires_grad);
+        h = ignis_map("cos(h)", IGNIS_INPUTS(h));
+        for (int i = 0; i < 3 * outs; i++)
+            CHECK_CLOSE(value_at(jacobian, i), value_at(h, i / 3) * value_at(w, i), 1e-14);
+        CHECK_INT(ignis_tensor_grad(x).id, 0);
+        CHECK_INT(ignis_jacobian(w, x).id, 0);
+        test__check_failure(__FILE__, __LINE__, "ignis_grad", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+        CHECK_MESSAGE_HAS("inside ignis_jacobian");
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_INT(ignis_tape_length(), 0);
+    }
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }
