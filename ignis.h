@@ -18181,7 +18181,7 @@ typedef struct ignis__node {
     int input_count, saved_count, kept_count; /* the last saved arrays are for vjp_fn alone */
     int wanted;             /* during ignis_grad: 1 + the number of the input that its output is; 0: none */
     bool keeps_inputs;      /* these are the inputs */
-    bool is_operation;      /* of Ignis: the request's operation_vjp is its vjp_fn */
+    bool is_operation;      /* of Ignis: without a vjp_fn it has the request's operation_vjp */
     bool leads;             /* during ignis_grad: an input of that leads here */
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
@@ -24302,7 +24302,7 @@ static bool ignis__recorded_inputs(const char *call, const ignis__node *node, ig
 IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed)
 {
     ignis_status (*vjp_fn)(const ignis_vjp_args *args) =
-        node->is_operation ? pass->within->operation_vjp : node->vjp_fn;
+        node->is_operation && !node->vjp_fn ? pass->within->operation_vjp : node->vjp_fn;
     ignis_vjp_args args = IGNIS__ZERO;
     ignis_tensor grads[IGNIS__MAX_INPUTS] = IGNIS__ZERO, inputs[IGNIS__MAX_INPUTS];
     ignis_status status;

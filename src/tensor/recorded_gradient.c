@@ -173,7 +173,7 @@ static bool ignis__recorded_inputs(const char *call, const ignis__node *node, ig
 IGNIS__PRIVATE bool ignis__recorded_run_node(ignis__backward_pass *pass, ignis__node *node, const bool *needed)
 {
     ignis_status (*vjp_fn)(const ignis_vjp_args *args) =
-        node->is_operation ? pass->within->operation_vjp : node->vjp_fn;
+        node->is_operation && !node->vjp_fn ? pass->within->operation_vjp : node->vjp_fn;
     ignis_vjp_args args = IGNIS__ZERO;
     ignis_tensor grads[IGNIS__MAX_INPUTS] = IGNIS__ZERO, inputs[IGNIS__MAX_INPUTS];
     ignis_status status;

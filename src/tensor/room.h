@@ -78,7 +78,7 @@ typedef struct ignis__node {
     int input_count, saved_count, kept_count; /* the last saved arrays are for vjp_fn alone */
     int wanted;             /* during ignis_grad: 1 + the number of the input that its output is; 0: none */
     bool keeps_inputs;      /* these are the inputs */
-    bool is_operation;      /* of Ignis: the request's operation_vjp is its vjp_fn */
+    bool is_operation;      /* of Ignis: without a vjp_fn it has the request's operation_vjp */
     bool leads;             /* during ignis_grad: an input of that leads here */
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
