@@ -39641,8 +39641,10 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
     return ignis__grad_call("ignis_grad", outputs, output_count, inputs, input_count, grads, &options);
 }
 
-/*  >>grad.jacobian - ignis_hvp and ignis_jacobian: gradients of gradients
+/*  >>ops.jacobian - ignis_hvp and ignis_jacobian: gradients of gradients
 
+    A product with second derivatives is the gradient of a gradient times a vector. A row of a Jacobian is the gradient
+    of one element of the output.
     Uses: ignis_grad and public functions of other parts. */
 
 /*  Makes zeros like a tensor. */

@@ -354,6 +354,19 @@ static void ops_sort(void)
     ignis_topk(x, 5, 1, true, &places); // the five largest of each row, and where they were
 }
 
+/* >>grad */
+static void grad(void)
+{
+    ignis_tensor_desc wanted = {.requires_grad = true};
+    ignis_tensor x = ignis_tensor_linspace(-1, 1, 64, &wanted), energy, first, second;
+    ignis_grad_desc desc = {.create_graph = true};
+    energy = ignis_sum(ignis_map("x*x*sin(x)", IGNIS_INPUTS(x)));
+    ignis_grad(&energy, 1, &x, 1, &first, &desc); // the derivative at each x
+    energy = ignis_sum(ignis_map("first*first", IGNIS_INPUTS(first)));
+    ignis_grad(&energy, 1, &x, 1, &second, NULL); // through the first one: x.grad is not touched
+    printf("%g\n", ignis_item(ignis_mean(second)));
+}
+
 /* >>linalg */
 static void linalg(void)
 {
@@ -657,16 +670,17 @@ int main(void)
         RUN(ops_index),     RUN(ops_sort),
         RUN(ops_loss),      RUN(ops_conv_transpose),
         RUN(ops_random),    RUN(ops_select),
-        RUN(linalg),        RUN(ops_attention),
-        RUN(optim),         RUN(graph),
-        RUN(file),          COMPILE(text),
-        COMPILE(chat),      RUN(grammar),
-        COMPILE(model),     COMPILE(lora),
-        COMPILE(generate),  RUN(dlpack),
-        COMPILE(graphics),  RUN(profile),
-        RUN(vmm),           COMPILE(channel),
-        RUN(transport),     COMPILE(share),
-        RUN(comm),          RUN(parallel),
+        RUN(grad),          RUN(linalg),
+        RUN(ops_attention), RUN(optim),
+        RUN(graph),         RUN(file),
+        COMPILE(text),      COMPILE(chat),
+        RUN(grammar),       COMPILE(model),
+        COMPILE(lora),      COMPILE(generate),
+        RUN(dlpack),        COMPILE(graphics),
+        RUN(profile),       RUN(vmm),
+        COMPILE(channel),   RUN(transport),
+        COMPILE(share),     RUN(comm),
+        RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

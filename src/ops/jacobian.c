@@ -1,5 +1,7 @@
-/*  >>grad.jacobian - ignis_hvp and ignis_jacobian: gradients of gradients
+/*  >>ops.jacobian - ignis_hvp and ignis_jacobian: gradients of gradients
 
+    A product with second derivatives is the gradient of a gradient times a vector. A row of a Jacobian is the gradient
+    of one element of the output.
     Uses: ignis_grad and public functions of other parts. */
 
 #include "room.h"
