@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# make coverage: the tests of `make test` in a lane of their own, compiled for gcov. Prints lines and branches of each room of src/, and writes
+# make coverage, or make test COVERAGE=1: the tests in a lane of their own, compiled for gcov. Prints lines and branches of each room of src/, and writes
 # build/coverage.html with the text of each part. TESTS='build/coverage/test_array' counts some tests alone.
 #
 # Counts of child processes are included, also of those that end by _exit: tests/coverage.c writes them. Not counted: what a process that a
@@ -11,7 +11,7 @@ COVERAGE_LDLIBS = $(LDLIBS) -Wl,--wrap=_exit $(COVERAGE)/coverage.o
 
 coverage: $(SIMULATOR) $(COVERAGE)/coverage.o build/amalgamate build/coverage_page
 	@find $(COVERAGE) -name '*.gcda' -delete
-	@$(MAKE) -j$(JOBS) test CC=gcc CXX=g++ LANE=coverage STRICT= LANE_CFLAGS='$(COVERAGE_CFLAGS)' LDLIBS='$(COVERAGE_LDLIBS)' \
+	@$(MAKE) -j$(JOBS) test COVERAGE= CC=gcc CXX=g++ LANE=coverage STRICT= LANE_CFLAGS='$(COVERAGE_CFLAGS)' LDLIBS='$(COVERAGE_LDLIBS)' \
 	    IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache; code=$$?; $(MAKE) --no-print-directory -s coverage-page && exit $$code
 
 # From the counts of an earlier `make coverage`, and of programs of build/coverage that have run since: all rooms, and tests with a header in

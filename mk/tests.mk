@@ -24,7 +24,6 @@ TEST_CC = $(CC) -std=c99 -O0 -g -fPIC $(STRICT) $(LANE_CFLAGS) -MMD -MP
 ROOM_CFLAGS := -DIGNIS__PARTS -DIGNIS__PRIVATE= -Isrc -I.
 
 rooms: $(ROOM_OBJECTS)
-$(OUT)/apart_models.o: rooms # their name in older scripts
 	@touch $@
 
 $(OUT)/rooms/%.o: | $(HEADERS)
@@ -81,9 +80,14 @@ $(OUT)/test_engine$(EXE): $(ENGINE) $(HEADERS)
 	    rm -f $(OUT)/engine/lib$$part.a; $(AR) rcs $(OUT)/engine/lib$$part.a $(OUT)/engine/$$part.o || exit 1; done
 	$(CXX) $(LANE_CFLAGS) $(OUT)/engine/main.o $(OUT)/engine/libgame.a $(OUT)/engine/libcore.a -o $@ $(LDLIBS)
 
+# COVERAGE=1: with the lines and branches of src/ that they reach.
+ifeq ($(COVERAGE),1)
+test: coverage
+else
 test: $(SIMULATOR) $(TESTS)
 	@echo "tests run on the $(DEVICE)"
 	@sh tests/run.sh $(TESTS)
+endif
 
 # The tests of what processes and threads share, in their long versions: ten thousand cycles, a hundred ranks killed,
 # every type and operation, draws at random; and those that leave cases to a GPU otherwise.
