@@ -145,10 +145,11 @@ static bool ignis__fft_is_whole(const ignis__fft_work *work)
 }
 
 /*  Writes the options of a plan's program. */
-static void ignis__fft_define(char *define, size_t size, const ignis__fft_work *work, const ignis__fft_plan *plan)
+static void ignis__fft_define(char *define, size_t size, const ignis__fft_work *work, const ignis__fft_plan *plan,
+                              bool is_whole)
 {
     const ignis__fft_params *p = &work->params;
-    const int how = plan->along | (p->chirp ? 4 : 0) | (p->turn ? 8 : 0) | (ignis__fft_is_whole(work) ? 16 : 0) |
+    const int how = plan->along | (p->chirp ? 4 : 0) | (p->turn ? 8 : 0) | (is_whole ? 16 : 0) |
                     (p->from.step * p->from.stride == 1 ? 32 : 0) | (p->to.step * p->to.stride == 1 ? 64 : 0) |
                     (p->points == work->n ? 128 : 0);
     snprintf(define, size,
@@ -157,17 +158,20 @@ static void ignis__fft_define(char *define, size_t size, const ignis__fft_work *
              (int)work->n, (unsigned long long)plan->radices, plan->rows, plan->threads, work->load, work->store, how);
 }
 
-/*  Requests the programs of a pass for one signal and for several. */
+/*  Requests the programs of a pass for one signal and for several, for signals as they are and for others. */
 IGNIS__COLD static void ignis__fft_record(ignis__op *op, const ignis__fft_work *work)
 {
     ignis__fft_work other = *work;
     ignis__fft_plan plan;
     char define[IGNIS__DEFINES];
+    int i;
     for (other.params.count_a = 1; other.params.count_a <= 2; other.params.count_a++) {
         if (!ignis__fft_plan_pass(op, &other, &plan))
             continue;
-        ignis__fft_define(define, sizeof define, &other, &plan);
-        ignis__record_builtin(IGNIS__BUILTIN(FFT), work->dtype, define, 0, IGNIS__EVERY_ARCH);
+        for (i = 0; i < 2; i++) {
+            ignis__fft_define(define, sizeof define, &other, &plan, i == 1);
+            ignis__record_builtin(IGNIS__BUILTIN(FFT), work->dtype, define, 0, IGNIS__EVERY_ARCH);
+        }
     }
 }
 
@@ -193,7 +197,7 @@ IGNIS__PRIVATE void ignis__fft_pass(ignis__op *op, const ignis__fft_work *work)
         return;
     }
     p.tiles_a = (int)tiles;
-    ignis__fft_define(define, sizeof define, work, &plan);
+    ignis__fft_define(define, sizeof define, work, &plan, ignis__fft_is_whole(work));
     if (ignis__requests.path[0])
         ignis__fft_record(op, work);
     ignis__op_launch(op, IGNIS__BUILTIN(FFT), work->dtype, define, blocks, 1, 1, (unsigned)(plan.rows * plan.threads),
