@@ -5,25 +5,25 @@
 # Counts of child processes are included, also of those that end by _exit: tests/coverage.c writes them. Not counted: what a process that a
 # signal ends has done since it last wrote its counts; parts for Windows; programs other than the tests.
 
-COVERAGE := build/coverage
+COVERED := build/coverage
 COVERAGE_CFLAGS := -O0 --coverage -fprofile-update=prefer-atomic
-COVERAGE_LDLIBS = $(LDLIBS) -Wl,--wrap=_exit $(COVERAGE)/coverage.o
+COVERAGE_LDLIBS = $(LDLIBS) -Wl,--wrap=_exit $(COVERED)/coverage.o
 
-coverage: $(SIMULATOR) $(COVERAGE)/coverage.o build/amalgamate build/coverage_page
-	@find $(COVERAGE) -name '*.gcda' -delete
+coverage: $(SIMULATOR) $(COVERED)/coverage.o build/amalgamate build/coverage_page
+	@find $(COVERED) -name '*.gcda' -delete
 	@$(MAKE) -j$(JOBS) test COVERAGE= CC=gcc CXX=g++ LANE=coverage STRICT= LANE_CFLAGS='$(COVERAGE_CFLAGS)' LDLIBS='$(COVERAGE_LDLIBS)' \
 	    IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache; code=$$?; $(MAKE) --no-print-directory -s coverage-page && exit $$code
 
 # From the counts of an earlier `make coverage`, and of programs of build/coverage that have run since: all rooms, and tests with a header in
 # themselves that have run.
 coverage-page: build/amalgamate build/coverage_page
-	@mkdir -p $(COVERAGE)/lines
-	@build/amalgamate --lines $(COVERAGE)/lines
-	@for object in $$(find $(COVERAGE)/rooms -name '*.gcno') $$(find $(COVERAGE) -name '*.gcda' -not -path '*/rooms/*'); do gcov -t -b -c $$object; done >$(COVERAGE)/counts.txt 2>$(COVERAGE)/gcov.log
-	@build/coverage_page $(COVERAGE)/counts.txt $(COVERAGE)/lines build/coverage.html
+	@mkdir -p $(COVERED)/lines
+	@build/amalgamate --lines $(COVERED)/lines
+	@for object in $$(find $(COVERED)/rooms -name '*.gcno') $$(find $(COVERED) -name '*.gcda' -not -path '*/rooms/*'); do gcov -t -b -c $$object; done >$(COVERED)/counts.txt 2>$(COVERED)/gcov.log
+	@build/coverage_page $(COVERED)/counts.txt $(COVERED)/lines build/coverage.html
 
-$(COVERAGE)/coverage.o: tests/coverage.c
-	@mkdir -p $(COVERAGE)
+$(COVERED)/coverage.o: tests/coverage.c
+	@mkdir -p $(COVERED)
 	gcc -O1 -c $< -o $@
 
 .PHONY: coverage coverage-page

@@ -24,7 +24,6 @@ TEST_CC = $(CC) -std=c99 -O0 -g -fPIC $(STRICT) $(LANE_CFLAGS) -MMD -MP
 ROOM_CFLAGS := -DIGNIS__PARTS -DIGNIS__PRIVATE= -Isrc -I.
 
 rooms: $(ROOM_OBJECTS)
-	@touch $@
 
 $(OUT)/rooms/%.o: | $(HEADERS)
 	@mkdir -p $(@D)
