@@ -59,7 +59,7 @@
         reduce.cu                  209 lines    6677 bytes
         rope.cu                     73 lines    2112 bytes
         rope.cuh                   101 lines    2707 bytes
-        scan.cu                    528 lines   15247 bytes
+        scan.cu                    528 lines   15273 bytes
         select.cu                  210 lines    5835 bytes
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x47b709c73c761f11ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xb8953298794532fcULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -14887,7 +14887,7 @@ static const char ignis__text_scan_cu_3[] =
     "all = all_next;\n"
     "}\n"
     "}\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, sizeof(State) == 16 ? 1 : 2)\n"
     "ignis_scan_columns(T *dst, State *partial, const T *src, ignis__scan_arrays arrays, long long outer,\n"
     "long long part_length, long long parts, int reverse)\n"
     "{\n"
@@ -17477,7 +17477,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x638daa8d16325f45ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 54};
+    "scan.cu", 0x2dd537ee26dcade6ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 54};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,

@@ -486,7 +486,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, sizeof(State) >= 8 ? 2 : 3
 /* >>columns ----------------------------------------------------------------------------------------------------- */
 
 /*  A thread does a part of a column; without dst it only combines it. */
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, sizeof(State) == 16 ? 1 : 2)
     ignis_scan_columns(T *dst, State *partial, const T *src, ignis__scan_arrays arrays, long long outer,
                        long long part_length, long long parts, int reverse)
 {
