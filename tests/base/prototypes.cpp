@@ -8,7 +8,7 @@
     stops the compiler with the function's name. The same goes for the numbers that Ignis uses.
     tools/check_prototypes.sh compiles this, and also with each planted mistake. */
 #define IGNIS_IMPLEMENTATION
-#include "../ignis_collective.h"
+#include "ignis_collective.h"
 
 #include <cublasLt.h>
 #include <cuda.h>
