@@ -19601,7 +19601,7 @@ IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser)
     ignis__formula_reverse *reverse;
     uint32_t needed, result;
     int upstream;
-    if (parser->text[parser->at] != '@')
+    if (parser->text[parser->at] != '@' || !ignis__formula_is_digit(parser->text[parser->at + 1]))
         return false;
     parser->at++;
     needed = ignis__formula_prefix_number(parser->text, &parser->at);
@@ -25058,8 +25058,10 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
 
 /*  ops - operations on tensors: checks, forward, backward. Knows no optimizer. */
 
-/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. */
+/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. Layers save their input,
+   weights, results, these before the activation, and biases. */
 #define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
+#define IGNIS__OP_SAVED (4 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_MADE 160
 
 /*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
@@ -25081,8 +25083,8 @@ typedef struct ignis__op {
     ignis__array *in[IGNIS__OP_INPUTS];
     /* Of tensors. From here on only what the counts say is set. */
     ignis__tape_state tape_state[IGNIS__OP_INPUTS];
-    ignis__array *made[IGNIS__OP_MADE];    /* nobody else sees them until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_INPUTS]; /* for its backward function */
+    ignis__array *made[IGNIS__OP_MADE];   /* nobody else sees them until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_SAVED]; /* for its backward function */
 } ignis__op;
 
 /*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */

@@ -219,7 +219,7 @@ IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser)
     ignis__formula_reverse *reverse;
     uint32_t needed, result;
     int upstream;
-    if (parser->text[parser->at] != '@')
+    if (parser->text[parser->at] != '@' || !ignis__formula_is_digit(parser->text[parser->at + 1]))
         return false;
     parser->at++;
     needed = ignis__formula_prefix_number(parser->text, &parser->at);

@@ -8,8 +8,10 @@
 #include "../formula/room.h"
 #include "../tensor/room.h"
 
-/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. */
+/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. Layers save their input,
+   weights, results, these before the activation, and biases. */
 #define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
+#define IGNIS__OP_SAVED (4 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_MADE 160
 
 /*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
@@ -31,8 +33,8 @@ typedef struct ignis__op {
     ignis__array *in[IGNIS__OP_INPUTS];
     /* Of tensors. From here on only what the counts say is set. */
     ignis__tape_state tape_state[IGNIS__OP_INPUTS];
-    ignis__array *made[IGNIS__OP_MADE];    /* nobody else sees them until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_INPUTS]; /* for its backward function */
+    ignis__array *made[IGNIS__OP_MADE];   /* nobody else sees them until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_SAVED]; /* for its backward function */
 } ignis__op;
 
 /*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */

@@ -39,9 +39,10 @@ static void write_source(char *text, size_t size)
     at += (size_t)snprintf(text + at, size - at,
                            "extern \"C\" __global__ void places(long long *to)\n{\n    const int of[] = {\n");
     for (i = 0; i < PLACES; i++)
-        at += places[i].member ? (size_t)snprintf(text + at, size - at, "        (int)__builtin_offsetof(%s, %s),\n",
-                                                  places[i].type, places[i].member)
-                               : (size_t)snprintf(text + at, size - at, "        (int)sizeof(%s),\n", places[i].type);
+        at += places[i].member
+                  ? (size_t)snprintf(text + at, size - at, "        (int)(unsigned long long)&((%s *)0)->%s,\n",
+                                     places[i].type, places[i].member) /* NVRTC has no offsetof */
+                  : (size_t)snprintf(text + at, size - at, "        (int)sizeof(%s),\n", places[i].type);
     at += (size_t)snprintf(text + at, size - at,
                            "    };\n    for (int i = 0; i < %d; i++)\n        to[i] = of[i];\n}\n", PLACES);
     CHECK(at < size);
