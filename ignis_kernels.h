@@ -59,7 +59,7 @@
         reduce.cu                  209 lines    6677 bytes
         rope.cu                     73 lines    2112 bytes
         rope.cuh                   101 lines    2707 bytes
-        scan.cu                    528 lines   15273 bytes
+        scan.cu                    526 lines   15300 bytes
         select.cu                  210 lines    5835 bytes
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xb8953298794532fcULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x0c2d8e450a80cf71ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -14895,12 +14895,10 @@ static const char ignis__text_scan_cu_3[] =
     "for (long long item = (long long)blockIdx.x * THREADS + threadIdx.x; item < outer * parts * inner; item += step) {\n"
     "const long long column = item % inner, part = item / inner % parts, group = item / inner / parts;\n"
     "const long long begin = part * part_length, end = min(begin + part_length, n),\n"
-    "first = group * n * inner + column;\n"
+    "first = group * n * inner + column + (reverse ? (n - 1) * inner : 0),\n"
+    "by = reverse ? -inner : inner;\n"
     "State sum = Operator::none();\n"
-    "const auto place = [&](long long i) {\n"
-    "const long long index = reverse ? n - 1 - i : i;\n"
-    "return Place{first + index * inner, index};\n"
-    "};\n"
+    "const auto place = [&](long long i) { return Place{first + i * by, reverse ? n - 1 - i : i}; };\n"
     "if (dst)\n"
     "for (long long p = 0; p < part; p++)\n"
     "sum = Operator::combine(sum, partial[(group * parts + p) * inner + column]);\n"
@@ -17477,7 +17475,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x2dd537ee26dcade6ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 54};
+    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 54};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,

@@ -494,12 +494,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, sizeof(State) == 16 ? 1 : 
     for (long long item = (long long)blockIdx.x * THREADS + threadIdx.x; item < outer * parts * inner; item += step) {
         const long long column = item % inner, part = item / inner % parts, group = item / inner / parts;
         const long long begin = part * part_length, end = min(begin + part_length, n),
-                        first = group * n * inner + column;
+                        first = group * n * inner + column + (reverse ? (n - 1) * inner : 0),
+                        by = reverse ? -inner : inner;
         State sum = Operator::none();
-        const auto place = [&](long long i) {
-            const long long index = reverse ? n - 1 - i : i;
-            return Place{first + index * inner, index};
-        };
+        const auto place = [&](long long i) { return Place{first + i * by, reverse ? n - 1 - i : i}; };
         if (dst)
             for (long long p = 0; p < part; p++)
                 sum = Operator::combine(sum, partial[(group * parts + p) * inner + column]);
