@@ -10,8 +10,8 @@
     consumers kills itself.
 
         cc -I. examples/ring_producer.c -o ring_producer -lm -ldl -lpthread
-        cc -I. examples/ring_consumer.c -o ring_consumer -lm -ldl -lpthread && (./ring_producer & ./ring_consumer 20 ||
-        ./ring_consumer; wait)
+        cc -I. examples/ring_consumer.c -o ring_consumer -lm -ldl -lpthread
+        (./ring_producer & ./ring_consumer 20 || ./ring_consumer; wait)
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_collective.h"

@@ -150,7 +150,7 @@ blocks docs/several_gpus.md gpus
 # ---- the heads of the examples
 ln -s "$PWD/examples" "$PWD/apps" $out/project
 for example in examples/*.c examples/*.cpp examples/*.cu apps/serve/serve.c; do
-    command=$(awk '/\*\//{ exit } /^ *(cc|c[+][+]|nvcc) -I/{ sub(/^ */, ""); print }' "$example")
+    command=$(awk '/\*\//{ exit } /^ *((cc|c[+][+]|nvcc) -I|[(][.][/])/{ sub(/^ */, ""); print }' "$example")
     case $example in
     *.cu) if ! command -v nvcc >/dev/null || [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then echo "skipped: $command" && continue; fi ;;
     */train_gpt.c) command="$command --help" ;;
