@@ -17351,10 +17351,6 @@ IGNIS__PRIVATE void ignis__request_free(ignis__request *request)
     request->text = NULL;
 }
 
-/*  Reads the line of a formula: ignis__request_read_formula, which ignis_setup and ignis_embed set. NULL: this program
-    has no formulas. */
-IGNIS__PRIVATE ignis__request_reader *ignis__formula_reader;
-
 /*  Reads the next word of a line in place: in quotes, with the escapes \n, \r, \" and \\, or up to a blank. NULL if
     there is none, or (*whole is false) if the closing quote is missing. */
 IGNIS__COLD IGNIS__PRIVATE char *ignis__request_word(char **line, bool *whole)
@@ -17450,8 +17446,9 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
 }
 
 /*  Reads a line, which it changes; the request then points into it. False, with the reason in `why`, if it is not a
-    record line. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
+    record line. read_formula: ignis__request_read_formula, or NULL where there are no formulas. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request_reader *read_formula,
+                                                    ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;
     char *word = ignis__request_word(&line, &whole),
@@ -17478,8 +17475,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *
     else if (strcmp(word, "kernel") == 0)
         read = ignis__request_read_kernel(line, request, &whole, why);
     else if (strcmp(word, "formula") == 0)
-        read = ignis__formula_reader ? ignis__formula_reader(line, request, &whole, why)
-                                     : ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
+        read = read_formula ? read_formula(line, request, &whole, why)
+                            : ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
     else
         ignis__string_add(why, "'%s' is not ignis, own, formula or kernel", word);
     if (!whole) {
@@ -17508,6 +17505,7 @@ typedef struct ignis__warmup {
     ignis__record *records;
     ignis__request *requests; /* instead of descs */
     char *text, *path;        /* of the record, in memory of Ignis */
+    ignis__request_reader *read_formula;
 } ignis__warmup;
 
 IGNIS__COLD static void ignis__warmup_builtin(const ignis__warmup *warmup, const ignis__source *source,
@@ -17675,7 +17673,7 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
             *end++ = 0;
         lines++;
         ignis__string_begin(&why, reason, sizeof reason);
-        if (!ignis__request_read(line, request, &why))
+        if (!ignis__request_read(line, warmup->read_formula, request, &why))
             return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is not a record line: %s",
                                      lines, warmup->path, reason);
         request->line = lines;
@@ -17687,7 +17685,8 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
     return true;
 }
 
-IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
+/*  Does what ignis_warmup_record says; read_formula as in ignis__request_read. */
+IGNIS__COLD IGNIS__PRIVATE ignis_ticket ignis__warmup_record(const char *path, ignis__request_reader *read_formula)
 {
     static const char *const call = ignis__warmup_record_call;
     ignis_ticket result = IGNIS__ZERO;
@@ -17708,6 +17707,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     memset(warmup, 0, sizeof *warmup);
     warmup->call = call;
     warmup->device = device;
+    warmup->read_formula = read_formula;
     warmup->path = ignis__copy_string(path);
     warmup->text = (char *)ignis__file_read(path, &size);
     if (warmup->text)
@@ -17726,6 +17726,10 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
         ignis__warmup_free(warmup);
     return result;
 }
+
+#ifdef IGNIS_NO_TENSORS /* else formula/kernel.c has it */
+IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path) { return ignis__warmup_record(path, NULL); }
+#endif
 
 /*  kernel/setup.c - opens and closes the kernel section
 
@@ -21170,6 +21174,12 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__formulas_close(const ignis__device *devic
         if (!device)
             ignis__formulas.first[i] = NULL;
     }
+}
+
+/*  Here and not in kernel/, so that formulas are not part of a program that reads no record. */
+IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
+{
+    return ignis__warmup_record(path, ignis__request_read_formula);
 }
 
 /*  >>formula.broadcast - shapes that broadcast, strides of inputs, and packs
@@ -40447,12 +40457,12 @@ static void ignis__cholesky_gradient(ignis__gradient_args *args)
 {
     ignis_triangular_desc transposed = IGNIS__ZERO;
     ignis_tensor l = args->saved[0], product = ignis_matmul(ignis__tensor_transposed(l), ignis_tril(args->gradient, 0)),
-                 half;
+                 mean;
     transposed.transpose = true;
-    half = ignis__tensor_formula("(a + b)/2", ignis_tril(product, 0), ignis_tril(product, -1));
-    half = ignis__tensor_formula("(a + b)/2", half, ignis__tensor_transposed(half));
-    half = ignis_solve_triangular(l, half, &transposed);
-    args->result[0] = ignis_solve_triangular(l, ignis__tensor_transposed(half), &transposed);
+    mean = ignis__tensor_formula("(a + b)/2", ignis_tril(product, 0), ignis_tril(product, -1));
+    mean = ignis__tensor_formula("(a + b)/2", mean, ignis__tensor_transposed(mean));
+    mean = ignis_solve_triangular(l, mean, &transposed);
+    args->result[0] = ignis_solve_triangular(l, ignis__tensor_transposed(mean), &transposed);
 }
 
 static const ignis__linalg_gradient ignis__cholesky_rule = {
@@ -40496,12 +40506,12 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
 IGNIS_API ignis_tensor ignis_cholesky_solve(ignis_tensor l, ignis_tensor b)
 {
     ignis_triangular_desc transposed = IGNIS__ZERO;
-    ignis_tensor half, result = IGNIS__ZERO;
+    ignis_tensor solved, result = IGNIS__ZERO;
     transposed.transpose = true;
-    half = ignis_solve_triangular(l, b, NULL);
-    if (half.id) {
-        result = ignis_solve_triangular(l, half, &transposed);
-        (void)ignis_tensor_release(half);
+    solved = ignis_solve_triangular(l, b, NULL);
+    if (solved.id) {
+        result = ignis_solve_triangular(l, solved, &transposed);
+        (void)ignis_tensor_release(solved);
     }
     return result;
 }
@@ -40547,15 +40557,15 @@ static void ignis__matrix_lu_columns(ignis__op *op, ignis__matrix a, const ignis
 {
     int64_t m = a.rows, n = a.columns, h = ignis__matrix_half(n, IGNIS__LINALG_PANEL);
     ignis__matrix right, below, rest;
-    bool small = m <= IGNIS__LINALG_SMALL;
+    bool is_small = m <= IGNIS__LINALG_SMALL;
     if (!op->ok || n == 0 || a.count == 0)
         return;
-    if (small || n <= IGNIS__LINALG_PANEL) {
-        int rows = (int)m, columns = (int)n, before = (int)first, shared = small;
+    if (is_small || n <= IGNIS__LINALG_PANEL) {
+        int rows = (int)m, columns = (int)n, before = (int)first, shared = is_small;
         ignis__address pivots = lu->pivots, info = lu->info;
         int64_t batch = lu->pivot_batch;
         ignis__teams teams =
-            ignis__teams_of(&a, a.count, small ? ignis__linalg_lanes(m, 64) : 256, small ? m * (n | 1) : 0);
+            ignis__teams_of(&a, a.count, is_small ? ignis__linalg_lanes(m, 64) : 256, is_small ? m * (n | 1) : 0);
         void *params[] = {&a, &pivots, &info, &rows, &columns, &batch, &a.count, &before, &teams.lanes, &shared};
         ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                          teams.shared, params);
@@ -41180,7 +41190,7 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
     ignis_dtype dtype = run->work.dtype;
     ignis__address rotated = ignis__op_write(op, run->rotated), angles;
     size_t shared;
-    void *small[] = {&run->work, &run->j, &run->scales, &n, &in_shared};
+    void *block_params[] = {&run->work, &run->j, &run->scales, &n, &in_shared};
     void *find[] = {&run->work, &angles, &rotated, &run->scales, &n, &round, &sweep, &sweeps};
     void *rotate[] = {&run->work, &run->j, &angles, &rotated, &n, &round, &sweep, &sweeps};
     if (!op->ok)
@@ -41191,7 +41201,7 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
                          n <= 8    ? 32
                          : n <= 16 ? 64
                                    : 128,
-                         1, shared, small);
+                         1, shared, block_params);
         return;
     }
     angles = ignis__op_write(op, ignis__op_new_row(op, run->work.count * n, dtype));
@@ -41212,7 +41222,7 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
     ignis_dtype dtype = run->work.dtype;
     ignis__address rotated = ignis__op_write(op, run->rotated);
     size_t shared;
-    void *small[] = {&run->work, &run->j, &run->scales, &n, &length, &in_shared};
+    void *block_params[] = {&run->work, &run->j, &run->scales, &n, &length, &in_shared};
     void *rotate[] = {&run->work, &run->j, &rotated, &run->scales, &n, &length, &round, &sweep, &sweeps};
     if (!op->ok)
         return;
@@ -41222,7 +41232,7 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
                          n <= 2   ? 32
                          : n <= 8 ? 64
                                   : 128,
-                         1, shared, small);
+                         1, shared, block_params);
         return;
     }
     for (sweep = 0; sweep < sweeps; sweep++)
@@ -46318,9 +46328,6 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
                         desc->trace_memory || ignis__global.dry_run || ignis__env_flag("IGNIS_TRACE_MEMORY"));
     ignis__kernels_setup(call, desc);
     ignis__compile_never = compile_when == IGNIS_COMPILE_NEVER;
-#ifndef IGNIS_NO_TENSORS
-    ignis__formula_reader = ignis__request_read_formula;
-#endif
     if (!ignis__requests_setup(call, desc) || !ignis__bundle_setup(call, desc)) {
         ignis__bundle_close();
         return ignis__failed();

@@ -143,9 +143,6 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
                         desc->trace_memory || ignis__global.dry_run || ignis__env_flag("IGNIS_TRACE_MEMORY"));
     ignis__kernels_setup(call, desc);
     ignis__compile_never = compile_when == IGNIS_COMPILE_NEVER;
-#ifndef IGNIS_NO_TENSORS
-    ignis__formula_reader = ignis__request_read_formula;
-#endif
     if (!ignis__requests_setup(call, desc) || !ignis__bundle_setup(call, desc)) {
         ignis__bundle_close();
         return ignis__failed();

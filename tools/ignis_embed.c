@@ -411,7 +411,6 @@ static void record_read(const char *path)
     if (!text)
         die("cannot read %s", path);
     text[size] = 0;
-    ignis__formula_reader = ignis__request_read_formula;
     for (int number = 1; *line; line = end, number++) {
         ignis__request *asked = (ignis__request *)grow(NULL, sizeof *asked);
         ignis__formula_source other;
@@ -420,7 +419,7 @@ static void record_read(const char *path)
         end = line + strcspn(line, "\n");
         end += *end == '\n' ? (*end = 0, 1) : 0;
         ignis__string_begin(&why, reason, sizeof reason);
-        if (!ignis__request_read(line, asked, &why))
+        if (!ignis__request_read(line, ignis__request_read_formula, asked, &why))
             die("%s:%d: %s", path, number, reason);
         if (asked->program.own)
             asked->program.source = ignis__source_join(asked->program.own);

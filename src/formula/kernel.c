@@ -358,3 +358,9 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__formulas_close(const ignis__device *devic
             ignis__formulas.first[i] = NULL;
     }
 }
+
+/*  Here and not in kernel/, so that formulas are not part of a program that reads no record. */
+IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
+{
+    return ignis__warmup_record(path, ignis__request_read_formula);
+}

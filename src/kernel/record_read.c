@@ -13,10 +13,6 @@ IGNIS__PRIVATE void ignis__request_free(ignis__request *request)
     request->text = NULL;
 }
 
-/*  Reads the line of a formula: ignis__request_read_formula, which ignis_setup and ignis_embed set. NULL: this program
-    has no formulas. */
-IGNIS__PRIVATE ignis__request_reader *ignis__formula_reader;
-
 /*  Reads the next word of a line in place: in quotes, with the escapes \n, \r, \" and \\, or up to a blank. NULL if
     there is none, or (*whole is false) if the closing quote is missing. */
 IGNIS__COLD IGNIS__PRIVATE char *ignis__request_word(char **line, bool *whole)
@@ -112,8 +108,9 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
 }
 
 /*  Reads a line, which it changes; the request then points into it. False, with the reason in `why`, if it is not a
-    record line. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
+    record line. read_formula: ignis__request_read_formula, or NULL where there are no formulas. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request_reader *read_formula,
+                                                    ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;
     char *word = ignis__request_word(&line, &whole),
@@ -140,8 +137,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *
     else if (strcmp(word, "kernel") == 0)
         read = ignis__request_read_kernel(line, request, &whole, why);
     else if (strcmp(word, "formula") == 0)
-        read = ignis__formula_reader ? ignis__formula_reader(line, request, &whole, why)
-                                     : ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
+        read = read_formula ? read_formula(line, request, &whole, why)
+                            : ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
     else
         ignis__string_add(why, "'%s' is not ignis, own, formula or kernel", word);
     if (!whole) {

@@ -710,11 +710,14 @@ IGNIS__PRIVATE void *ignis__builtin_get_variant(const char *call, ignis__device 
 IGNIS__PRIVATE void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin,
                                         ignis_dtype dtype);
 
+/* warmup.c */
+IGNIS__COLD IGNIS__PRIVATE ignis_ticket ignis__warmup_record(const char *path, ignis__request_reader *read_formula);
+
 /* record_read.c */
-extern ignis__request_reader *ignis__formula_reader;
 IGNIS__PRIVATE void ignis__request_free(ignis__request *request);
 IGNIS__COLD IGNIS__PRIVATE char *ignis__request_word(char **line, bool *whole);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request_reader *read_formula,
+                                                    ignis__request *request, ignis__string_writer *why);
 
 /* setup.c */
 IGNIS__COLD IGNIS__PRIVATE void ignis__kernels_setup(const char *call, const ignis_desc *desc);

@@ -16,6 +16,7 @@ typedef struct ignis__warmup {
     ignis__record *records;
     ignis__request *requests; /* instead of descs */
     char *text, *path;        /* of the record, in memory of Ignis */
+    ignis__request_reader *read_formula;
 } ignis__warmup;
 
 IGNIS__COLD static void ignis__warmup_builtin(const ignis__warmup *warmup, const ignis__source *source,
@@ -183,7 +184,7 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
             *end++ = 0;
         lines++;
         ignis__string_begin(&why, reason, sizeof reason);
-        if (!ignis__request_read(line, request, &why))
+        if (!ignis__request_read(line, warmup->read_formula, request, &why))
             return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is not a record line: %s",
                                      lines, warmup->path, reason);
         request->line = lines;
@@ -195,7 +196,8 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
     return true;
 }
 
-IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
+/*  Does what ignis_warmup_record says; read_formula as in ignis__request_read. */
+IGNIS__COLD IGNIS__PRIVATE ignis_ticket ignis__warmup_record(const char *path, ignis__request_reader *read_formula)
 {
     static const char *const call = ignis__warmup_record_call;
     ignis_ticket result = IGNIS__ZERO;
@@ -216,6 +218,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     memset(warmup, 0, sizeof *warmup);
     warmup->call = call;
     warmup->device = device;
+    warmup->read_formula = read_formula;
     warmup->path = ignis__copy_string(path);
     warmup->text = (char *)ignis__file_read(path, &size);
     if (warmup->text)
@@ -234,3 +237,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
         ignis__warmup_free(warmup);
     return result;
 }
+
+#ifdef IGNIS_NO_TENSORS /* else formula/kernel.c has it */
+IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path) { return ignis__warmup_record(path, NULL); }
+#endif

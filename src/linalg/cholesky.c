@@ -44,12 +44,12 @@ static void ignis__cholesky_gradient(ignis__gradient_args *args)
 {
     ignis_triangular_desc transposed = IGNIS__ZERO;
     ignis_tensor l = args->saved[0], product = ignis_matmul(ignis__tensor_transposed(l), ignis_tril(args->gradient, 0)),
-                 half;
+                 mean;
     transposed.transpose = true;
-    half = ignis__tensor_formula("(a + b)/2", ignis_tril(product, 0), ignis_tril(product, -1));
-    half = ignis__tensor_formula("(a + b)/2", half, ignis__tensor_transposed(half));
-    half = ignis_solve_triangular(l, half, &transposed);
-    args->result[0] = ignis_solve_triangular(l, ignis__tensor_transposed(half), &transposed);
+    mean = ignis__tensor_formula("(a + b)/2", ignis_tril(product, 0), ignis_tril(product, -1));
+    mean = ignis__tensor_formula("(a + b)/2", mean, ignis__tensor_transposed(mean));
+    mean = ignis_solve_triangular(l, mean, &transposed);
+    args->result[0] = ignis_solve_triangular(l, ignis__tensor_transposed(mean), &transposed);
 }
 
 static const ignis__linalg_gradient ignis__cholesky_rule = {
@@ -93,12 +93,12 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
 IGNIS_API ignis_tensor ignis_cholesky_solve(ignis_tensor l, ignis_tensor b)
 {
     ignis_triangular_desc transposed = IGNIS__ZERO;
-    ignis_tensor half, result = IGNIS__ZERO;
+    ignis_tensor solved, result = IGNIS__ZERO;
     transposed.transpose = true;
-    half = ignis_solve_triangular(l, b, NULL);
-    if (half.id) {
-        result = ignis_solve_triangular(l, half, &transposed);
-        (void)ignis_tensor_release(half);
+    solved = ignis_solve_triangular(l, b, NULL);
+    if (solved.id) {
+        result = ignis_solve_triangular(l, solved, &transposed);
+        (void)ignis_tensor_release(solved);
     }
     return result;
 }

@@ -45,7 +45,7 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
     ignis_dtype dtype = run->work.dtype;
     ignis__address rotated = ignis__op_write(op, run->rotated), angles;
     size_t shared;
-    void *small[] = {&run->work, &run->j, &run->scales, &n, &in_shared};
+    void *block_params[] = {&run->work, &run->j, &run->scales, &n, &in_shared};
     void *find[] = {&run->work, &angles, &rotated, &run->scales, &n, &round, &sweep, &sweeps};
     void *rotate[] = {&run->work, &run->j, &angles, &rotated, &n, &round, &sweep, &sweeps};
     if (!op->ok)
@@ -56,7 +56,7 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
                          n <= 8    ? 32
                          : n <= 16 ? 64
                                    : 128,
-                         1, shared, small);
+                         1, shared, block_params);
         return;
     }
     angles = ignis__op_write(op, ignis__op_new_row(op, run->work.count * n, dtype));
@@ -77,7 +77,7 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
     ignis_dtype dtype = run->work.dtype;
     ignis__address rotated = ignis__op_write(op, run->rotated);
     size_t shared;
-    void *small[] = {&run->work, &run->j, &run->scales, &n, &length, &in_shared};
+    void *block_params[] = {&run->work, &run->j, &run->scales, &n, &length, &in_shared};
     void *rotate[] = {&run->work, &run->j, &rotated, &run->scales, &n, &length, &round, &sweep, &sweeps};
     if (!op->ok)
         return;
@@ -87,7 +87,7 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
                          n <= 2   ? 32
                          : n <= 8 ? 64
                                   : 128,
-                         1, shared, small);
+                         1, shared, block_params);
         return;
     }
     for (sweep = 0; sweep < sweeps; sweep++)

@@ -41,15 +41,15 @@ static void ignis__matrix_lu_columns(ignis__op *op, ignis__matrix a, const ignis
 {
     int64_t m = a.rows, n = a.columns, h = ignis__matrix_half(n, IGNIS__LINALG_PANEL);
     ignis__matrix right, below, rest;
-    bool small = m <= IGNIS__LINALG_SMALL;
+    bool is_small = m <= IGNIS__LINALG_SMALL;
     if (!op->ok || n == 0 || a.count == 0)
         return;
-    if (small || n <= IGNIS__LINALG_PANEL) {
-        int rows = (int)m, columns = (int)n, before = (int)first, shared = small;
+    if (is_small || n <= IGNIS__LINALG_PANEL) {
+        int rows = (int)m, columns = (int)n, before = (int)first, shared = is_small;
         ignis__address pivots = lu->pivots, info = lu->info;
         int64_t batch = lu->pivot_batch;
         ignis__teams teams =
-            ignis__teams_of(&a, a.count, small ? ignis__linalg_lanes(m, 64) : 256, small ? m * (n | 1) : 0);
+            ignis__teams_of(&a, a.count, is_small ? ignis__linalg_lanes(m, 64) : 256, is_small ? m * (n | 1) : 0);
         void *params[] = {&a, &pivots, &info, &rows, &columns, &batch, &a.count, &before, &teams.lanes, &shared};
         ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
                          teams.shared, params);

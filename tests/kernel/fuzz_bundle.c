@@ -228,7 +228,6 @@ static void records_fuzz(long iterations)
         "formula 0-999 \"x*y\" \"x, y\" 2 2 1:1,3:1,4:1,5:32,6:1,7:4,8:2,9:1,14:1,15:3,16:6,33:1,34:1,51:3",
         "formula 0-999 \"x*x\" \"x\" 1 0 1:1,3:1,4:1,5:128,6:9,7:1,8:1,9:1,12:1,14:1,15:3,33:5,51:3"};
     long taken = 0;
-    ignis__formula_reader = ignis__request_read_formula;
     for (long i = 0; i < iterations; i++) {
         const char *from = seeds[random_below(sizeof seeds / sizeof *seeds)];
         size_t size = strlen(from) + 1;
@@ -241,7 +240,7 @@ static void records_fuzz(long iterations)
             *at = (char)(random_below(3) ? "0123456789,:\"\\ -x()+*"[random_below(20)] : *at ^ 1 << random_below(8));
         }
         ignis__string_begin(&why, reason, sizeof reason);
-        if (ignis__request_read(line, request, &why)) {
+        if (ignis__request_read(line, ignis__request_read_formula, request, &why)) {
             ignis__formula_source other;
             taken++;
             for (int turn = 0; ignis__request_variant(request, turn, &other); turn++) {
