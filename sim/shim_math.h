@@ -64,7 +64,6 @@ SIM_MATH1(cbrt)
 SIM_MATH1(erf)
 SIM_MATH1(erfc)
 SIM_MATH1(tgamma)
-SIM_MATH1(lgamma)
 SIM_MATH1(floor)
 SIM_MATH1(ceil)
 SIM_MATH1(trunc)
@@ -136,6 +135,21 @@ SIM_DEVICE void sincospi(double x, double *s, double *c)
     *s = sinpi(x);
     *c = cospi(x);
 }
+/* lgamma of the C library writes the sign to a variable of all threads. */
+extern "C" double lgamma_r(double, int *) noexcept;
+extern "C" float lgammaf_r(float, int *) noexcept;
+SIM_DEVICE double lgamma(double x)
+{
+    int sign;
+    return lgamma_r(x, &sign);
+}
+SIM_DEVICE float lgammaf(float x)
+{
+    int sign;
+    return lgammaf_r(x, &sign);
+}
+SIM_DEVICE float lgamma(float x) { return lgammaf(x); }
+template <class T> SIM_DEVICE typename sim_if_integer<T>::as_double lgamma(T x) { return lgamma((double)x); }
 SIM_DEVICE double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
 SIM_DEVICE float normcdff(float x) { return (float)normcdf((double)x); }
 SIM_DEVICE float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
