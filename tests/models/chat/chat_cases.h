@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  Written by tests/models/chat/chat_compare.py --write from tests/models/chat: templates, variables, and jinja2's
-    texts. */
+/*  Written by chat_compare.py --write from this folder: templates, variables, and jinja2's texts. */
 /* clang-format off */
 static const struct {
     const char *name, *source, *variables, *text, *why; /* text: null where the template refuses, and says why */
