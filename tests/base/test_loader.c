@@ -67,7 +67,7 @@ TEST(a_file_that_is_no_library_is_told)
     int file = mkstemp(path);
     NEEDS_LOADING();
     REQUIRE(file >= 0);
-    close(file);
+    CHECK_INT(fclose(fdopen(file, "wb")), 0); /* on Windows, `close` of the tests is for handles: windows/processes.h */
     test_write_file(path, "this is no library\n", 19);
     desc.cuda_library = path;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_LIBRARY, IGNIS_DIAG_LIBRARY_MISSING);
