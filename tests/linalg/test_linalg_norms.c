@@ -161,7 +161,7 @@ static ignis_tensor everything(int at, const ignis_tensor *inputs)
 
 static void sweep(const char *prefix)
 {
-    host_counter counter;
+    static host_counter counter; /* until the shutdown after the test */
     ignis_desc desc = test_counting_desc(&counter);
     ignis_tensor inputs[2];
     double *values;

@@ -445,7 +445,7 @@ static ignis_tensor everything(int at, const ignis_tensor *w)
 TEST(memory_that_runs_out)
 {
     ignis_tensor w[2];
-    host_counter counter = {0};
+    static host_counter counter; /* until the shutdown after the test */
     ignis_desc desc = test_counting_desc(&counter);
     NEEDS_NO_MEMCHECK();
     SETUP(&desc);
