@@ -200,8 +200,8 @@ static bool ok_or_say(bool ok)
     return ok;
 }
 
-/*  Seconds of a step of so many sequences, each behind `prompt` tokens, by ignis_sequence_next_all; below 0: a failure.
-    */
+/*  Returns the seconds that a step of `count` sequences takes after `prompt` tokens each, by ignis_sequence_next_all.
+    Below 0: it failed. */
 static double step_seconds(const ignis_sequence *sequences, int count, int prompt, int steps, int rounds)
 {
     double times[ROUNDS], start;

@@ -356,8 +356,7 @@ static void end(process *ranks, int count)
             CHECK_INT(process_end(&ranks[i]), 0);
 }
 
-/*  Whether there is a GPU for each of so many ranks; asked in a child, as this process must not open the driver before
-    it forks. */
+/*  Returns the number of GPUs. A child asks the driver, as this process must not open it before it forks. */
 static int devices(void)
 {
     static int count = -1;

@@ -1004,7 +1004,8 @@ TEST(saves_what_it_needs)
 
 /* --- memory and failures ------------------------------------------------------------------------------------------ */
 
-/*  Formulas with so many blanks before them: read and written anew, although their images are in the cache. */
+/*  Runs formulas with `blanks` blanks before them: each number of blanks is parsed and emitted anew, although the
+    images are in the cache. */
 static ignis_tensor everything(int blanks, const ignis_tensor *inputs)
 {
     const ignis_tensor x = inputs[0], row = inputs[1];

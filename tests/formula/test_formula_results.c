@@ -533,8 +533,8 @@ TEST(gradients_of_prod_checked)
 
 /* --- failures ----------------------------------------------------------------------------------------------------- */
 
-/*  Formulas with so many blanks before them, which are read and written anew, although their images are in the cache.
-    */
+/*  Runs formulas with `blanks` blanks before them: each number of blanks is parsed and emitted anew, although the
+    images are in the cache. */
 static ignis_tensor everything(int blanks, const ignis_tensor *inputs)
 {
     const ignis_tensor x = inputs[0];

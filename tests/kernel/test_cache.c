@@ -140,8 +140,8 @@ static void compile_fails(int step, ignis_status status, ignis_diagnostic diagno
     test__check_failure(__FILE__, __LINE__, "ignis_kernel_compile(", status, diagnostic);
 }
 
-/*  The version of NVRTC is part of the key, so that a newer one is used as soon as it is there. Where there is none,
-    what the last one has made is taken as it is. */
+/*  The version of NVRTC is part of the key, so that a newer NVRTC is used as soon as it is installed. Without NVRTC,
+    kernels that the last one has compiled are used. */
 TEST(a_hit_needs_no_compiler)
 {
     ignis_desc desc = test_desc(NULL);

@@ -565,7 +565,7 @@ static void attention_reference(const attention_test *t, const double *qkv, int 
         out[d] /= sum;
 }
 
-/*  Three sequences of some lengths: prompts in chunks, then tokens of all of them together, with a row that is none.
+/*  Three sequences of different lengths: prompts in chunks, then tokens of all of them together, with an unused row.
     The last ones alone again, by other blocks, and both by a graph's kind of launch, whose rows alone change. */
 static void check_attention(const cache_case *c, ignis_dtype dtype, const int lengths[SEQUENCES])
 {
