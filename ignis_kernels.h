@@ -28,7 +28,7 @@
         fft.cu                     325 lines    8873 bytes
         fft.cuh                    163 lines    5326 bytes
         fft_rows.cu                 38 lines     972 bytes
-        gather.cu                  290 lines    8012 bytes
+        gather.cu                  292 lines    8083 bytes
         gemm.cu                    380 lines   11637 bytes
         gemm.cuh                   329 lines    9200 bytes
         gemm_hopper.cu             975 lines   29831 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x0c2d8e450a80cf71ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xf5af3807f60e9273ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -7492,18 +7492,25 @@ static const char ignis__text_gather_cu_0[] =
     "else\n"
     "gather<1>(out, src, ids, id_bytes, s, size, dim_stride, outside);\n"
     "}\n\n\n"
+    "__device__ inline bool find_place(const ignis__strided &s, const void *ids, int id_bytes, long long i, long long size,\n"
+    "long long dim_stride, long long &to)\n"
+    "{\n"
+    "long long place = 0;\n"
+    "to = 0;\n"
+    "locate(s, i, to, place);\n"
+    "const long long id = ignis_index(ids, id_bytes, place);\n"
+    "const bool inside = id >= 0 && id < size;\n"
+    "to += inside ? id * dim_stride : 0;\n"
+    "return inside;\n"
+    "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis__strided s, long long size,\n"
     "long long dim_stride, int, int)\n"
     "{\n"
     "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
-    "long long to = 0, place = 0;\n"
-    "if (i >= s.count)\n"
-    "return;\n"
-    "locate(s, i, to, place);\n"
-    "const long long id = ignis_index(ids, id_bytes, place);\n"
-    "if (id >= 0 && id < size)\n"
-    "dst[to + id * dim_stride] = src[i];\n"
+    "long long to;\n"
+    "if (i < s.count && find_place(s, ids, id_bytes, i, size, dim_stride, to))\n"
+    "dst[to] = src[i];\n"
     "}\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32)\n"
     "ignis_scatter_add_rows(T *dst, const T *src, const void *ids, int id_bytes, long long n, long long size)\n"
@@ -7553,7 +7560,8 @@ static const char ignis__text_gather_cu_0[] =
     "__popc(__match_any_sync(0xffffffff, to[k]) & ((1u << lane) - 1));\n"
     "if (inside && others == 0)\n"
     "*sum = before + Wide(x[k]);\n"
-    "__syncwarp();\n"
+    "__syncwarp();\n";
+static const char ignis__text_gather_cu_1[] =
     "for (int turn = 1; __any_sync(0xffffffff, inside && others >= turn); turn++) {\n"
     "if (inside && others == turn)\n"
     "*sum += Wide(x[k]);\n"
@@ -7567,8 +7575,7 @@ static const char ignis__text_gather_cu_0[] =
     "for (long long i = lane; i < size; i += 32)\n"
     "dst[i] = T(sums[i]);\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n";
-static const char ignis__text_gather_cu_1[] =
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis__strided s, long long size,\n"
     "long long dim_stride, uint32_t none)\n"
     "{\n"
@@ -7638,27 +7645,20 @@ static const char ignis__text_gather_cu_1[] =
     "long long dim_stride)\n"
     "{\n"
     "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
-    "long long to = 0, place = 0;\n"
-    "if (i >= s.count)\n"
-    "return;\n"
-    "locate(s, i, to, place);\n"
-    "const long long id = ignis_index(ids, id_bytes, place);\n"
-    "if (id >= 0 && id < size)\n"
-    "atomicMax(&claims[to + id * dim_stride], (uint32_t)i + 1);\n"
+    "long long to;\n"
+    "if (i < s.count && find_place(s, ids, id_bytes, i, size, dim_stride, to))\n"
+    "atomicMax(&claims[to], (uint32_t)i + 1);\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_scatter_last(T *dst, const T *src, const uint32_t *claims, const void *ids, int id_bytes, ignis__strided s,\n"
     "long long size, long long dim_stride, int what)\n"
     "{\n"
     "const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
-    "long long to = 0, place = 0;\n"
+    "long long to;\n"
     "if (i >= s.count)\n"
     "return;\n"
-    "locate(s, i, to, place);\n"
-    "const long long id = ignis_index(ids, id_bytes, place);\n"
-    "const bool inside = id >= 0 && id < size;\n"
-    "to += inside ? id * dim_stride : 0;\n"
-    "const bool is_last = inside && claims[to] == (uint32_t)i + 1;\n"
+    "const bool inside = find_place(s, ids, id_bytes, i, size, dim_stride, to),\n"
+    "is_last = inside && claims[to] == (uint32_t)i + 1;\n"
     "if (what == IGNIS__SCATTER_TAKE)\n"
     "dst[i] = is_last ? src[to] : T(0);\n"
     "else if (is_last)\n"
@@ -7671,10 +7671,10 @@ static const char ignis__text_gather_cu_1[] =
     "long long place = 0;\n"
     "if (i >= count)\n"
     "return;\n"
-    "for (int d = 0; d < indices.count; d++) {\n"
-    "const long long id = ignis_index(indices.ids[d], indices.id_bytes[d], i);\n"
-    "const bool inside = id >= 0 && id < indices.size[d];\n";
+    "for (int d = 0; d < indices.count; d++) {\n";
 static const char ignis__text_gather_cu_2[] =
+    "const long long id = ignis_index(indices.ids[d], indices.id_bytes[d], i);\n"
+    "const bool inside = id >= 0 && id < indices.size[d];\n"
     "place = inside && place >= 0 ? place * indices.size[d] + id : -1;\n"
     "}\n"
     "joined[i] = place;\n"
@@ -17209,7 +17209,7 @@ static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
-    "gather.cu", 0x333b825aba9108faULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 23};
+    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 23};
 
 static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_ignis_cuh,

@@ -82,19 +82,28 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         gather<1>(out, src, ids, id_bytes, s, size, dim_stride, outside);
 }
 
+/*  Finds the place in dst of the i-th element, to. False if its id is outside; then to is where id 0 would be. */
+__device__ inline bool find_place(const ignis__strided &s, const void *ids, int id_bytes, long long i, long long size,
+                                  long long dim_stride, long long &to)
+{
+    long long place = 0;
+    to = 0;
+    locate(s, i, to, place);
+    const long long id = ignis_index(ids, id_bytes, place);
+    const bool inside = id >= 0 && id < size;
+    to += inside ? id * dim_stride : 0;
+    return inside;
+}
+
 /*  Blocks of THREADS threads, for an element each. Parameters as above. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis__strided s, long long size,
                   long long dim_stride, int, int)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
-    long long to = 0, place = 0;
-    if (i >= s.count)
-        return;
-    locate(s, i, to, place);
-    const long long id = ignis_index(ids, id_bytes, place);
-    if (id >= 0 && id < size)
-        dst[to + id * dim_stride] = src[i];
+    long long to;
+    if (i < s.count && find_place(s, ids, id_bytes, i, size, dim_stride, to))
+        dst[to] = src[i];
 }
 
 /* >>add --------------------------------------------------------------------------------------------------------- */
@@ -245,13 +254,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                         long long dim_stride)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
-    long long to = 0, place = 0;
-    if (i >= s.count)
-        return;
-    locate(s, i, to, place);
-    const long long id = ignis_index(ids, id_bytes, place);
-    if (id >= 0 && id < size)
-        atomicMax(&claims[to + id * dim_stride], (uint32_t)i + 1); /* of integers: the order does not matter */
+    long long to;
+    if (i < s.count && find_place(s, ids, id_bytes, i, size, dim_stride, to))
+        atomicMax(&claims[to], (uint32_t)i + 1); /* of integers: the order does not matter */
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -259,14 +264,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                        long long size, long long dim_stride, int what)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
-    long long to = 0, place = 0;
+    long long to;
     if (i >= s.count)
         return;
-    locate(s, i, to, place);
-    const long long id = ignis_index(ids, id_bytes, place);
-    const bool inside = id >= 0 && id < size;
-    to += inside ? id * dim_stride : 0;
-    const bool is_last = inside && claims[to] == (uint32_t)i + 1;
+    const bool inside = find_place(s, ids, id_bytes, i, size, dim_stride, to),
+               is_last = inside && claims[to] == (uint32_t)i + 1;
     if (what == IGNIS__SCATTER_TAKE)
         dst[i] = is_last ? src[to] : T(0);
     else if (is_last)

@@ -47,7 +47,7 @@ struct Operator {
     static __device__ T result(State state, const ignis__scan_arrays &, Place) { return T(state); }
 };
 #elif IGNIS_SCAN == 2 || IGNIS_SCAN == 3
-/*  The largest or smallest element and its index, -1 if there is none. Of equal ones the last one counts; NaN wins over
+/*  The largest or smallest element and its index, -1 if there is none. The last of equal elements counts; NaN wins over
     numbers. */
 template <bool is_float> struct value_of {
     typedef T type;
