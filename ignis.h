@@ -39663,8 +39663,8 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
     of one element of the output.
     Uses: ignis_grad and public functions of other parts. */
 
-/*  Makes zeros like a tensor. */
-static ignis_tensor ignis__zeros_like(ignis_tensor like, bool requires_grad)
+/*  Makes zeros of the dtype and device of a tensor. shape: NULL for its own. */
+static ignis_tensor ignis__zeros_like(ignis_tensor like, const ignis_shape *shape, bool requires_grad)
 {
     ignis_tensor_desc desc = IGNIS__ZERO;
     ignis_tensor_info info;
@@ -39673,7 +39673,7 @@ static ignis_tensor ignis__zeros_like(ignis_tensor like, bool requires_grad)
     desc.dtype = info.dtype;
     desc.device = info.device == 0 ? IGNIS_DEVICE_0 : info.device;
     desc.requires_grad = requires_grad;
-    return ignis_tensor_zeros(info.shape, &desc);
+    return ignis_tensor_zeros(shape ? *shape : info.shape, &desc);
 }
 
 /*  Fills the gradients of gradients; those that have no handle yet become zeros. */
@@ -39695,7 +39695,7 @@ static bool ignis__hvp_products(const ignis_tensor *inputs, int count, const ign
     ok = used == 0 || ignis_grad(work, used, inputs, count, products, &desc) == IGNIS_OK;
     for (i = 0; ok && i < count; i++)
         if (!products[i].id)
-            ok = (products[i] = ignis__zeros_like(inputs[i], false)).id != 0;
+            ok = (products[i] = ignis__zeros_like(inputs[i], NULL, false)).id != 0;
     return ok;
 }
 
@@ -39743,7 +39743,7 @@ static bool ignis__jacobian_rows(const char *call, ignis_tensor of, ignis_tensor
     bool ok = rows == 0 || (unit && ignis_tensor_query(of, &info) == IGNIS_OK);
     int64_t i;
     for (i = 0; ok && i < rows; i++) {
-        ignis_tensor seed = ignis__zeros_like(of, false), row = ignis__no_tensor(), flat = row;
+        ignis_tensor seed = ignis__zeros_like(of, NULL, false), row = ignis__no_tensor(), flat = row;
         unit[i] = 1;
         ok = seed.id && ignis_array_from_host(ignis_tensor_data(seed), unit, IGNIS_F64, rows) == IGNIS_OK;
         unit[i] = 0;
@@ -39762,18 +39762,6 @@ static bool ignis__jacobian_rows(const char *call, ignis_tensor of, ignis_tensor
     return ok;
 }
 
-/*  Makes a matrix of zeros like a tensor. */
-static ignis_tensor ignis__jacobian_matrix(ignis_tensor like, int64_t rows, int64_t columns)
-{
-    ignis_tensor_desc desc = IGNIS__ZERO;
-    ignis_tensor_info info;
-    if (ignis_tensor_query(like, &info) != IGNIS_OK)
-        return ignis__no_tensor();
-    desc.dtype = info.dtype;
-    desc.device = info.device == 0 ? IGNIS_DEVICE_0 : info.device;
-    return ignis_tensor_zeros(IGNIS_SHAPE(rows, columns), &desc);
-}
-
 /*  Returns the matrix of all derivatives. No handle after a failure. */
 static ignis_tensor ignis__jacobian(const char *call, ignis_tensor output, ignis_tensor input)
 {
@@ -39781,13 +39769,15 @@ static ignis_tensor ignis__jacobian(const char *call, ignis_tensor output, ignis
     const bool by_columns = columns < rows;
     ignis_tensor matrix, seed = IGNIS__ZERO, grad = IGNIS__ZERO, result;
     ignis_grad_desc desc = IGNIS__ZERO;
+    ignis_shape shape;
     bool ok;
     if (columns < 0)
         return ignis__no_tensor();
-    matrix = ignis__jacobian_matrix(output, by_columns ? columns : rows, by_columns ? rows : columns);
+    shape = by_columns ? IGNIS_SHAPE(columns, rows) : IGNIS_SHAPE(rows, columns);
+    matrix = ignis__zeros_like(output, &shape, false);
     ok = matrix.id != 0;
     if (ok && by_columns) { /* the gradient is linear in its seed: its derivatives by that are columns */
-        seed = ignis__zeros_like(output, true);
+        seed = ignis__zeros_like(output, NULL, true);
         desc.seeds = &seed;
         desc.create_graph = true;
         ok = seed.id && ignis_grad(&output, 1, &input, 1, &grad, &desc) == IGNIS_OK;
@@ -40191,6 +40181,18 @@ IGNIS__PRIVATE ignis_tensor ignis__linalg_end(const char *call, const char *what
     return ok ? result : ignis__no_tensor();
 }
 
+/*  Ends a running operation so: its result, recorded by the rule, and the numbers. */
+IGNIS__PRIVATE ignis_tensor ignis__linalg_op_end(ignis__op *op, ignis__array *output, ignis__array *numbers,
+                                                 const ignis_rule *rule, const char *what, ignis_tensor *info)
+{
+    const char *call = op->work.call;
+    ignis_tensor result =
+        ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
+    ignis_tensor found = ignis__op_result(op, numbers, 0, NULL, NULL, NULL);
+    ignis__op_leave(op);
+    return ignis__linalg_end(call, what, result, found, info);
+}
+
 /*  >>linalg.gradient - gradients of the room, computed by operations on tensors
 
     The backward function of an operation makes tensors over the saved arrays, and calls a function that computes the
@@ -40470,16 +40472,14 @@ static const ignis__linalg_gradient ignis__cholesky_rule = {
 
 IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
 {
-    static const char call[] = "ignis_cholesky";
     ignis__array *l = NULL, *numbers = NULL;
-    ignis_tensor result, found;
     ignis__matrix out, from;
     ignis__address to_info;
     ignis_rule rule;
     ignis__op op;
     if (info)
         *info = ignis__no_tensor();
-    if (!ignis__op_begin(&op, call, 1, &a))
+    if (!ignis__op_begin(&op, "ignis_cholesky", 1, &a))
         return ignis__no_tensor();
     if (ignis__linalg_check(&op, 0, "a", true)) {
         l = ignis__op_new_like(&op, op.in[0]);
@@ -40497,10 +40497,7 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
     }
     ignis__op_save(&op, l);
     rule = ignis__linalg_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);
-    result = ignis__op_result(&op, l, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
-    ignis__op_leave(&op);
-    return ignis__linalg_end(call, "is not positive definite", result, found, info);
+    return ignis__linalg_op_end(&op, l, numbers, &rule, "is not positive definite", info);
 }
 
 IGNIS_API ignis_tensor ignis_cholesky_solve(ignis_tensor l, ignis_tensor b)
@@ -40731,15 +40728,14 @@ static const ignis__linalg_gradient ignis__solve_rule = {
 
 IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor *info)
 {
-    static const char call[] = "ignis_solve";
-    ignis_tensor inputs[] = {a, b}, result, found;
+    ignis_tensor inputs[] = {a, b};
     ignis__array *out = NULL, *numbers = NULL;
     ignis__matrix shape, right;
     ignis_rule rule;
     ignis__op op;
     if (info)
         *info = ignis__no_tensor();
-    if (!ignis__op_begin(&op, call, 2, inputs))
+    if (!ignis__op_begin(&op, "ignis_solve", 2, inputs))
         return ignis__no_tensor();
     if (ignis__linalg_check(&op, 0, "a", true) &&
         ignis__linalg_check_right(&op, 1, "b", op.in[0]->shape.dim[op.in[0]->shape.ndim - 1])) {
@@ -40753,10 +40749,7 @@ IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor 
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
     rule = ignis__linalg_rule(&op, "solve", &ignis__solve_rule, NULL, 0);
-    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
-    ignis__op_leave(&op);
-    return ignis__linalg_end(call, "is singular", result, found, info);
+    return ignis__linalg_op_end(&op, out, numbers, &rule, "is singular", info);
 }
 
 /*  With y = a^-1: -y^T g y^T (Giles 2008, 2.2.3). */
@@ -40771,15 +40764,13 @@ static const ignis__linalg_gradient ignis__inverse_rule = {
 
 IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
 {
-    static const char call[] = "ignis_inverse";
     ignis__array *out = NULL, *numbers = NULL;
-    ignis_tensor result, found;
     ignis__matrix x;
     ignis_rule rule;
     ignis__op op;
     if (info)
         *info = ignis__no_tensor();
-    if (!ignis__op_begin(&op, call, 1, &a))
+    if (!ignis__op_begin(&op, "ignis_inverse", 1, &a))
         return ignis__no_tensor();
     if (ignis__linalg_check(&op, 0, "a", true)) {
         out = ignis__op_new_like(&op, op.in[0]);
@@ -40791,10 +40782,7 @@ IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
     }
     ignis__op_save(&op, out);
     rule = ignis__linalg_rule(&op, "inverse", &ignis__inverse_rule, NULL, 0);
-    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
-    ignis__op_leave(&op);
-    return ignis__linalg_end(call, "is singular", result, found, info);
+    return ignis__linalg_op_end(&op, out, numbers, &rule, "is singular", info);
 }
 
 /*  >>linalg.det - ignis_det and ignis_logdet

@@ -57,16 +57,14 @@ static const ignis__linalg_gradient ignis__cholesky_rule = {
 
 IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
 {
-    static const char call[] = "ignis_cholesky";
     ignis__array *l = NULL, *numbers = NULL;
-    ignis_tensor result, found;
     ignis__matrix out, from;
     ignis__address to_info;
     ignis_rule rule;
     ignis__op op;
     if (info)
         *info = ignis__no_tensor();
-    if (!ignis__op_begin(&op, call, 1, &a))
+    if (!ignis__op_begin(&op, "ignis_cholesky", 1, &a))
         return ignis__no_tensor();
     if (ignis__linalg_check(&op, 0, "a", true)) {
         l = ignis__op_new_like(&op, op.in[0]);
@@ -84,10 +82,7 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
     }
     ignis__op_save(&op, l);
     rule = ignis__linalg_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);
-    result = ignis__op_result(&op, l, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
-    ignis__op_leave(&op);
-    return ignis__linalg_end(call, "is not positive definite", result, found, info);
+    return ignis__linalg_op_end(&op, l, numbers, &rule, "is not positive definite", info);
 }
 
 IGNIS_API ignis_tensor ignis_cholesky_solve(ignis_tensor l, ignis_tensor b)

@@ -96,6 +96,8 @@ IGNIS__PRIVATE ignis__matrix ignis__matrix_right(const ignis__matrix *a, ignis__
 IGNIS__PRIVATE ignis__array *ignis__linalg_info(ignis__op *op, const ignis_shape *shape);
 IGNIS__PRIVATE ignis_tensor ignis__linalg_end(const char *call, const char *what, ignis_tensor result,
                                               ignis_tensor found, ignis_tensor *info);
+IGNIS__PRIVATE ignis_tensor ignis__linalg_op_end(ignis__op *op, ignis__array *output, ignis__array *numbers,
+                                                 const ignis_rule *rule, const char *what, ignis_tensor *info);
 
 /* gradient.c */
 IGNIS__PRIVATE ignis_rule ignis__linalg_rule(const ignis__op *op, const char *name,

@@ -56,15 +56,14 @@ static const ignis__linalg_gradient ignis__solve_rule = {
 
 IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor *info)
 {
-    static const char call[] = "ignis_solve";
-    ignis_tensor inputs[] = {a, b}, result, found;
+    ignis_tensor inputs[] = {a, b};
     ignis__array *out = NULL, *numbers = NULL;
     ignis__matrix shape, right;
     ignis_rule rule;
     ignis__op op;
     if (info)
         *info = ignis__no_tensor();
-    if (!ignis__op_begin(&op, call, 2, inputs))
+    if (!ignis__op_begin(&op, "ignis_solve", 2, inputs))
         return ignis__no_tensor();
     if (ignis__linalg_check(&op, 0, "a", true) &&
         ignis__linalg_check_right(&op, 1, "b", op.in[0]->shape.dim[op.in[0]->shape.ndim - 1])) {
@@ -78,10 +77,7 @@ IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor 
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
     rule = ignis__linalg_rule(&op, "solve", &ignis__solve_rule, NULL, 0);
-    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
-    ignis__op_leave(&op);
-    return ignis__linalg_end(call, "is singular", result, found, info);
+    return ignis__linalg_op_end(&op, out, numbers, &rule, "is singular", info);
 }
 
 /*  With y = a^-1: -y^T g y^T (Giles 2008, 2.2.3). */
@@ -96,15 +92,13 @@ static const ignis__linalg_gradient ignis__inverse_rule = {
 
 IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
 {
-    static const char call[] = "ignis_inverse";
     ignis__array *out = NULL, *numbers = NULL;
-    ignis_tensor result, found;
     ignis__matrix x;
     ignis_rule rule;
     ignis__op op;
     if (info)
         *info = ignis__no_tensor();
-    if (!ignis__op_begin(&op, call, 1, &a))
+    if (!ignis__op_begin(&op, "ignis_inverse", 1, &a))
         return ignis__no_tensor();
     if (ignis__linalg_check(&op, 0, "a", true)) {
         out = ignis__op_new_like(&op, op.in[0]);
@@ -116,8 +110,5 @@ IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
     }
     ignis__op_save(&op, out);
     rule = ignis__linalg_rule(&op, "inverse", &ignis__inverse_rule, NULL, 0);
-    result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    found = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
-    ignis__op_leave(&op);
-    return ignis__linalg_end(call, "is singular", result, found, info);
+    return ignis__linalg_op_end(&op, out, numbers, &rule, "is singular", info);
 }

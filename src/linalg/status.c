@@ -68,3 +68,15 @@ IGNIS__PRIVATE ignis_tensor ignis__linalg_end(const char *call, const char *what
         (void)ignis_tensor_release(result);
     return ok ? result : ignis__no_tensor();
 }
+
+/*  Ends a running operation so: its result, recorded by the rule, and the numbers. */
+IGNIS__PRIVATE ignis_tensor ignis__linalg_op_end(ignis__op *op, ignis__array *output, ignis__array *numbers,
+                                                 const ignis_rule *rule, const char *what, ignis_tensor *info)
+{
+    const char *call = op->work.call;
+    ignis_tensor result =
+        ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
+    ignis_tensor found = ignis__op_result(op, numbers, 0, NULL, NULL, NULL);
+    ignis__op_leave(op);
+    return ignis__linalg_end(call, what, result, found, info);
+}

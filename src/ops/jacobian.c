@@ -6,8 +6,8 @@
 
 #include "room.h"
 
-/*  Makes zeros like a tensor. */
-static ignis_tensor ignis__zeros_like(ignis_tensor like, bool requires_grad)
+/*  Makes zeros of the dtype and device of a tensor. shape: NULL for its own. */
+static ignis_tensor ignis__zeros_like(ignis_tensor like, const ignis_shape *shape, bool requires_grad)
 {
     ignis_tensor_desc desc = IGNIS__ZERO;
     ignis_tensor_info info;
@@ -16,7 +16,7 @@ static ignis_tensor ignis__zeros_like(ignis_tensor like, bool requires_grad)
     desc.dtype = info.dtype;
     desc.device = info.device == 0 ? IGNIS_DEVICE_0 : info.device;
     desc.requires_grad = requires_grad;
-    return ignis_tensor_zeros(info.shape, &desc);
+    return ignis_tensor_zeros(shape ? *shape : info.shape, &desc);
 }
 
 /*  Fills the gradients of gradients; those that have no handle yet become zeros. */
@@ -38,7 +38,7 @@ static bool ignis__hvp_products(const ignis_tensor *inputs, int count, const ign
     ok = used == 0 || ignis_grad(work, used, inputs, count, products, &desc) == IGNIS_OK;
     for (i = 0; ok && i < count; i++)
         if (!products[i].id)
-            ok = (products[i] = ignis__zeros_like(inputs[i], false)).id != 0;
+            ok = (products[i] = ignis__zeros_like(inputs[i], NULL, false)).id != 0;
     return ok;
 }
 
@@ -86,7 +86,7 @@ static bool ignis__jacobian_rows(const char *call, ignis_tensor of, ignis_tensor
     bool ok = rows == 0 || (unit && ignis_tensor_query(of, &info) == IGNIS_OK);
     int64_t i;
     for (i = 0; ok && i < rows; i++) {
-        ignis_tensor seed = ignis__zeros_like(of, false), row = ignis__no_tensor(), flat = row;
+        ignis_tensor seed = ignis__zeros_like(of, NULL, false), row = ignis__no_tensor(), flat = row;
         unit[i] = 1;
         ok = seed.id && ignis_array_from_host(ignis_tensor_data(seed), unit, IGNIS_F64, rows) == IGNIS_OK;
         unit[i] = 0;
@@ -105,18 +105,6 @@ static bool ignis__jacobian_rows(const char *call, ignis_tensor of, ignis_tensor
     return ok;
 }
 
-/*  Makes a matrix of zeros like a tensor. */
-static ignis_tensor ignis__jacobian_matrix(ignis_tensor like, int64_t rows, int64_t columns)
-{
-    ignis_tensor_desc desc = IGNIS__ZERO;
-    ignis_tensor_info info;
-    if (ignis_tensor_query(like, &info) != IGNIS_OK)
-        return ignis__no_tensor();
-    desc.dtype = info.dtype;
-    desc.device = info.device == 0 ? IGNIS_DEVICE_0 : info.device;
-    return ignis_tensor_zeros(IGNIS_SHAPE(rows, columns), &desc);
-}
-
 /*  Returns the matrix of all derivatives. No handle after a failure. */
 static ignis_tensor ignis__jacobian(const char *call, ignis_tensor output, ignis_tensor input)
 {
@@ -124,13 +112,15 @@ static ignis_tensor ignis__jacobian(const char *call, ignis_tensor output, ignis
     const bool by_columns = columns < rows;
     ignis_tensor matrix, seed = IGNIS__ZERO, grad = IGNIS__ZERO, result;
     ignis_grad_desc desc = IGNIS__ZERO;
+    ignis_shape shape;
     bool ok;
     if (columns < 0)
         return ignis__no_tensor();
-    matrix = ignis__jacobian_matrix(output, by_columns ? columns : rows, by_columns ? rows : columns);
+    shape = by_columns ? IGNIS_SHAPE(columns, rows) : IGNIS_SHAPE(rows, columns);
+    matrix = ignis__zeros_like(output, &shape, false);
     ok = matrix.id != 0;
     if (ok && by_columns) { /* the gradient is linear in its seed: its derivatives by that are columns */
-        seed = ignis__zeros_like(output, true);
+        seed = ignis__zeros_like(output, NULL, true);
         desc.seeds = &seed;
         desc.create_graph = true;
         ok = seed.id && ignis_grad(&output, 1, &input, 1, &grad, &desc) == IGNIS_OK;
