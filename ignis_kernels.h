@@ -37,7 +37,7 @@
         grouped_mma.cu             293 lines    9923 bytes
         hopper.cuh                 545 lines   18532 bytes
         image.cuh                   55 lines    1398 bytes
-        linalg.cu                  321 lines    9664 bytes
+        linalg.cu                  324 lines    9683 bytes
         linalg.cuh                  93 lines    1940 bytes
         linalg_jacobi.cu           336 lines   10858 bytes
         linalg_qr.cu               154 lines    4717 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xf5af3807f60e9273ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xd70d7f5841149baaULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -10508,7 +10508,7 @@ static const char ignis__text_linalg_cu_0[] =
     "if (c < width)\n"
     "b(matrix, i, column + c) = x[e];\n"
     "}\n"
-    "}\n\n\n\n\n"
+    "}\n\n\n\n\n\n"
     "__device__ inline int largest_row(const Team &team, T size, int row)\n"
     "{\n"
     "__shared__ T sizes[8];\n"
@@ -10521,16 +10521,18 @@ static const char ignis__text_linalg_cu_0[] =
     "row = other_row;\n"
     "}\n"
     "}\n"
-    "if (team.size <= 32)\n"
+    "if (team.size <= 32) {\n"
+    "__syncwarp();\n"
     "return row;\n"
+    "}\n"
     "if (threadIdx.x % 32 == 0) {\n"
     "sizes[threadIdx.x / 32] = size;\n"
     "rows[threadIdx.x / 32] = row;\n"
     "}\n"
     "__syncthreads();\n"
-    "row = rows[0];\n"
-    "size = sizes[0];\n";
+    "row = rows[0];\n";
 static const char ignis__text_linalg_cu_1[] =
+    "size = sizes[0];\n"
     "for (int w = 1; w < team.size / 32; w++)\n"
     "if (sizes[w] > size || (sizes[w] == size && rows[w] < row)) {\n"
     "size = sizes[w];\n"
@@ -10640,9 +10642,9 @@ static const char ignis__text_linalg_cu_1[] =
     "for (long long item = (long long)blockIdx.x * THREADS + threadIdx.x; item < columns * batch; item += step) {\n"
     "const long long matrix = item / columns, column = item % columns;\n"
     "const int *const own = pivots + matrix * pivot_batch + first;\n"
-    "for (int k = 0; k < count; k++) {\n"
-    "const int other = own[k] - first;\n";
+    "for (int k = 0; k < count; k++) {\n";
 static const char ignis__text_linalg_cu_2[] =
+    "const int other = own[k] - first;\n"
     "if (other == k)\n"
     "continue;\n"
     "const T x = b(matrix, k, column);\n"
@@ -17303,7 +17305,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x7bd194269f6577a5ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 32};
+    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 32};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,

@@ -119,7 +119,8 @@ extern "C" __global__ void __launch_bounds__(128)
 
 /* >>lu ---------------------------------------------------------------------------------------------------------- */
 
-/*  Returns the row of the largest size of all threads, the first one of equal sizes. */
+/*  Returns the row of the largest size of all threads, the first one of equal sizes. What they read before may be
+    written after it: a shuffle orders no memory. */
 __device__ inline int largest_row(const Team &team, T size, int row)
 {
     __shared__ T sizes[8];
@@ -132,8 +133,10 @@ __device__ inline int largest_row(const Team &team, T size, int row)
             row = other_row;
         }
     }
-    if (team.size <= 32)
+    if (team.size <= 32) {
+        __syncwarp();
         return row;
+    }
     if (threadIdx.x % 32 == 0) {
         sizes[threadIdx.x / 32] = size;
         rows[threadIdx.x / 32] = row;
