@@ -39,7 +39,7 @@
         image.cuh                   55 lines    1398 bytes
         linalg.cu                  324 lines    9683 bytes
         linalg.cuh                  93 lines    1940 bytes
-        linalg_jacobi.cu           336 lines   10858 bytes
+        linalg_jacobi.cu           330 lines   10774 bytes
         linalg_qr.cu               154 lines    4717 bytes
         log_softmax.cu             136 lines    3808 bytes
         map.cuh                    445 lines   13255 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xd70d7f5841149baaULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x5d367bef88c6cafaULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -10881,24 +10881,21 @@ static const char ignis__text_linalg_jacobi_cu_0[] =
     "ignis_linalg_eigh(Matrix work, Matrix j, const T *scales, int n, int shared)\n"
     "{\n"
     "__shared__ T angles[64];\n"
-    "__shared__ int rotating;\n"
     "const long long matrix = blockIdx.x;\n"
     "const T limit = scales[2 * matrix + 1];\n"
     "const int stride = n | 1, count = n * n;\n"
     "T *const memory = block_memory();\n"
-    "const Matrix there = one_of(work, matrix), vectors = one_of(j, matrix);\n";
+    "const Matrix there = one_of(work, matrix), vectors = one_of(j, matrix);\n"
+    "const Matrix a = shared ? Matrix{memory, stride, 1, 0} : there,\n";
 static const char ignis__text_linalg_jacobi_cu_1[] =
-    "const Matrix a = shared ? Matrix{memory, stride, 1, 0} : there,\n"
     "v = shared ? Matrix{memory + n * stride, stride, 1, 0} : vectors;\n"
     "for (int item = (int)threadIdx.x; item < count && shared; item += (int)blockDim.x) {\n"
     "a(0, item / n, item % n) = there(0, item / n, item % n);\n"
     "v(0, item / n, item % n) = vectors(0, item / n, item % n);\n"
     "}\n"
+    "__syncthreads();\n"
     "for (int sweep = 0; sweep < SWEEPS; sweep++) {\n"
-    "__syncthreads();\n"
-    "if (threadIdx.x == 0)\n"
-    "rotating = 0;\n"
-    "__syncthreads();\n"
+    "int rotating = 0;\n"
     "for (int round = 0; round < n - 1; round++) {\n"
     "if (find_angles(a, angles, n, round, limit, (int)threadIdx.x, (int)blockDim.x))\n"
     "rotating = 1;\n"
@@ -10906,7 +10903,7 @@ static const char ignis__text_linalg_jacobi_cu_1[] =
     "rotate(a, v, angles, n, round, threadIdx.x, blockDim.x);\n"
     "__syncthreads();\n"
     "}\n"
-    "if (!rotating)\n"
+    "if (!__syncthreads_or(rotating))\n"
     "break;\n"
     "}\n"
     "for (int item = (int)threadIdx.x; item < count && shared; item += (int)blockDim.x) {\n"
@@ -10968,7 +10965,6 @@ static const char ignis__text_linalg_jacobi_cu_1[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 4)\n"
     "ignis_linalg_svd(Matrix work, Matrix j, const T *scales, int n, int length, int shared)\n"
     "{\n"
-    "__shared__ int rotating;\n"
     "const Team team(32);\n"
     "const long long matrix = blockIdx.x;\n"
     "const T limit = scales[2 * matrix + 1];\n"
@@ -10981,24 +10977,22 @@ static const char ignis__text_linalg_jacobi_cu_1[] =
     "w(0, item / length, item % length) = there(0, item / length, item % length);\n"
     "for (int item = (int)threadIdx.x; item < n * n && shared; item += (int)blockDim.x)\n"
     "own(0, item / n, item % n) = rows(0, item / n, item % n);\n"
+    "__syncthreads();\n"
     "for (int sweep = 0; sweep < SWEEPS; sweep++) {\n"
-    "__syncthreads();\n"
-    "if (threadIdx.x == 0)\n"
-    "rotating = 0;\n"
-    "__syncthreads();\n"
+    "int rotating = 0;\n"
     "for (int round = 0; round < even - 1; round++) {\n"
     "for (int pair = team.number; pair < even / 2; pair += teams) {\n"
     "int p, q;\n"
-    "pair_of(round, pair, even, p, q);\n";
-static const char ignis__text_linalg_jacobi_cu_2[] =
+    "pair_of(round, pair, even, p, q);\n"
     "if (q < n && make_orthogonal(team, w, own, p, q, n, length, limit))\n"
     "rotating = 1;\n"
     "}\n"
     "__syncthreads();\n"
     "}\n"
-    "if (!rotating)\n"
+    "if (!__syncthreads_or(rotating))\n"
     "break;\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_linalg_jacobi_cu_2[] =
     "for (int item = (int)threadIdx.x; item < n * length && shared; item += (int)blockDim.x)\n"
     "there(0, item / length, item % length) = w(0, item / length, item % length);\n"
     "for (int item = (int)threadIdx.x; item < n * n && shared; item += (int)blockDim.x)\n"
@@ -17314,7 +17308,7 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0x24a9b96f2527fb0eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 34};
+    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 34};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,

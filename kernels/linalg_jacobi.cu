@@ -131,7 +131,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_linalg_eigh(Matrix work, Matrix j, const T *scales, int n, int shared)
 {
     __shared__ T angles[64];
-    __shared__ int rotating;
     const long long matrix = blockIdx.x;
     const T limit = scales[2 * matrix + 1];
     const int stride = n | 1, count = n * n;
@@ -143,11 +142,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         a(0, item / n, item % n) = there(0, item / n, item % n);
         v(0, item / n, item % n) = vectors(0, item / n, item % n);
     }
+    __syncthreads();
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
-        __syncthreads();
-        if (threadIdx.x == 0)
-            rotating = 0;
-        __syncthreads();
+        int rotating = 0;
         for (int round = 0; round < n - 1; round++) {
             if (find_angles(a, angles, n, round, limit, (int)threadIdx.x, (int)blockDim.x))
                 rotating = 1;
@@ -155,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             rotate(a, v, angles, n, round, threadIdx.x, blockDim.x);
             __syncthreads();
         }
-        if (!rotating)
+        if (!__syncthreads_or(rotating))
             break;
     }
     for (int item = (int)threadIdx.x; item < count && shared; item += (int)blockDim.x) {
@@ -227,7 +224,6 @@ __device__ inline bool make_orthogonal(const Team &team, const Matrix &w, const 
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     ignis_linalg_svd(Matrix work, Matrix j, const T *scales, int n, int length, int shared)
 {
-    __shared__ int rotating;
     const Team team(32);
     const long long matrix = blockIdx.x;
     const T limit = scales[2 * matrix + 1];
@@ -240,11 +236,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
         w(0, item / length, item % length) = there(0, item / length, item % length);
     for (int item = (int)threadIdx.x; item < n * n && shared; item += (int)blockDim.x)
         own(0, item / n, item % n) = rows(0, item / n, item % n);
+    __syncthreads();
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
-        __syncthreads();
-        if (threadIdx.x == 0)
-            rotating = 0;
-        __syncthreads();
+        int rotating = 0;
         for (int round = 0; round < even - 1; round++) {
             for (int pair = team.number; pair < even / 2; pair += teams) {
                 int p, q;
@@ -254,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
             }
             __syncthreads();
         }
-        if (!rotating)
+        if (!__syncthreads_or(rotating))
             break;
     }
     for (int item = (int)threadIdx.x; item < n * length && shared; item += (int)blockDim.x)
