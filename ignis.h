@@ -42,8 +42,8 @@
             cc hello.c -o hello -lm -ldl -lpthread
             nvcc hello.cu
 
-        Every other file just includes ignis.h. No CUDA toolkit is needed to compile, and only the C library is linked: the driver
-        (libcuda) is opened by ignis_setup, the compiler (NVRTC) when the first kernel has to be compiled.
+        Every other file just includes ignis.h. No CUDA toolkit is needed to compile, and only the C library is linked.
+        ignis_setup opens the driver (libcuda); the first kernel to be compiled opens the compiler (NVRTC).
 
     ---- begin example first
     #define IGNIS_IMPLEMENTATION
@@ -87,7 +87,8 @@
         ignis_adamw_desc adamw = {.lr = 0.1};
         ignis_setup(NULL);
         ignis_tensor w = ignis_tensor_zeros(IGNIS_SHAPE(2, 1), &wanted);
-        ignis_tensor input = ignis_tensor_from_host(x, IGNIS_SHAPE(4, 2), NULL), target = ignis_tensor_from_host(y, IGNIS_SHAPE(4, 1), NULL);
+        ignis_tensor input = ignis_tensor_from_host(x, IGNIS_SHAPE(4, 2), NULL);
+        ignis_tensor target = ignis_tensor_from_host(y, IGNIS_SHAPE(4, 1), NULL);
         ignis_optimizer optimizer = ignis_adamw(&adamw);
         ignis_optimizer_add(optimizer, w, false);
         for (int step = 0; step < 200; step++) {
@@ -229,13 +230,16 @@
         If its kernels are compiled beforehand, into a bundle, a program that you give to others needs nothing but a
         driver there:
 
-            1. IGNIS_RECORD=game.record ./game           on a GPU, on the simulator, or with IGNIS_DRY_RUN=1 without either: each
-                                                         requested program becomes a line of the file (ignis_desc.record)
+            1. IGNIS_RECORD=game.record ./game
+                   on a GPU, on the simulator, or with IGNIS_DRY_RUN=1 without either: each requested program becomes
+                   a line of the file (ignis_desc.record)
             2. ignis_embed game.record --archs 75,80,86,89,90a,100,120 --ptx 75 --ptx 80 -o game_kernels.h
-                                                         compiles them, without a GPU (cc -O2 -I. tools/ignis_embed.c -lm -ldl -lpthread)
-            3. ignis_desc desc = {.bundle = ignis_bundle, .bundle_size = sizeof ignis_bundle, .compile = IGNIS_COMPILE_NEVER};
-                                                         or -o game.ignis, and ignis_desc.bundle_path
-            4. ignis_bundle_check(NULL)                  at the start of the program: lists all mismatches in one message
+                   compiles them, without a GPU (cc -O2 -I. tools/ignis_embed.c -lm -ldl -lpthread)
+            3. ignis_desc desc = {.bundle = ignis_bundle, .bundle_size = sizeof ignis_bundle,
+                                  .compile = IGNIS_COMPILE_NEVER};
+                   or -o game.ignis, and ignis_desc.bundle_path
+            4. ignis_bundle_check(NULL)
+                   at the start of the program: lists all mismatches in one message
 
         Ignis looks into the bundle before the caches. With IGNIS_COMPILE_NEVER neither NVRTC nor cuBLASLt is opened.
         Then a program that is in no bundle and no warm cache is an error, which names the program, its options, the
@@ -336,8 +340,8 @@
         IGNIS_INPUTS; name an expression with IGNIS_NAMED(name, tensor), and a number that changes with
         IGNIS_VALUE(name, number). The language is a part of C:
 
-            operators   ?:   ||   &&   |   ^   &   ==  !=   <  >  <=  >=   <<  >>   +  -   *  /  %   in C's order, the ones that
-                        bind tighter to the right; and before a value  -  +  !  ~
+            operators   ?:   ||   &&   |   ^   &   ==  !=   <  >  <=  >=   <<  >>   +  -   *  /  %   in C's order,
+                        the ones that bind tighter to the right; and before a value  -  +  !  ~
             functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc mod(a, b)
                         exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt pow square
                         sin cos tan asin acos atan atan2 sinh cosh tanh
@@ -367,7 +371,7 @@
             clamp at its ends                        1
             floor, ceil, round, trunc                0; also comparisons and operators of bits
             pow(x, 0)                                0
-            sqrt at 0                                infinity, so sqrt(x*x) has none there, and max(sqrt(x*x), 1e-6) has 0
+            sqrt at 0                                infinity, so sqrt(x*x) has none there; max(sqrt(x*x), 1e-6) has 0
             logsumexp of minus infinity              0; it adds nothing to the sum
 
         NaN passes through max, min, clamp and relu. Values that ?:, max, min, clamp, relu, abs, or a reduction to the
@@ -410,7 +414,7 @@
             IGNIS_MATMUL_AUTO      by the table below
             IGNIS_MATMUL_OWN       built-in kernels alone
             IGNIS_MATMUL_CUBLASLT  cuBLASLt alone
-            IGNIS_MATMUL_MEASURE   times both at the first product of a kind, outside of captures, and keeps the faster one
+            IGNIS_MATMUL_MEASURE   times both at the first product of a kind, outside of captures; keeps the faster one
 
         The default, where tf32 means f32 with ignis_desc.allow_tf32:
 
@@ -661,26 +665,29 @@
         #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that contains it: see ON SHARED
                                    LIBRARIES. In C++ g++'s -Wattributes is off in that file
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
-        #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
-                                   -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
-        #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no formulas, tensors, tape, operations, graphs,
-                                   files. Compiles in a third of the time: see WHAT A PROGRAM CARRIES
+        #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to
+                                   build, -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
+        #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no formulas, tensors, tape, operations,
+                                   graphs, files. Compiles in a third of the time: see WHAT A PROGRAM CARRIES
         #define IGNIS_MODELS       for version 0.5 alone: includes ignis_models.h, whose declarations were here before.
                                    Include it instead
-        #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles name the lines of this
-                                   file that take memory and launch kernels. Two stores a call; these functions are macros
+        #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles name the lines
+                                   of this file that take memory and launch kernels. Two stores a call; these functions
+                                   are macros
         #define IGNIS_ASSERT(c)    instead of assert
-        #define IGNIS_ALLOW_FAST_MATH  compile with -ffast-math, -ffinite-math-only or /fp:fast, which is an error otherwise.
+        #define IGNIS_ALLOW_FAST_MATH
+                                   compile with -ffast-math, -ffinite-math-only or /fp:fast: an error otherwise.
                                    Such a compiler drops checks for NaN and infinity: bad numbers are not refused, and
                                    conversions of NaN give any value. Better: compile this one file without the flag, or
                                    with -fno-fast-math after it. Kernels never see the flag
-        ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc: they outlive ignis_shutdown
+        ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc: they outlive
+                                   ignis_shutdown
 
     WHAT A PROGRAM CARRIES (>>kernel)
 
         A program contains the code of Ignis and the texts of the kernels, which NVRTC compiles on the user's machine.
-        The texts have no comments and no indentation. Their lines have the numbers of the files in kernels/, so messages
-        of NVRTC name the right line. hello.c, built by gcc 12 -O2 for x86-64 and stripped:
+        The texts have no comments and no indentation. Their lines have the numbers of the files in kernels/, so
+        messages of NVRTC name the right line. hello.c, built by gcc 12 -O2 for x86-64 and stripped:
 
             option                program    texts in it
             IGNIS_NO_TENSORS      0.33 MB    0.06 MB: ignis.cuh, and the kernels of arrays and communicators
@@ -7382,17 +7389,19 @@ IGNIS__PRIVATE const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUN
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"nvcuda.dll"}, {0}, {0}, NULL,
      "install NVIDIA's display driver", &ignis__cuda, ignis__cuda_symbols, IGNIS__COUNT(ignis__cuda_symbols)},
     {"NVRTC", "IGNIS_NVRTC_LIBRARY", {"nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"},
-     {"\\bin\\x64\\nvrtc64_130_0.dll", "\\bin\\nvrtc64_130_0.dll", "\\bin\\nvrtc64_120_0.dll", "\\bin\\nvrtc64_112_0.dll"},
-     {"\\nvidia\\cu13\\bin\\x86_64\\nvrtc64_130_0.dll", "\\nvidia\\cuda_nvrtc\\bin\\nvrtc64_120_0.dll"}, "nvrtc-builtins64_",
-     "install it with the CUDA Toolkit or by: pip install nvidia-cuda-nvrtc", &ignis__nvrtc, ignis__nvrtc_symbols,
-     IGNIS__COUNT(ignis__nvrtc_symbols)},
+     {"\\bin\\x64\\nvrtc64_130_0.dll", "\\bin\\nvrtc64_130_0.dll", "\\bin\\nvrtc64_120_0.dll",
+      "\\bin\\nvrtc64_112_0.dll"},
+     {"\\nvidia\\cu13\\bin\\x86_64\\nvrtc64_130_0.dll", "\\nvidia\\cuda_nvrtc\\bin\\nvrtc64_120_0.dll"},
+     "nvrtc-builtins64_", "install it with the CUDA Toolkit or by: pip install nvidia-cuda-nvrtc", &ignis__nvrtc,
+     ignis__nvrtc_symbols, IGNIS__COUNT(ignis__nvrtc_symbols)},
     {"cuBLASLt", "IGNIS_CUBLAS_LIBRARY", {"cublasLt64_13.dll", "cublasLt64_12.dll", "cublasLt64_11.dll"},
-     {"\\bin\\x64\\cublasLt64_13.dll", "\\bin\\cublasLt64_13.dll", "\\bin\\cublasLt64_12.dll", "\\bin\\cublasLt64_11.dll"},
+     {"\\bin\\x64\\cublasLt64_13.dll", "\\bin\\cublasLt64_13.dll", "\\bin\\cublasLt64_12.dll",
+      "\\bin\\cublasLt64_11.dll"},
      {"\\nvidia\\cu13\\bin\\x86_64\\cublasLt64_13.dll", "\\nvidia\\cublas\\bin\\cublasLt64_12.dll"}, NULL,
      "install it with the CUDA Toolkit or by: pip install nvidia-cublas", &ignis__cublaslt, ignis__cublaslt_symbols,
      IGNIS__COUNT(ignis__cublaslt_symbols)},
-    {"NCCL", "IGNIS_NCCL_LIBRARY", {"nccl.dll"}, {0}, {0}, NULL, "NVIDIA makes none for Windows", &ignis__nccl, ignis__nccl_symbols,
-     IGNIS__COUNT(ignis__nccl_symbols)},
+    {"NCCL", "IGNIS_NCCL_LIBRARY", {"nccl.dll"}, {0}, {0}, NULL, "NVIDIA makes none for Windows", &ignis__nccl,
+     ignis__nccl_symbols, IGNIS__COUNT(ignis__nccl_symbols)},
 #else
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"},
      {"/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, {0}, NULL,
@@ -7403,7 +7412,8 @@ IGNIS__PRIVATE const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUN
      {"/nvidia/cu13/lib/libnvrtc.so.13", "/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"}, "libnvrtc-builtins.so.",
      "install it with the CUDA Toolkit or by: pip install nvidia-cuda-nvrtc", &ignis__nvrtc, ignis__nvrtc_symbols,
      IGNIS__COUNT(ignis__nvrtc_symbols)},
-    {"cuBLASLt", "IGNIS_CUBLAS_LIBRARY", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"},
+    {"cuBLASLt", "IGNIS_CUBLAS_LIBRARY",
+     {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"},
      {"/lib64/libcublasLt.so", "/lib/libcublasLt.so", "/lib64/libcublasLt.so.13", "/lib64/libcublasLt.so.12"},
      {"/nvidia/cu13/lib/libcublasLt.so.13", "/nvidia/cublas/lib/libcublasLt.so.12"}, NULL,
      "install it with the CUDA Toolkit or by: pip install nvidia-cublas", &ignis__cublaslt, ignis__cublaslt_symbols,
@@ -18750,8 +18760,10 @@ IGNIS__PRIVATE const ignis__formula_function ignis__formula_functions[] = {
     {"%", 2, 'n', "fmod($a,$b)", "map_modulo($a,$b)", {"1", "-trunc(map_divide($a,$b))"}, NULL},
     {"abs", 1, 'n', "fabs($a)", "$a<0?(i64)(0-(u64)$a):$a", {"$a>0?$d:$a<0?-$d:$a==0||$d==0?(W)0:$a", NULL}, NULL},
     {"sign", 1, 'n', "$a!=$a?$a:(W)(($a>0)-($a<0))", "(i64)(($a>0)-($a<0))", {NULL, NULL}, NULL},
-    {"max", 2, 'n', "map_most($a,$b)", "map_most((i64)$a,(i64)$b)", {"$a<$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b<$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
-    {"min", 2, 'n', "map_least($a,$b)", "map_least((i64)$a,(i64)$b)", {"$a>$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b>$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
+    {"max", 2, 'n', "map_most($a,$b)", "map_most((i64)$a,(i64)$b)",
+     {"$a<$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b<$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
+    {"min", 2, 'n', "map_least($a,$b)", "map_least((i64)$a,(i64)$b)",
+     {"$a>$b?(W)0:$a==$b?(W)0.5*$d:$d", "$b>$a?(W)0:$a==$b?(W)0.5*$d:$d"}, NULL},
     {"relu", 1, 'n', "map_most($a,(W)0)", "$a>0?$a:0", {"$a<=0?(W)0:$d", NULL}, NULL},
     {"exp", 1, 'w', "exp($a)", NULL, {"$r", NULL}, NULL},
     {"exp2", 1, 'w', "exp2($a)", NULL, {"$r*(W)0.693147180559945309", NULL}, NULL},
@@ -18779,7 +18791,8 @@ IGNIS__PRIVATE const ignis__formula_function ignis__formula_functions[] = {
     {"erfinv", 1, 'w', "erfinv($a)", NULL, {"(W)0.886226925452758014*exp($r*$r)", NULL}, NULL},
     {"lgamma", 1, 'w', "lgamma($a)", NULL, {"map_digamma($a)", NULL}, NULL},
     {"digamma", 1, 'w', "map_digamma($a)", NULL, {"map_trigamma($a)", NULL}, NULL},
-    {"pow", 2, 'w', "pow($a,$b)", NULL, {"$b==0||$d==0?(W)0:$b*pow($a,$b-1)*$d", "($a==0&&$b>=0)||$d==0?(W)0:$r*log($a)*$d"}, NULL},
+    {"pow", 2, 'w', "pow($a,$b)", NULL,
+     {"$b==0||$d==0?(W)0:$b*pow($a,$b-1)*$d", "($a==0&&$b>=0)||$d==0?(W)0:$r*log($a)*$d"}, NULL},
     {"detach", 1, 'n', "$a", "$a", {NULL, NULL}, NULL},
     {"with_grad", 2, 'w', "$a", NULL, {NULL, "1"}, NULL},
     {"mod", 2, 'n', "map_mod($a,$b)", "map_mod_whole($a,$b)", {"1", "-floor(map_divide($a,$b))"}, NULL},

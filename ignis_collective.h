@@ -182,7 +182,8 @@
             IGNIS_COMM_LAUNCHER     which one is used, if several are set: torchrun under srun, say
             IGNIS_COMM_DIR          one host: a folder of mode 0700 where ranks meet; other users have no access
             MASTER_ADDR             otherwise: the host of rank 0, and
-            MASTER_PORT             its port; the next one if torchrun's store has it (TORCHELASTIC_USE_AGENT_STORE=True)
+            MASTER_PORT             its port; the next one if torchrun's store has it
+                                    (TORCHELASTIC_USE_AGENT_STORE=True)
             IGNIS_COMM_PORT         another port
             IGNIS_COMM_TOKEN        with several hosts: a random secret, the same for all ranks, such as the output of
                                     openssl rand -hex 16. All ranks prove that they know it; it is never sent

@@ -42,7 +42,7 @@
         linalg_jacobi.cu           330 lines   10774 bytes
         linalg_qr.cu               154 lines    4717 bytes
         log_softmax.cu             136 lines    3808 bytes
-        map.cuh                    445 lines   13255 bytes
+        map.cuh                    447 lines   13257 bytes
         mma.cuh                    134 lines    4149 bytes
         norm.cu                    216 lines    7092 bytes
         norm.cuh                   338 lines    8763 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x5d367bef88c6cafaULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xb3045df0be5fbcbaULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -11587,7 +11587,7 @@ static const char ignis__text_map_cuh_2[] =
     "((W)(1.0 / 6) -\n"
     "r * ((W)(1.0 / 30) - r * ((W)(1.0 / 42) - r * ((W)(1.0 / 30) - r * ((W)(5.0 / 66) - r * (W)(691.0 / 2730))))));\n"
     "return sum + sign * (1 / x + (W)0.5 * r + series / x);\n"
-    "}\n\n"
+    "}\n\n\n\n"
     "#ifdef IGNIS_HALF\n"
     "DI float map_divide(float a, float b)\n"
     "{\n"
@@ -17338,7 +17338,7 @@ static const ignis__source *const ignis__includes_map_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
-    "map.cuh", 0xf3f50a2fa5335ba2ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 37};
+    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 37};
 
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,

@@ -21,8 +21,9 @@
             #define IGNIS_IMPLEMENTATION
             #include "ignis_models.h"
 
-        It includes ignis.h, and is built in the same way. It needs tensors, and has its own kernels. Other files include it
-        without IGNIS_IMPLEMENTATION. The order of ignis.h, ignis_models.h and ignis_collective.h does not matter.
+        It includes ignis.h, and is built in the same way. It needs tensors, and has its own kernels. Other files
+        include it without IGNIS_IMPLEMENTATION. The order of ignis.h, ignis_models.h and ignis_collective.h does
+        not matter.
 
         Until version 0.5 models were an option of ignis.h. For this version alone, #define IGNIS_MODELS above
         #include "ignis.h" includes this header: include it instead.
@@ -70,7 +71,7 @@
             ignis_model_set_lora(model, lora);                     // from here on ignis_model_forward uses it
             count = ignis_lora_weights(lora, weights, 512);        // what an optimizer gets
             ...
-            ignis_lora_save(lora, "adapter");                      // as PEFT writes it; ignis_lora_open reads such folders
+            ignis_lora_save(lora, "adapter");                      // as PEFT writes it; ignis_lora_open reads it
             ignis_lora_merge(lora);                                // into the weights, before text is generated with it
 
         The model's chat template, a program in Jinja, turns messages into text; ignis_chat_render runs it as
@@ -85,7 +86,7 @@
         answers may not wait.
 
             ignis_sequence sequence = ignis_sequence_begin(model);
-            ignis_sequence_text(sequence, "Once upon a time", 16);     // ignis_sequence_chat for messages, ignis_sequence_feed for ids
+            ignis_sequence_text(sequence, "Once upon a time", 16);     // or ignis_sequence_chat, ignis_sequence_feed
             ignis_sampling_desc how = {.temperature = 0.7, .top_p = 0.9, .seed = 1};
             int32_t id = ignis_sequence_next(sequence, &how);
 

@@ -306,7 +306,9 @@ DI W map_trigamma(W x)
     return sum + sign * (1 / x + (W)0.5 * r + series / x);
 }
 
-#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float. The last bits of / are wrong, but an integer quotient of divide is exact */
+/*  For half types W is float, and relative errors are below 2^-14. The last bits of / are wrong, but an integer
+    quotient of divide is exact. */
+#ifdef IGNIS_HALF
 DI float map_divide(float a, float b)
 {
     const float r = __fdividef(1.f, b), q = a * r, exact = fmaf(fmaf(-q, b, a), r, q);

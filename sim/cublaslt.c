@@ -59,7 +59,8 @@ extern void ignis_sim_loads(void);
     X(3, ALLOC_FAILED, "an allocation failed") X(7, INVALID_VALUE, "an unsupported value or parameter was passed") \
     X(8, ARCH_MISMATCH, "the device lacks a feature") X(11, MAPPING_ERROR, "an access to GPU memory failed") \
     X(13, EXECUTION_FAILED, "the GPU program failed to execute") X(14, INTERNAL_ERROR, "an internal operation failed") \
-    X(15, NOT_SUPPORTED, "the functionality requested is not supported") X(16, LICENSE_ERROR, "a license error was detected")
+    X(15, NOT_SUPPORTED, "the functionality requested is not supported") \
+    X(16, LICENSE_ERROR, "a license error was detected")
 
 enum {
 #define X(number, name, sentence) name = number,
@@ -141,23 +142,24 @@ typedef struct sim_attribute {
 /* clang-format off */
 static const sim_attribute desc_attributes[] = {
     ATTRIBUTE(0, sim_desc, compute), ATTRIBUTE(1, sim_desc, scale), ATTRIBUTE(2, sim_desc, pointer_mode),
-    ATTRIBUTE(3, sim_desc, transa), ATTRIBUTE(4, sim_desc, transb), ATTRIBUTE(5, sim_desc, transc), ATTRIBUTE(6, sim_desc, fill),
-    ATTRIBUTE(7, sim_desc, epilogue), ATTRIBUTE(8, sim_desc, bias), ATTRIBUTE(10, sim_desc, bias_stride),
-    ATTRIBUTE(11, sim_desc, aux), ATTRIBUTE(12, sim_desc, aux_ld), ATTRIBUTE(13, sim_desc, aux_stride),
-    ATTRIBUTE(15, sim_desc, sm_count), ATTRIBUTE(22, sim_desc, aux_type), ATTRIBUTE(25, sim_desc, fast),
-    ATTRIBUTE(26, sim_desc, bias_type), {-1, 0, 0}
+    ATTRIBUTE(3, sim_desc, transa), ATTRIBUTE(4, sim_desc, transb), ATTRIBUTE(5, sim_desc, transc),
+    ATTRIBUTE(6, sim_desc, fill), ATTRIBUTE(7, sim_desc, epilogue), ATTRIBUTE(8, sim_desc, bias),
+    ATTRIBUTE(10, sim_desc, bias_stride), ATTRIBUTE(11, sim_desc, aux), ATTRIBUTE(12, sim_desc, aux_ld),
+    ATTRIBUTE(13, sim_desc, aux_stride), ATTRIBUTE(15, sim_desc, sm_count), ATTRIBUTE(22, sim_desc, aux_type),
+    ATTRIBUTE(25, sim_desc, fast), ATTRIBUTE(26, sim_desc, bias_type), {-1, 0, 0}
 };
 
 static const sim_attribute layout_attributes[] = {
-    ATTRIBUTE(0, sim_layout, type), ATTRIBUTE(1, sim_layout, order), ATTRIBUTE(2, sim_layout, rows), ATTRIBUTE(3, sim_layout, cols),
-    ATTRIBUTE(4, sim_layout, ld), ATTRIBUTE(5, sim_layout, batch), ATTRIBUTE(6, sim_layout, stride), {-1, 0, 0}
+    ATTRIBUTE(0, sim_layout, type), ATTRIBUTE(1, sim_layout, order), ATTRIBUTE(2, sim_layout, rows),
+    ATTRIBUTE(3, sim_layout, cols), ATTRIBUTE(4, sim_layout, ld), ATTRIBUTE(5, sim_layout, batch),
+    ATTRIBUTE(6, sim_layout, stride), {-1, 0, 0}
 };
 
 static const sim_attribute preference_attributes[] = {
     ATTRIBUTE(0, sim_preference, mode), ATTRIBUTE(1, sim_preference, workspace), ATTRIBUTE(3, sim_preference, schemes),
     ATTRIBUTE(5, sim_preference, align_a), ATTRIBUTE(6, sim_preference, align_b), ATTRIBUTE(7, sim_preference, align_c),
-    ATTRIBUTE(8, sim_preference, align_d), ATTRIBUTE(9, sim_preference, waves), ATTRIBUTE(12, sim_preference, implementations),
-    {-1, 0, 0}
+    ATTRIBUTE(8, sim_preference, align_d), ATTRIBUTE(9, sim_preference, waves),
+    ATTRIBUTE(12, sim_preference, implementations), {-1, 0, 0}
 };
 /* clang-format on */
 

@@ -158,59 +158,72 @@ typedef struct launch_config {
 /* clang-format off */
 #define FUNCTIONS(X) \
     X(cuInit, (unsigned)) X(cuDriverGetVersion, (int *)) X(cuDeviceGet, (int *, int)) X(cuDeviceGetCount, (int *)) \
-    X(cuDeviceGetName, (char *, int, int)) X(cuDeviceGetAttribute, (int *, int, int)) X(cuDeviceGetUuid_v2, (char *, int)) \
-    X(cuDevicePrimaryCtxRetain, (handle *, int)) X(cuDevicePrimaryCtxRelease_v2, (int)) X(cuDevicePrimaryCtxReset_v2, (int)) \
-    X(cuDevicePrimaryCtxGetState, (int, unsigned *, int *)) X(cuCtxSetCurrent, (handle)) X(cuCtxGetCurrent, (handle *)) \
-    X(cuCtxPushCurrent_v2, (handle)) X(cuCtxPopCurrent_v2, (handle *)) X(cuCtxGetDevice, (int *)) X(cuCtxSynchronize, (void)) \
-    X(cuCtxEnablePeerAccess, (handle, unsigned)) X(cuCtxDisablePeerAccess, (handle)) X(cuMemAlloc_v2, (ptr *, size_t)) \
-    X(cuMemFree_v2, (ptr)) X(cuMemGetInfo_v2, (size_t *, size_t *)) X(cuMemGetAddressRange_v2, (ptr *, size_t *, ptr)) \
-    X(cuPointerGetAttribute, (void *, int, ptr)) X(cuMemHostAlloc, (void **, size_t, unsigned)) X(cuMemFreeHost, (void *)) \
-    X(cuMemHostRegister_v2, (void *, size_t, unsigned)) X(cuMemHostUnregister, (void *)) \
+    X(cuDeviceGetName, (char *, int, int)) X(cuDeviceGetAttribute, (int *, int, int)) \
+    X(cuDeviceGetUuid_v2, (char *, int)) X(cuDevicePrimaryCtxRetain, (handle *, int)) \
+    X(cuDevicePrimaryCtxRelease_v2, (int)) X(cuDevicePrimaryCtxReset_v2, (int)) \
+    X(cuDevicePrimaryCtxGetState, (int, unsigned *, int *)) X(cuCtxSetCurrent, (handle)) \
+    X(cuCtxGetCurrent, (handle *)) X(cuCtxPushCurrent_v2, (handle)) X(cuCtxPopCurrent_v2, (handle *)) \
+    X(cuCtxGetDevice, (int *)) X(cuCtxSynchronize, (void)) X(cuCtxEnablePeerAccess, (handle, unsigned)) \
+    X(cuCtxDisablePeerAccess, (handle)) X(cuMemAlloc_v2, (ptr *, size_t)) X(cuMemFree_v2, (ptr)) \
+    X(cuMemGetInfo_v2, (size_t *, size_t *)) X(cuMemGetAddressRange_v2, (ptr *, size_t *, ptr)) \
+    X(cuPointerGetAttribute, (void *, int, ptr)) X(cuMemHostAlloc, (void **, size_t, unsigned)) \
+    X(cuMemFreeHost, (void *)) X(cuMemHostRegister_v2, (void *, size_t, unsigned)) X(cuMemHostUnregister, (void *)) \
     X(cuMemsetD8Async, (ptr, unsigned char, size_t, handle)) X(cuMemsetD32Async, (ptr, unsigned, size_t, handle)) \
     X(cuMemcpyHtoD_v2, (ptr, const void *, size_t)) X(cuMemcpyDtoH_v2, (void *, ptr, size_t)) \
-    X(cuMemcpyHtoDAsync_v2, (ptr, const void *, size_t, handle)) X(cuMemcpyDtoHAsync_v2, (void *, ptr, size_t, handle)) \
-    X(cuMemcpyDtoDAsync_v2, (ptr, ptr, size_t, handle)) X(cuMemcpyPeerAsync, (ptr, handle, ptr, handle, size_t, handle)) \
-    X(cuStreamCreate, (handle *, unsigned)) X(cuStreamDestroy_v2, (handle)) X(cuStreamQuery, (handle)) \
-    X(cuStreamSynchronize, (handle)) X(cuStreamWaitEvent, (handle, handle, unsigned)) \
-    X(cuLaunchHostFunc, (handle, void (*)(void *), void *)) X(cuEventCreate, (handle *, unsigned)) \
-    X(cuEventRecord, (handle, handle)) X(cuEventQuery, (handle)) X(cuEventSynchronize, (handle)) X(cuEventDestroy_v2, (handle)) \
-    X(cuEventElapsedTime, (float *, handle, handle)) X(cuModuleLoadData, (handle *, const void *)) X(cuModuleUnload, (handle)) \
-    X(cuModuleGetFunction, (handle *, handle, const char *)) X(cuModuleGetGlobal_v2, (ptr *, size_t *, handle, const char *)) \
-    X(cuFuncGetAttribute, (int *, int, handle)) X(cuFuncSetAttribute, (handle, int, int)) \
-    X(cuFuncGetParamInfo, (handle, size_t, size_t *, size_t *)) \
-    X(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **)) \
+    X(cuMemcpyHtoDAsync_v2, (ptr, const void *, size_t, handle)) \
+    X(cuMemcpyDtoHAsync_v2, (void *, ptr, size_t, handle)) X(cuMemcpyDtoDAsync_v2, (ptr, ptr, size_t, handle)) \
+    X(cuMemcpyPeerAsync, (ptr, handle, ptr, handle, size_t, handle)) X(cuStreamCreate, (handle *, unsigned)) \
+    X(cuStreamDestroy_v2, (handle)) X(cuStreamQuery, (handle)) X(cuStreamSynchronize, (handle)) \
+    X(cuStreamWaitEvent, (handle, handle, unsigned)) X(cuLaunchHostFunc, (handle, void (*)(void *), void *)) \
+    X(cuEventCreate, (handle *, unsigned)) X(cuEventRecord, (handle, handle)) X(cuEventQuery, (handle)) \
+    X(cuEventSynchronize, (handle)) X(cuEventDestroy_v2, (handle)) X(cuEventElapsedTime, (float *, handle, handle)) \
+    X(cuModuleLoadData, (handle *, const void *)) X(cuModuleUnload, (handle)) \
+    X(cuModuleGetFunction, (handle *, handle, const char *)) \
+    X(cuModuleGetGlobal_v2, (ptr *, size_t *, handle, const char *)) X(cuFuncGetAttribute, (int *, int, handle)) \
+    X(cuFuncSetAttribute, (handle, int, int)) X(cuFuncGetParamInfo, (handle, size_t, size_t *, size_t *)) \
+    X(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, \
+                       void **)) \
     X(cuLaunchKernelEx, (const launch_config *, handle, void **, void **)) \
     X(cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *)) X(cuGetErrorName, (int, const char **)) \
-    X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) X(cuStreamIsCapturing, (handle, int *)) \
-    X(cuThreadExchangeStreamCaptureMode, (int *)) X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) \
-    X(cuGraphGetNodes, (handle, handle *, size_t *)) X(cuGraphLaunch, (handle, handle)) X(cuGraphExecDestroy, (handle)) \
-    X(cuGraphDestroy, (handle)) X(cuMemGetAllocationGranularity, (size_t *, const properties *, int)) \
+    X(cuStreamBeginCapture_v2, (handle, int)) X(cuStreamEndCapture, (handle, handle *)) \
+    X(cuStreamIsCapturing, (handle, int *)) X(cuThreadExchangeStreamCaptureMode, (int *)) \
+    X(cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long)) \
+    X(cuGraphGetNodes, (handle, handle *, size_t *)) X(cuGraphLaunch, (handle, handle)) \
+    X(cuGraphExecDestroy, (handle)) X(cuGraphDestroy, (handle)) \
+    X(cuMemGetAllocationGranularity, (size_t *, const properties *, int)) \
     X(cuMemCreate, (ptr *, size_t, const properties *, unsigned long long)) X(cuMemRelease, (ptr)) \
     X(cuMemAddressReserve, (ptr *, size_t, size_t, ptr, unsigned long long)) X(cuMemAddressFree, (ptr, size_t)) \
     X(cuMemMap, (ptr, size_t, size_t, ptr, unsigned long long)) X(cuMemUnmap, (ptr, size_t)) \
-    X(cuMemSetAccess, (ptr, size_t, const access_of *, size_t)) X(cuMemGetAccess, (unsigned long long *, const location *, ptr)) \
+    X(cuMemSetAccess, (ptr, size_t, const access_of *, size_t)) \
+    X(cuMemGetAccess, (unsigned long long *, const location *, ptr)) \
     X(cuMemExportToShareableHandle, (void *, ptr, int, unsigned long long)) \
-    X(cuMemImportFromShareableHandle, (ptr *, void *, int)) X(cuMemGetAllocationPropertiesFromHandle, (properties *, ptr)) \
-    X(cuMemRetainAllocationHandle, (ptr *, void *)) X(cuDeviceGetPCIBusId, (char *, int, int)) \
-    X(cuDeviceGetByPCIBusId, (int *, const char *)) X(cuDeviceCanAccessPeer, (int *, int, int)) \
-    X(cuDeviceGetP2PAttribute, (int *, int, int, int)) X(cuStreamWaitValue32_v2, (handle, ptr, unsigned, unsigned)) \
+    X(cuMemImportFromShareableHandle, (ptr *, void *, int)) \
+    X(cuMemGetAllocationPropertiesFromHandle, (properties *, ptr)) X(cuMemRetainAllocationHandle, (ptr *, void *)) \
+    X(cuDeviceGetPCIBusId, (char *, int, int)) X(cuDeviceGetByPCIBusId, (int *, const char *)) \
+    X(cuDeviceCanAccessPeer, (int *, int, int)) X(cuDeviceGetP2PAttribute, (int *, int, int, int)) \
+    X(cuStreamWaitValue32_v2, (handle, ptr, unsigned, unsigned)) \
     X(cuStreamWriteValue32_v2, (handle, ptr, unsigned, unsigned)) \
     X(cuStreamWaitValue64_v2, (handle, ptr, unsigned long long, unsigned)) \
     X(cuStreamWriteValue64_v2, (handle, ptr, unsigned long long, unsigned)) \
-    X(cuLaunchCooperativeKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **)) \
+    X(cuLaunchCooperativeKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+                                  handle, void **)) \
     X(cuIpcGetMemHandle, (ipc_handle *, ptr)) X(cuIpcOpenMemHandle_v2, (ptr *, ipc_handle, unsigned)) \
-    X(cuIpcCloseMemHandle, (ptr)) X(cuIpcGetEventHandle, (ipc_handle *, handle)) X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
-    X(cuTensorMapEncodeTiled, (void *, int, unsigned, ptr, const uint64_t *, const uint64_t *, const unsigned *, const unsigned *, int, \
-                               int, int, int)) \
-    X(cuTensorMapEncodeIm2col, (void *, int, unsigned, ptr, const uint64_t *, const uint64_t *, const int *, const int *, unsigned, unsigned, \
-                                const unsigned *, int, int, int, int)) \
-    X(cuImportExternalMemory, (handle *, const external_memory *)) X(cuExternalMemoryGetMappedBuffer, (ptr *, handle, const external_part *)) \
-    X(cuDestroyExternalMemory, (handle)) X(cuImportExternalSemaphore, (handle *, const external_fence *)) \
+    X(cuIpcCloseMemHandle, (ptr)) X(cuIpcGetEventHandle, (ipc_handle *, handle)) \
+    X(cuIpcOpenEventHandle, (handle *, ipc_handle)) \
+    X(cuTensorMapEncodeTiled, (void *, int, unsigned, ptr, const uint64_t *, const uint64_t *, const unsigned *, \
+                               const unsigned *, int, int, int, int)) \
+    X(cuTensorMapEncodeIm2col, (void *, int, unsigned, ptr, const uint64_t *, const uint64_t *, const int *, \
+                                const int *, unsigned, unsigned, const unsigned *, int, int, int, int)) \
+    X(cuImportExternalMemory, (handle *, const external_memory *)) \
+    X(cuExternalMemoryGetMappedBuffer, (ptr *, handle, const external_part *)) X(cuDestroyExternalMemory, (handle)) \
+    X(cuImportExternalSemaphore, (handle *, const external_fence *)) \
     X(cuSignalExternalSemaphoresAsync, (handle *, const fence_value *, unsigned, handle)) \
-    X(cuWaitExternalSemaphoresAsync, (handle *, const fence_value *, unsigned, handle)) X(cuDestroyExternalSemaphore, (handle)) \
-    X(cuGraphicsGLRegisterBuffer, (handle *, unsigned, unsigned)) X(cuGraphicsUnregisterResource, (handle)) \
-    X(cuGraphicsMapResources, (unsigned, handle *, handle)) X(cuGraphicsUnmapResources, (unsigned, handle *, handle)) \
-    X(cuGraphicsResourceGetMappedPointer_v2, (ptr *, size_t *, handle)) X(ignis_sim_timeline, (uint64_t)) X(ignis_sim_fail, (const char *))
+    X(cuWaitExternalSemaphoresAsync, (handle *, const fence_value *, unsigned, handle)) \
+    X(cuDestroyExternalSemaphore, (handle)) X(cuGraphicsGLRegisterBuffer, (handle *, unsigned, unsigned)) \
+    X(cuGraphicsUnregisterResource, (handle)) X(cuGraphicsMapResources, (unsigned, handle *, handle)) \
+    X(cuGraphicsUnmapResources, (unsigned, handle *, handle)) \
+    X(cuGraphicsResourceGetMappedPointer_v2, (ptr *, size_t *, handle)) X(ignis_sim_timeline, (uint64_t)) \
+    X(ignis_sim_fail, (const char *))
 /* clang-format on */
 
 #define DECLARE(name, arguments) static int(*name) arguments;

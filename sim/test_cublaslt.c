@@ -24,12 +24,14 @@ typedef struct {
     X(cublasLtCreate, (handle *)) X(cublasLtDestroy, (handle)) X(cublasLtMatmulDescCreate, (handle *, int, int)) \
     X(cublasLtMatmulDescDestroy, (handle)) X(cublasLtMatmulDescSetAttribute, (handle, int, const void *, size_t)) \
     X(cublasLtMatmulDescGetAttribute, (handle, int, void *, size_t, size_t *)) \
-    X(cublasLtMatrixLayoutCreate, (handle *, int, uint64_t, uint64_t, int64_t)) X(cublasLtMatrixLayoutDestroy, (handle)) \
-    X(cublasLtMatrixLayoutSetAttribute, (handle, int, const void *, size_t)) X(cublasLtMatmulPreferenceCreate, (handle *)) \
-    X(cublasLtMatmulPreferenceDestroy, (handle)) X(cublasLtMatmulPreferenceSetAttribute, (handle, int, const void *, size_t)) \
-    X(cublasLtMatmulAlgoGetHeuristic, (handle, handle, handle, handle, handle, handle, handle, int, heuristic *, int *)) \
-    X(cublasLtMatmul, (handle, handle, const void *, ptr, handle, ptr, handle, const void *, ptr, handle, ptr, handle, const algorithm *, \
-                       ptr, size_t, handle))
+    X(cublasLtMatrixLayoutCreate, (handle *, int, uint64_t, uint64_t, int64_t)) \
+    X(cublasLtMatrixLayoutDestroy, (handle)) X(cublasLtMatrixLayoutSetAttribute, (handle, int, const void *, size_t)) \
+    X(cublasLtMatmulPreferenceCreate, (handle *)) X(cublasLtMatmulPreferenceDestroy, (handle)) \
+    X(cublasLtMatmulPreferenceSetAttribute, (handle, int, const void *, size_t)) \
+    X(cublasLtMatmulAlgoGetHeuristic, (handle, handle, handle, handle, handle, handle, handle, int, heuristic *, \
+                                       int *)) \
+    X(cublasLtMatmul, (handle, handle, const void *, ptr, handle, ptr, handle, const void *, ptr, handle, ptr, \
+                       handle, const algorithm *, ptr, size_t, handle))
 /* clang-format on */
 
 LT_FUNCTIONS(DECLARE)

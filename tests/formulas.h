@@ -50,10 +50,7 @@
     X(39, "s = sigmoid(a); -(b*log(s) + (1-b)*log(1-s))*pow(1-s, 2)",                                                  \
       -(b * log(sigmoid(a)) + (1 - b) * log(1 - sigmoid(a))) * (1 - sigmoid(a)) * (1 - sigmoid(a)))                    \
     X(40, "a > 0.55 && b > 0.55 ? a*b : a < 0.25 || c > 0.95 ? c*a : !(b > 0.35) ? -b : 1/c",                          \
-      a > 0.55 && b > 0.55   ? a * b                                                                                   \
-      : a < 0.25 || c > 0.95 ? c * a                                                                                   \
-      : !(b > 0.35)          ? -b                                                                                      \
-                             : 1 / c)                                                                                           \
+      a > 0.55 && b > 0.55 ? a * b : (a < 0.25 || c > 0.95 ? c * a : (!(b > 0.35) ? -b : 1 / c)))                      \
     X(41, "t = tanh(a*b); u = t*c; u*u + t", tanh(a *b) * c * tanh(a * b) * c + tanh(a * b))                           \
     X(42, "(a > b)*c + a*(c >= b)", (a > b) * c + a * (c >= b))                                                        \
     X(43, "x = a*b; x = x*x; x + c", a *b *a *b + c)                                                                   \

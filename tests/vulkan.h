@@ -20,15 +20,17 @@
 /* clang-format off */
 #define GLOBAL_FUNCTIONS(X) X(vkCreateInstance)
 #define INSTANCE_FUNCTIONS(X) \
-    X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) X(vkGetPhysicalDeviceMemoryProperties) \
-    X(vkGetPhysicalDeviceExternalSemaphoreProperties) X(vkGetPhysicalDeviceExternalBufferProperties) \
-    X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkCreateDevice) X(vkGetDeviceProcAddr)
+    X(vkDestroyInstance) X(vkEnumeratePhysicalDevices) X(vkGetPhysicalDeviceProperties2) \
+    X(vkGetPhysicalDeviceMemoryProperties) X(vkGetPhysicalDeviceExternalSemaphoreProperties) \
+    X(vkGetPhysicalDeviceExternalBufferProperties) X(vkGetPhysicalDeviceQueueFamilyProperties) X(vkCreateDevice) \
+    X(vkGetDeviceProcAddr)
 #define DEVICE_FUNCTIONS(X) \
-    X(vkDestroyDevice) X(vkGetDeviceQueue) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements) X(vkAllocateMemory) \
-    X(vkFreeMemory) X(vkBindBufferMemory) X(vkMapMemory) X(vkCreateSemaphore) X(vkDestroySemaphore) X(vkSignalSemaphore) \
-    X(vkWaitSemaphores) X(vkCreateCommandPool) X(vkDestroyCommandPool) X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) \
-    X(vkEndCommandBuffer) X(vkCmdPipelineBarrier) X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkQueueSubmit) X(vkDeviceWaitIdle) \
-    X(vkGetMemoryFdKHR) X(vkGetSemaphoreFdKHR)
+    X(vkDestroyDevice) X(vkGetDeviceQueue) X(vkCreateBuffer) X(vkDestroyBuffer) X(vkGetBufferMemoryRequirements) \
+    X(vkAllocateMemory) X(vkFreeMemory) X(vkBindBufferMemory) X(vkMapMemory) X(vkCreateSemaphore) \
+    X(vkDestroySemaphore) X(vkSignalSemaphore) X(vkWaitSemaphores) X(vkCreateCommandPool) X(vkDestroyCommandPool) \
+    X(vkAllocateCommandBuffers) X(vkBeginCommandBuffer) X(vkEndCommandBuffer) X(vkCmdPipelineBarrier) \
+    X(vkCmdCopyBuffer) X(vkCmdFillBuffer) X(vkQueueSubmit) X(vkDeviceWaitIdle) X(vkGetMemoryFdKHR) \
+    X(vkGetSemaphoreFdKHR)
 /* clang-format on */
 
 static struct {

@@ -136,12 +136,14 @@ static const struct { int first, last, value; } attributes[] = {
     {81, 81, SHARED_PER_SM}, {82, 82, 65536},           /* shared memory and registers of an SM */
     /* managed memory, boards; float to double; pageable; preemption */
     {83, 86, 0}, {87, 87, 2}, {88, 89, 0}, {90, 91, 1},
-    {92, 94, 0}, {95, 95, 1}, {96, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},   /* stream memory operations, cooperative launch; shared memory */
+    /* stream memory operations, cooperative launch; shared memory */
+    {92, 94, 0}, {95, 95, 1}, {96, 96, 0}, {97, 97, SHARED_OPTIN}, {98, 98, 0},
     /* host registration; virtual memory; blocks of an SM */
     {99, 99, 1}, {100, 101, 0}, {102, 103, 1}, {104, 105, 0}, {106, 106, BLOCKS_PER_SM},
     {107, 110, 0}, {111, 111, SHARED_RESERVED},         /* compression, L2 policy, RDMA; reserved shared memory */
     /* pools, clusters, IPC events, tensor maps, multicast */
-    {112, 119, 0}, {121, 121, 0}, {122, 123, 1}, {124, 124, 0}, {125, 125, 1}, {126, 129, 0}, {130, 131, 0}, {132, 147, 0}
+    {112, 119, 0}, {121, 121, 0}, {122, 123, 1}, {124, 124, 0}, {125, 125, 1}, {126, 129, 0},
+    {130, 131, 0}, {132, 147, 0}
 };
 /* clang-format on */
 

@@ -52,9 +52,11 @@
     X(903, ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began") \
     X(904, ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work") \
     X(905, ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream") \
-    X(906, ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing blocking stream") \
+    X(906, ERROR_STREAM_CAPTURE_IMPLICIT, \
+      "operation would make the legacy stream depend on a capturing blocking stream") \
     X(907, ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream") \
-    X(908, ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture sequence from another thread") \
+    X(908, ERROR_STREAM_CAPTURE_WRONG_THREAD, \
+      "attempt to terminate a thread-local capture sequence from another thread") \
     X(999, ERROR_UNKNOWN, "unknown error")
 
 enum {
@@ -67,10 +69,11 @@ enum {
 /* Kinds of calls for counting, and the code of an injected failure. "any" spares calls of kind "release": a
    program that cleans up after a failure would leak otherwise. */
 #define SIM_KINDS(X) \
-    X(init, ERROR_UNKNOWN) X(query, ERROR_UNKNOWN) X(context, ERROR_OUT_OF_MEMORY) \
-    X(malloc, ERROR_OUT_OF_MEMORY) X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(ipc, ERROR_MAP_FAILED) X(external, ERROR_UNKNOWN) X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) \
-    X(launch, ERROR_LAUNCH_OUT_OF_RESOURCES) X(module, ERROR_OUT_OF_MEMORY) X(stream, ERROR_OUT_OF_MEMORY) \
-    X(event, ERROR_OUT_OF_MEMORY) X(sync, ERROR_UNKNOWN) X(graph, ERROR_OUT_OF_MEMORY) X(release, ERROR_UNKNOWN)
+    X(init, ERROR_UNKNOWN) X(query, ERROR_UNKNOWN) X(context, ERROR_OUT_OF_MEMORY) X(malloc, ERROR_OUT_OF_MEMORY) \
+    X(hostalloc, ERROR_OUT_OF_MEMORY) X(vmm, ERROR_OUT_OF_MEMORY) X(ipc, ERROR_MAP_FAILED) X(external, ERROR_UNKNOWN) \
+    X(copy, ERROR_UNKNOWN) X(memset, ERROR_UNKNOWN) X(launch, ERROR_LAUNCH_OUT_OF_RESOURCES) \
+    X(module, ERROR_OUT_OF_MEMORY) X(stream, ERROR_OUT_OF_MEMORY) X(event, ERROR_OUT_OF_MEMORY) X(sync, ERROR_UNKNOWN) \
+    X(graph, ERROR_OUT_OF_MEMORY) X(release, ERROR_UNKNOWN)
 
 enum {
 #define X(name, code) KIND_##name,

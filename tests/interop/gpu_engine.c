@@ -22,8 +22,8 @@
 
 /* clang-format off */
 #define ENGINE_FUNCTIONS(X) \
-    X(engine_options) X(engine_start) X(engine_stop) X(engine_run) X(game_start) X(game_stop) X(game_step) X(game_steps) X(game_seen) X(game_seen_at) \
-    X(game_torn)
+    X(engine_options) X(engine_start) X(engine_stop) X(engine_run) X(game_start) X(game_stop) X(game_step) \
+    X(game_steps) X(game_seen) X(game_seen_at) X(game_torn)
 #define EFFECTS_FUNCTIONS(X) X(effects_start) X(effects_attach) X(effects_paint) X(effects_stop)
 /* clang-format on */
 

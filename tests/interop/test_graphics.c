@@ -1075,7 +1075,9 @@ TEST(a_dry_run_has_no_graphics)
     CHECK(is_open(0));
 }
 
-#else /* _WIN32: under Wine a section of Windows plays the other API's memory, and another one its timeline; Direct3D is played by nobody */
+#else /* _WIN32 */
+
+/*  Under Wine, sections of Windows take the place of the other API's memory and timeline. There is no Direct3D. */
 
 #include <windows.h>
 

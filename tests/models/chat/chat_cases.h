@@ -16,7 +16,9 @@ static const struct {
         "{%- if add_generation_prompt %}\n"
         "    {{- '<|im_start|>assistant\\n' }}\n"
         "{%- endif %}\n",
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Hello!\"}, {\"role\": \"user\", \"content\": \"Why is\\nthe sky blue\?\"}], \"add_generation_prompt\": true}",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": "
+        "\"Hello!\"}, {\"role\": \"user\", \"content\": \"Why is\\nthe sky blue\?\"}], \"add_generation_prompt\": "
+        "true}",
         "<|im_start|>system\n"
         "You answer questions.<|im_end|>\n"
         "<|im_start|>user\n"
@@ -41,7 +43,8 @@ static const struct {
         "{%- if add_generation_prompt %}\n"
         "    {{- '<|im_start|>assistant\\n' }}\n"
         "{%- endif %}\n",
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": \"h\303\251llo \360\237\231\202\"}]}",
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": "
+        "\"h\303\251llo \360\237\231\202\"}]}",
         "<|im_start|>system\n"
         "Be brief.<|im_end|>\n"
         "<|im_start|>user\n"
@@ -74,7 +77,8 @@ static const struct {
         "{% endif %}\n"
         "{% for message in rest %}\n"
         "    {% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}\n"
-        "        {{ raise_exception('Turns have to go user, assistant, user, and so on; turn ' ~ loop.index ~ ' is of ' ~ message.role) }}\n"
+        "        {{ raise_exception('Turns have to go user, assistant, user, and so on; turn ' ~ loop.index ~ ' is "
+        "of ' ~ message.role) }}\n"
         "    {% endif %}\n"
         "    {% set text = message['content'].strip() %}\n"
         "    {% if loop.index0 == 0 and system is not none %}\n"
@@ -86,7 +90,9 @@ static const struct {
         "        {{- ' ' + text + ' ' + eos_token }}\n"
         "    {%- endif %}\n"
         "{% endfor %}\n",
-        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"messages\": [{\"role\": \"system\", \"content\": \" Be brief. \"}, {\"role\": \"user\", \"content\": \" Hi \"}, {\"role\": \"assistant\", \"content\": \"Hello.\"}, {\"role\": \"user\", \"content\": \"Bye\"}]}",
+        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"messages\": [{\"role\": \"system\", \"content\": \" Be "
+        "brief. \"}, {\"role\": \"user\", \"content\": \" Hi \"}, {\"role\": \"assistant\", \"content\": "
+        "\"Hello.\"}, {\"role\": \"user\", \"content\": \"Bye\"}]}",
         "<s>[INST] <<SYS>>\n"
         "Be brief.\n"
         "<</SYS>>\n"
@@ -104,7 +110,8 @@ static const struct {
         "{% endif %}\n"
         "{% for message in rest %}\n"
         "    {% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}\n"
-        "        {{ raise_exception('Turns have to go user, assistant, user, and so on; turn ' ~ loop.index ~ ' is of ' ~ message.role) }}\n"
+        "        {{ raise_exception('Turns have to go user, assistant, user, and so on; turn ' ~ loop.index ~ ' is "
+        "of ' ~ message.role) }}\n"
         "    {% endif %}\n"
         "    {% set text = message['content'].strip() %}\n"
         "    {% if loop.index0 == 0 and system is not none %}\n"
@@ -130,7 +137,8 @@ static const struct {
         "{% endif %}\n"
         "{% for message in rest %}\n"
         "    {% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}\n"
-        "        {{ raise_exception('Turns have to go user, assistant, user, and so on; turn ' ~ loop.index ~ ' is of ' ~ message.role) }}\n"
+        "        {{ raise_exception('Turns have to go user, assistant, user, and so on; turn ' ~ loop.index ~ ' is "
+        "of ' ~ message.role) }}\n"
         "    {% endif %}\n"
         "    {% set text = message['content'].strip() %}\n"
         "    {% if loop.index0 == 0 and system is not none %}\n"
@@ -142,7 +150,8 @@ static const struct {
         "        {{- ' ' + text + ' ' + eos_token }}\n"
         "    {%- endif %}\n"
         "{% endfor %}\n",
-        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"user\", \"content\": \"Hi\"}]}",
+        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, "
+        "{\"role\": \"user\", \"content\": \"Hi\"}]}",
         NULL,
         "Turns have to go user, assistant, user, and so on; turn 2 is of user",
     },
@@ -208,7 +217,8 @@ static const struct {
         "        {{- \"}<|eot_id|>\" }}\n"
         "    {%- elif message.role == \"tool\" or message.role == \"ipython\" %}\n"
         "        {{- head('ipython') }}\n"
-        "        {%- if message.content is mapping or (message.content is iterable and message.content is not string) %}\n"
+        "        {%- if message.content is mapping or (message.content is iterable and message.content is not "
+        "string) %}\n"
         "            {{- message.content | tojson }}\n"
         "        {%- else %}\n"
         "            {{- message.content }}\n"
@@ -219,7 +229,8 @@ static const struct {
         "{%- if add_generation_prompt %}\n"
         "    {{- head('assistant') }}\n"
         "{%- endif %}\n",
-        "{\"bos_token\": \"<|begin_of_text|>\", \"messages\": [{\"role\": \"system\", \"content\": \" Be brief. \"}, {\"role\": \"user\", \"content\": \"Hi\"}], \"add_generation_prompt\": true}",
+        "{\"bos_token\": \"<|begin_of_text|>\", \"messages\": [{\"role\": \"system\", \"content\": \" Be brief. \"}, "
+        "{\"role\": \"user\", \"content\": \"Hi\"}], \"add_generation_prompt\": true}",
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n"
         "\n"
         "Today: 01 Jan 2025\n"
@@ -292,7 +303,8 @@ static const struct {
         "        {{- \"}<|eot_id|>\" }}\n"
         "    {%- elif message.role == \"tool\" or message.role == \"ipython\" %}\n"
         "        {{- head('ipython') }}\n"
-        "        {%- if message.content is mapping or (message.content is iterable and message.content is not string) %}\n"
+        "        {%- if message.content is mapping or (message.content is iterable and message.content is not "
+        "string) %}\n"
         "            {{- message.content | tojson }}\n"
         "        {%- else %}\n"
         "            {{- message.content }}\n"
@@ -303,7 +315,14 @@ static const struct {
         "{%- if add_generation_prompt %}\n"
         "    {{- head('assistant') }}\n"
         "{%- endif %}\n",
-        "{\"bos_token\": \"<|begin_of_text|>\", \"date_string\": \"1 May 2024\", \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"description\": \"Tells \\\"weather\\\".\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\", \"enum\": [1, 2]}}, \"required\": [\"city\"], \"additionalProperties\": false}}}], \"messages\": [{\"role\": \"user\", \"content\": \"Rain in K\303\266ln\?\"}, {\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"weather\", \"arguments\": {\"city\": \"K\303\266ln\", \"days\": 1}}}]}, {\"role\": \"tool\", \"content\": {\"rain\": 0.5, \"wind\": null}}], \"add_generation_prompt\": true}",
+        "{\"bos_token\": \"<|begin_of_text|>\", \"date_string\": \"1 May 2024\", \"tools\": [{\"type\": "
+        "\"function\", \"function\": {\"name\": \"weather\", \"description\": \"Tells \\\"weather\\\".\", "
+        "\"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"days\": "
+        "{\"type\": \"integer\", \"enum\": [1, 2]}}, \"required\": [\"city\"], \"additionalProperties\": false}}}], "
+        "\"messages\": [{\"role\": \"user\", \"content\": \"Rain in K\303\266ln\?\"}, {\"role\": \"assistant\", "
+        "\"tool_calls\": [{\"function\": {\"name\": \"weather\", \"arguments\": {\"city\": \"K\303\266ln\", "
+        "\"days\": 1}}}]}, {\"role\": \"tool\", \"content\": {\"rain\": 0.5, \"wind\": null}}], "
+        "\"add_generation_prompt\": true}",
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n"
         "\n"
         "Today: 1 May 2024\n"
@@ -341,7 +360,8 @@ static const struct {
         "\n"
         "Rain in K\303\266ln\?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
         "\n"
-        "{\"name\": \"weather\", \"parameters\": {\"city\": \"K\303\266ln\", \"days\": 1}}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n"
+        "{\"name\": \"weather\", \"parameters\": {\"city\": \"K\303\266ln\", \"days\": "
+        "1}}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n"
         "\n"
         "{\"rain\": 0.5, \"wind\": null}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
         "\n",
@@ -409,7 +429,8 @@ static const struct {
         "        {{- \"}<|eot_id|>\" }}\n"
         "    {%- elif message.role == \"tool\" or message.role == \"ipython\" %}\n"
         "        {{- head('ipython') }}\n"
-        "        {%- if message.content is mapping or (message.content is iterable and message.content is not string) %}\n"
+        "        {%- if message.content is mapping or (message.content is iterable and message.content is not "
+        "string) %}\n"
         "            {{- message.content | tojson }}\n"
         "        {%- else %}\n"
         "            {{- message.content }}\n"
@@ -420,7 +441,9 @@ static const struct {
         "{%- if add_generation_prompt %}\n"
         "    {{- head('assistant') }}\n"
         "{%- endif %}\n",
-        "{\"bos_token\": \"<|begin_of_text|>\", \"date_string\": \"1 May 2024\", \"tools_in_user_message\": false, \"tools\": [{\"name\": \"a\", \"parameters\": {}}, {\"name\": \"b\", \"parameters\": []}], \"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"ipython\", \"content\": \"y\"}]}",
+        "{\"bos_token\": \"<|begin_of_text|>\", \"date_string\": \"1 May 2024\", \"tools_in_user_message\": false, "
+        "\"tools\": [{\"name\": \"a\", \"parameters\": {}}, {\"name\": \"b\", \"parameters\": []}], \"messages\": "
+        "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"ipython\", \"content\": \"y\"}]}",
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n"
         "\n"
         "Today: 1 May 2024\n"
@@ -506,7 +529,8 @@ static const struct {
         "        {{- \"}<|eot_id|>\" }}\n"
         "    {%- elif message.role == \"tool\" or message.role == \"ipython\" %}\n"
         "        {{- head('ipython') }}\n"
-        "        {%- if message.content is mapping or (message.content is iterable and message.content is not string) %}\n"
+        "        {%- if message.content is mapping or (message.content is iterable and message.content is not "
+        "string) %}\n"
         "            {{- message.content | tojson }}\n"
         "        {%- else %}\n"
         "            {{- message.content }}\n"
@@ -517,7 +541,8 @@ static const struct {
         "{%- if add_generation_prompt %}\n"
         "    {{- head('assistant') }}\n"
         "{%- endif %}\n",
-        "{\"bos_token\": \"\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"tool_calls\": [1, 2]}]}",
+        "{\"bos_token\": \"\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", "
+        "\"tool_calls\": [1, 2]}]}",
         NULL,
         "One call at a time, please",
     },
@@ -543,7 +568,8 @@ static const struct {
         "{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}\n"
         "{%- for message in messages[::-1] %}\n"
         "    {%- set index = (messages|length - 1) - loop.index0 %}\n"
-        "    {%- if ns.multi_step_tool and message.role == \"user\" and message.content is string and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}\n"
+        "    {%- if ns.multi_step_tool and message.role == \"user\" and message.content is string and "
+        "not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}\n"
         "        {%- set ns.multi_step_tool = false %}\n"
         "        {%- set ns.last_query_index = index %}\n"
         "    {%- endif %}\n"
@@ -561,11 +587,13 @@ static const struct {
         "        {%- if message.reasoning_content is string %}\n"
         "            {%- set thoughts = message.reasoning_content %}\n"
         "        {%- elif '</think>' in content %}\n"
-        "            {%- set thoughts = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}\n"
+        "            {%- set thoughts = "
+        "content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}\n"
         "            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}\n"
         "        {%- endif %}\n"
         "        {%- if loop.index0 > ns.last_query_index and (loop.last or (not loop.last and thoughts)) %}\n"
-        "            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + thoughts.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}\n"
+        "            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + thoughts.strip('\\n') + "
+        "'\\n</think>\\n\\n' + content.lstrip('\\n') }}\n"
         "        {%- else %}\n"
         "            {{- '<|im_start|>' + message.role + '\\n' + content }}\n"
         "        {%- endif %}\n"
@@ -580,7 +608,8 @@ static const struct {
         "                {{- '<tool_call>\\n{\"name\": \"' }}\n"
         "                {{- tool_call.name }}\n"
         "                {{- '\", \"arguments\": ' }}\n"
-        "                {{- tool_call.arguments if tool_call.arguments is string else tool_call.arguments | tojson }}\n"
+        "                {{- tool_call.arguments if tool_call.arguments is string else tool_call.arguments | tojson "
+        "}}\n"
         "                {{- '}\\n</tool_call>' }}\n"
         "            {%- endfor %}\n"
         "        {%- endif %}\n"
@@ -601,7 +630,9 @@ static const struct {
         "        {{- '<think>\\n\\n</think>\\n\\n' }}\n"
         "    {%- endif %}\n"
         "{%- endif %}\n",
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"<think>\\nold\\n</think>\\n\\nb\"}, {\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"<think>\\nnew\\n</think>\\n\\nd\"}]}",
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"a\"}, "
+        "{\"role\": \"assistant\", \"content\": \"<think>\\nold\\n</think>\\n\\nb\"}, {\"role\": \"user\", "
+        "\"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"<think>\\nnew\\n</think>\\n\\nd\"}]}",
         "<|im_start|>system\n"
         "S<|im_end|>\n"
         "<|im_start|>user\n"
@@ -640,7 +671,8 @@ static const struct {
         "{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}\n"
         "{%- for message in messages[::-1] %}\n"
         "    {%- set index = (messages|length - 1) - loop.index0 %}\n"
-        "    {%- if ns.multi_step_tool and message.role == \"user\" and message.content is string and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}\n"
+        "    {%- if ns.multi_step_tool and message.role == \"user\" and message.content is string and "
+        "not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}\n"
         "        {%- set ns.multi_step_tool = false %}\n"
         "        {%- set ns.last_query_index = index %}\n"
         "    {%- endif %}\n"
@@ -658,11 +690,13 @@ static const struct {
         "        {%- if message.reasoning_content is string %}\n"
         "            {%- set thoughts = message.reasoning_content %}\n"
         "        {%- elif '</think>' in content %}\n"
-        "            {%- set thoughts = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}\n"
+        "            {%- set thoughts = "
+        "content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}\n"
         "            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}\n"
         "        {%- endif %}\n"
         "        {%- if loop.index0 > ns.last_query_index and (loop.last or (not loop.last and thoughts)) %}\n"
-        "            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + thoughts.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}\n"
+        "            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + thoughts.strip('\\n') + "
+        "'\\n</think>\\n\\n' + content.lstrip('\\n') }}\n"
         "        {%- else %}\n"
         "            {{- '<|im_start|>' + message.role + '\\n' + content }}\n"
         "        {%- endif %}\n"
@@ -677,7 +711,8 @@ static const struct {
         "                {{- '<tool_call>\\n{\"name\": \"' }}\n"
         "                {{- tool_call.name }}\n"
         "                {{- '\", \"arguments\": ' }}\n"
-        "                {{- tool_call.arguments if tool_call.arguments is string else tool_call.arguments | tojson }}\n"
+        "                {{- tool_call.arguments if tool_call.arguments is string else tool_call.arguments | tojson "
+        "}}\n"
         "                {{- '}\\n</tool_call>' }}\n"
         "            {%- endfor %}\n"
         "        {%- endif %}\n"
@@ -698,7 +733,8 @@ static const struct {
         "        {{- '<think>\\n\\n</think>\\n\\n' }}\n"
         "    {%- endif %}\n"
         "{%- endif %}\n",
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"add_generation_prompt\": true, \"enable_thinking\": false}",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"add_generation_prompt\": true, "
+        "\"enable_thinking\": false}",
         "<|im_start|>user\n"
         "a<|im_end|>\n"
         "<|im_start|>assistant\n"
@@ -730,7 +766,8 @@ static const struct {
         "{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}\n"
         "{%- for message in messages[::-1] %}\n"
         "    {%- set index = (messages|length - 1) - loop.index0 %}\n"
-        "    {%- if ns.multi_step_tool and message.role == \"user\" and message.content is string and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}\n"
+        "    {%- if ns.multi_step_tool and message.role == \"user\" and message.content is string and "
+        "not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}\n"
         "        {%- set ns.multi_step_tool = false %}\n"
         "        {%- set ns.last_query_index = index %}\n"
         "    {%- endif %}\n"
@@ -748,11 +785,13 @@ static const struct {
         "        {%- if message.reasoning_content is string %}\n"
         "            {%- set thoughts = message.reasoning_content %}\n"
         "        {%- elif '</think>' in content %}\n"
-        "            {%- set thoughts = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}\n"
+        "            {%- set thoughts = "
+        "content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}\n"
         "            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}\n"
         "        {%- endif %}\n"
         "        {%- if loop.index0 > ns.last_query_index and (loop.last or (not loop.last and thoughts)) %}\n"
-        "            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + thoughts.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}\n"
+        "            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + thoughts.strip('\\n') + "
+        "'\\n</think>\\n\\n' + content.lstrip('\\n') }}\n"
         "        {%- else %}\n"
         "            {{- '<|im_start|>' + message.role + '\\n' + content }}\n"
         "        {%- endif %}\n"
@@ -767,7 +806,8 @@ static const struct {
         "                {{- '<tool_call>\\n{\"name\": \"' }}\n"
         "                {{- tool_call.name }}\n"
         "                {{- '\", \"arguments\": ' }}\n"
-        "                {{- tool_call.arguments if tool_call.arguments is string else tool_call.arguments | tojson }}\n"
+        "                {{- tool_call.arguments if tool_call.arguments is string else tool_call.arguments | tojson "
+        "}}\n"
         "                {{- '}\\n</tool_call>' }}\n"
         "            {%- endfor %}\n"
         "        {%- endif %}\n"
@@ -788,7 +828,11 @@ static const struct {
         "        {{- '<think>\\n\\n</think>\\n\\n' }}\n"
         "    {%- endif %}\n"
         "{%- endif %}\n",
-        "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"x\": 1.5e+300}}}], \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\", \"reasoning_content\": \"hm\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"x\": -0.0, \"y\": [true, null]}}}, {\"name\": \"g\", \"arguments\": \"{}\"}]}, {\"role\": \"tool\", \"content\": \"1\"}, {\"role\": \"tool\", \"content\": \"2\"}], \"add_generation_prompt\": true}",
+        "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"x\": 1.5e+300}}}], "
+        "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\", "
+        "\"reasoning_content\": \"hm\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"x\": "
+        "-0.0, \"y\": [true, null]}}}, {\"name\": \"g\", \"arguments\": \"{}\"}]}, {\"role\": \"tool\", \"content\": "
+        "\"1\"}, {\"role\": \"tool\", \"content\": \"2\"}], \"add_generation_prompt\": true}",
         "<|im_start|>system\n"
         "# Tools\n"
         "\n"
@@ -839,7 +883,8 @@ static const struct {
         "{% if names %}\n"
         "### Tools: {{ names | sort | join(', ') }}\n"
         "{% for tool in xml_tools %}\n"
-        "- {{ tool.name }}({% for key, value in tool.parameters.properties.items() %}{{ key }}: {{ value.type | default('any') }}{{ ', ' if not loop.last }}{% endfor %})\n"
+        "- {{ tool.name }}({% for key, value in tool.parameters.properties.items() %}{{ key }}: {{ value.type | "
+        "default('any') }}{{ ', ' if not loop.last }}{% endfor %})\n"
         "{% endfor %}\n"
         "{% endif %}\n"
         "\n"
@@ -852,7 +897,8 @@ static const struct {
         "      {%- if mode == \"/think\" -%}\n"
         "{{ \"<|im_start|>assistant\\n\" + message.content.lstrip(\"\\n\") + \"<|im_end|>\\n\" }}\n"
         "      {%- else -%}\n"
-        "{{ \"<|im_start|>assistant\\n<think>\\n\\n</think>\\n\" + message.content.lstrip(\"\\n\") + \"<|im_end|>\\n\" }}\n"
+        "{{ \"<|im_start|>assistant\\n<think>\\n\\n</think>\\n\" + message.content.lstrip(\"\\n\") + "
+        "\"<|im_end|>\\n\" }}\n"
         "      {%- endif %}\n"
         "    {% endgeneration %}\n"
         "  {%- endif %}\n"
@@ -862,7 +908,8 @@ static const struct {
         "{%- if add_generation_prompt -%}\n"
         "{{ '<|im_start|>assistant\\n' ~ ('' if mode == '/think' else '<think>\\n\\n</think>\\n') }}\n"
         "{%- endif -%}\n",
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief. /no_think\"}, {\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\\nb\"}], \"add_generation_prompt\": true}",
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief. /no_think\"}, {\"role\": \"user\", "
+        "\"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\\nb\"}], \"add_generation_prompt\": true}",
         "<|im_start|>system\n"
         "## Facts\n"
         "\n"
@@ -903,7 +950,8 @@ static const struct {
         "{% if names %}\n"
         "### Tools: {{ names | sort | join(', ') }}\n"
         "{% for tool in xml_tools %}\n"
-        "- {{ tool.name }}({% for key, value in tool.parameters.properties.items() %}{{ key }}: {{ value.type | default('any') }}{{ ', ' if not loop.last }}{% endfor %})\n"
+        "- {{ tool.name }}({% for key, value in tool.parameters.properties.items() %}{{ key }}: {{ value.type | "
+        "default('any') }}{{ ', ' if not loop.last }}{% endfor %})\n"
         "{% endfor %}\n"
         "{% endif %}\n"
         "\n"
@@ -916,7 +964,8 @@ static const struct {
         "      {%- if mode == \"/think\" -%}\n"
         "{{ \"<|im_start|>assistant\\n\" + message.content.lstrip(\"\\n\") + \"<|im_end|>\\n\" }}\n"
         "      {%- else -%}\n"
-        "{{ \"<|im_start|>assistant\\n<think>\\n\\n</think>\\n\" + message.content.lstrip(\"\\n\") + \"<|im_end|>\\n\" }}\n"
+        "{{ \"<|im_start|>assistant\\n<think>\\n\\n</think>\\n\" + message.content.lstrip(\"\\n\") + "
+        "\"<|im_end|>\\n\" }}\n"
         "      {%- endif %}\n"
         "    {% endgeneration %}\n"
         "  {%- endif %}\n"
@@ -926,7 +975,10 @@ static const struct {
         "{%- if add_generation_prompt -%}\n"
         "{{ '<|im_start|>assistant\\n' ~ ('' if mode == '/think' else '<think>\\n\\n</think>\\n') }}\n"
         "{%- endif -%}\n",
-        "{\"xml_tools\": [{\"name\": \"z\", \"parameters\": {\"properties\": {\"p\": {\"type\": \"string\"}, \"q\": {}}}}, {\"name\": \"B\", \"parameters\": {\"properties\": {}}}, {\"name\": \"a\", \"parameters\": {\"properties\": {\"r\": {\"type\": \"int\"}}}}], \"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"enable_thinking\": true, \"add_generation_prompt\": true}",
+        "{\"xml_tools\": [{\"name\": \"z\", \"parameters\": {\"properties\": {\"p\": {\"type\": \"string\"}, \"q\": "
+        "{}}}}, {\"name\": \"B\", \"parameters\": {\"properties\": {}}}, {\"name\": \"a\", \"parameters\": "
+        "{\"properties\": {\"r\": {\"type\": \"int\"}}}}], \"messages\": [{\"role\": \"user\", \"content\": \"x\"}], "
+        "\"enable_thinking\": true, \"add_generation_prompt\": true}",
         "<|im_start|>system\n"
         "## Facts\n"
         "\n"
@@ -963,7 +1015,8 @@ static const struct {
         "{% if names %}\n"
         "### Tools: {{ names | sort | join(', ') }}\n"
         "{% for tool in xml_tools %}\n"
-        "- {{ tool.name }}({% for key, value in tool.parameters.properties.items() %}{{ key }}: {{ value.type | default('any') }}{{ ', ' if not loop.last }}{% endfor %})\n"
+        "- {{ tool.name }}({% for key, value in tool.parameters.properties.items() %}{{ key }}: {{ value.type | "
+        "default('any') }}{{ ', ' if not loop.last }}{% endfor %})\n"
         "{% endfor %}\n"
         "{% endif %}\n"
         "\n"
@@ -976,7 +1029,8 @@ static const struct {
         "      {%- if mode == \"/think\" -%}\n"
         "{{ \"<|im_start|>assistant\\n\" + message.content.lstrip(\"\\n\") + \"<|im_end|>\\n\" }}\n"
         "      {%- else -%}\n"
-        "{{ \"<|im_start|>assistant\\n<think>\\n\\n</think>\\n\" + message.content.lstrip(\"\\n\") + \"<|im_end|>\\n\" }}\n"
+        "{{ \"<|im_start|>assistant\\n<think>\\n\\n</think>\\n\" + message.content.lstrip(\"\\n\") + "
+        "\"<|im_end|>\\n\" }}\n"
         "      {%- endif %}\n"
         "    {% endgeneration %}\n"
         "  {%- endif %}\n"
@@ -999,12 +1053,14 @@ static const struct {
     },
     {
         "Mistral",
-        "{%- if messages[0][\"role\"] == \"system\" %}{%- set system_message = messages[0][\"content\"] %}{%- set loop_messages = messages[1:] %}\n"
+        "{%- if messages[0][\"role\"] == \"system\" %}{%- set system_message = messages[0][\"content\"] %}{%- set "
+        "loop_messages = messages[1:] %}\n"
         "{%- else %}{%- set loop_messages = messages %}{%- endif %}\n"
         "{%- set user_messages = loop_messages | selectattr(\"role\", \"equalto\", \"user\") | list %}\n"
         "{%- set ns = namespace(index=0) %}\n"
         "{%- for message in loop_messages %}\n"
-        "    {%- if not (message.role == \"tool\" or (message.tool_calls is defined and message.tool_calls is not none)) %}\n"
+        "    {%- if not (message.role == \"tool\" or (message.tool_calls is defined and message.tool_calls is not "
+        "none)) %}\n"
         "        {%- if (message[\"role\"] == \"user\") != (ns.index % 2 == 0) %}\n"
         "            {{- raise_exception(\"Roles have to alternate\") }}\n"
         "        {%- endif %}\n"
@@ -1062,7 +1118,9 @@ static const struct {
         "        {{- raise_exception(\"A role that is none: \" + message.role) }}\n"
         "    {%- endif %}\n"
         "{%- endfor %}\n",
-        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \" b \"}, {\"role\": \"user\", \"content\": \"c\"}]}",
+        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"messages\": [{\"role\": \"system\", \"content\": "
+        "\"S\"}, {\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \" b \"}, "
+        "{\"role\": \"user\", \"content\": \"c\"}]}",
         "<s>[INST] a[/INST] b</s>[INST] S\n"
         "\n"
         "c[/INST]",
@@ -1070,12 +1128,14 @@ static const struct {
     },
     {
         "Mistral with tools",
-        "{%- if messages[0][\"role\"] == \"system\" %}{%- set system_message = messages[0][\"content\"] %}{%- set loop_messages = messages[1:] %}\n"
+        "{%- if messages[0][\"role\"] == \"system\" %}{%- set system_message = messages[0][\"content\"] %}{%- set "
+        "loop_messages = messages[1:] %}\n"
         "{%- else %}{%- set loop_messages = messages %}{%- endif %}\n"
         "{%- set user_messages = loop_messages | selectattr(\"role\", \"equalto\", \"user\") | list %}\n"
         "{%- set ns = namespace(index=0) %}\n"
         "{%- for message in loop_messages %}\n"
-        "    {%- if not (message.role == \"tool\" or (message.tool_calls is defined and message.tool_calls is not none)) %}\n"
+        "    {%- if not (message.role == \"tool\" or (message.tool_calls is defined and message.tool_calls is not "
+        "none)) %}\n"
         "        {%- if (message[\"role\"] == \"user\") != (ns.index % 2 == 0) %}\n"
         "            {{- raise_exception(\"Roles have to alternate\") }}\n"
         "        {%- endif %}\n"
@@ -1133,18 +1193,30 @@ static const struct {
         "        {{- raise_exception(\"A role that is none: \" + message.role) }}\n"
         "    {%- endif %}\n"
         "{%- endfor %}\n",
-        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"tools\": [{\"function\": {\"name\": \"f\", \"return\": 1, \"parameters\": {\"a\": [1, 2]}}}, {\"function\": {\"name\": \"g\"}}], \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"123456789\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}, {\"id\": \"abcdefghi\", \"function\": {\"name\": \"g\", \"arguments\": {}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"123456789\", \"content\": {\"content\": 22.5}}, {\"role\": \"assistant\", \"content\": \"ok\"}, {\"role\": \"user\", \"content\": \"c\"}]}",
-        "<s>[INST] a[/INST][TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"123456789\"}, {\"name\": \"g\", \"arguments\": {}, \"id\": \"abcdefghi\"}]</s>[TOOL_RESULTS] {\"content\": 22.5, \"call_id\": \"123456789\"}[/TOOL_RESULTS] ok</s>[AVAILABLE_TOOLS] [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"a\": [1, 2]}}}, {\"type\": \"function\", \"function\": {\"name\": \"g\"}}][/AVAILABLE_TOOLS][INST] c[/INST]",
+        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"tools\": [{\"function\": {\"name\": \"f\", \"return\": "
+        "1, \"parameters\": {\"a\": [1, 2]}}}, {\"function\": {\"name\": \"g\"}}], \"messages\": [{\"role\": "
+        "\"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"123456789\", "
+        "\"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}, {\"id\": \"abcdefghi\", \"function\": "
+        "{\"name\": \"g\", \"arguments\": {}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"123456789\", \"content\": "
+        "{\"content\": 22.5}}, {\"role\": \"assistant\", \"content\": \"ok\"}, {\"role\": \"user\", \"content\": "
+        "\"c\"}]}",
+        "<s>[INST] a[/INST][TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"123456789\"}, "
+        "{\"name\": \"g\", \"arguments\": {}, \"id\": \"abcdefghi\"}]</s>[TOOL_RESULTS] {\"content\": 22.5, "
+        "\"call_id\": \"123456789\"}[/TOOL_RESULTS] ok</s>[AVAILABLE_TOOLS] [{\"type\": \"function\", \"function\": "
+        "{\"name\": \"f\", \"parameters\": {\"a\": [1, 2]}}}, {\"type\": \"function\", \"function\": {\"name\": "
+        "\"g\"}}][/AVAILABLE_TOOLS][INST] c[/INST]",
         NULL,
     },
     {
         "Mistral refuses an id",
-        "{%- if messages[0][\"role\"] == \"system\" %}{%- set system_message = messages[0][\"content\"] %}{%- set loop_messages = messages[1:] %}\n"
+        "{%- if messages[0][\"role\"] == \"system\" %}{%- set system_message = messages[0][\"content\"] %}{%- set "
+        "loop_messages = messages[1:] %}\n"
         "{%- else %}{%- set loop_messages = messages %}{%- endif %}\n"
         "{%- set user_messages = loop_messages | selectattr(\"role\", \"equalto\", \"user\") | list %}\n"
         "{%- set ns = namespace(index=0) %}\n"
         "{%- for message in loop_messages %}\n"
-        "    {%- if not (message.role == \"tool\" or (message.tool_calls is defined and message.tool_calls is not none)) %}\n"
+        "    {%- if not (message.role == \"tool\" or (message.tool_calls is defined and message.tool_calls is not "
+        "none)) %}\n"
         "        {%- if (message[\"role\"] == \"user\") != (ns.index % 2 == 0) %}\n"
         "            {{- raise_exception(\"Roles have to alternate\") }}\n"
         "        {%- endif %}\n"
@@ -1202,17 +1274,21 @@ static const struct {
         "        {{- raise_exception(\"A role that is none: \" + message.role) }}\n"
         "    {%- endif %}\n"
         "{%- endfor %}\n",
-        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"1\", \"function\": {\"name\": \"f\", \"arguments\": {\"a\": 1}}}]}]}",
+        "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+        "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"1\", \"function\": {\"name\": \"f\", \"arguments\": "
+        "{\"a\": 1}}}]}]}",
         NULL,
         "Calls have ids of nine characters",
     },
     {
         "Gemma",
-        "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% if messages[0]['content'] is string %}{% set first_user_prefix = messages[0]['content'] + '\n"
+        "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% if messages[0]['content'] is string %}{% set "
+        "first_user_prefix = messages[0]['content'] + '\n"
         "\n"
         "' %}{% else %}{% set first_user_prefix = messages[0]['content'][0]['text'] + '\n"
         "\n"
-        "' %}{% endif %}{% set loop_messages = messages[1:] %}{% else %}{% set first_user_prefix = \"\" %}{% set loop_messages = messages %}{% endif %}\n"
+        "' %}{% endif %}{% set loop_messages = messages[1:] %}{% else %}{% set first_user_prefix = \"\" %}{% set "
+        "loop_messages = messages %}{% endif %}\n"
         "{%- for message in loop_messages -%}\n"
         "    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}\n"
         "        {{ raise_exception(\"The roles user and assistant have to alternate\") }}\n"
@@ -1240,7 +1316,9 @@ static const struct {
         "    {{'<start_of_turn>model\n"
         "'}}\n"
         "{%- endif -%}\n",
-        "{\"bos_token\": \"<bos>\", \"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \"b\"}, {\"role\": \"user\", \"content\": [{\"type\": \"image\"}, {\"type\": \"text\", \"text\": \" c \"}]}], \"add_generation_prompt\": true}",
+        "{\"bos_token\": \"<bos>\", \"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
+        "\"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \"b\"}, {\"role\": \"user\", \"content\": "
+        "[{\"type\": \"image\"}, {\"type\": \"text\", \"text\": \" c \"}]}], \"add_generation_prompt\": true}",
         "<bos><start_of_turn>user\n"
         "S\n"
         "\n"
@@ -1254,11 +1332,13 @@ static const struct {
     },
     {
         "Gemma refuses",
-        "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% if messages[0]['content'] is string %}{% set first_user_prefix = messages[0]['content'] + '\n"
+        "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% if messages[0]['content'] is string %}{% set "
+        "first_user_prefix = messages[0]['content'] + '\n"
         "\n"
         "' %}{% else %}{% set first_user_prefix = messages[0]['content'][0]['text'] + '\n"
         "\n"
-        "' %}{% endif %}{% set loop_messages = messages[1:] %}{% else %}{% set first_user_prefix = \"\" %}{% set loop_messages = messages %}{% endif %}\n"
+        "' %}{% endif %}{% set loop_messages = messages[1:] %}{% else %}{% set first_user_prefix = \"\" %}{% set "
+        "loop_messages = messages %}{% endif %}\n"
         "{%- for message in loop_messages -%}\n"
         "    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) -%}\n"
         "        {{ raise_exception(\"The roles user and assistant have to alternate\") }}\n"
@@ -1304,7 +1384,8 @@ static const struct {
         "    {%- elif spec.type == \"object\" and spec.properties -%}\n"
         "        {\n"
         "        {%- for name, part in spec.properties.items() -%}\n"
-        "            {{ name }}{{ \"\?\" if name not in (spec.required or []) }}: {{ type_of(part, spec.required or []) }}\n"
+        "            {{ name }}{{ \"\?\" if name not in (spec.required or []) }}: {{ type_of(part, spec.required or "
+        "[]) }}\n"
         "            {%- if not loop.last %}; {% endif -%}\n"
         "        {%- endfor -%}\n"
         "        }\n"
@@ -1318,22 +1399,33 @@ static const struct {
         "    {%- if spec.default is defined %} = {{ spec.default|tojson }}{% endif -%}\n"
         "{%- endmacro -%}\n"
         "{%- for tool in tools %}\n"
-        "{{ loop.index }}. {{ tool.name | upper }}{{ \" (last)\" if loop.last }}: {{ type_of(tool.parameters) }} {{ loop.revindex }}/{{ loop.length }}\n"
+        "{{ loop.index }}. {{ tool.name | upper }}{{ \" (last)\" if loop.last }}: {{ type_of(tool.parameters) }} {{ "
+        "loop.revindex }}/{{ loop.length }}\n"
         "{% endfor %}\n"
         "{%- for message in messages %}\n"
         "{%- if not loop.first and loop.previtem.role == message.role %}+{% endif %}\n"
-        "{{ '%-2s'.replace('%-2s', message.role[:2]|title) }}: {{ message.content.splitlines() | map('trim') | reject('equalto', '') | join(' / ') | replace('  ', ' ') | indent(4) }}\n"
-        "{% if message.content|int > 0 %}number {{ message.content|int + 1 }}, {{ message.content|float / 4 }}, {{ message.content|float // 5 }}\n"
+        "{{ '%-2s'.replace('%-2s', message.role[:2]|title) }}: {{ message.content.splitlines() | map('trim') | "
+        "reject('equalto', '') | join(' / ') | replace('  ', ' ') | indent(4) }}\n"
+        "{% if message.content|int > 0 %}number {{ message.content|int + 1 }}, {{ message.content|float / 4 }}, {{ "
+        "message.content|float // 5 }}\n"
         "{% endif %}\n"
         "{%- if loop.nextitem is undefined %}\n"
         "{% set last %}[{{ message.content|trim|length }}]{% endset -%}\n"
         "end {{ last }}{% endif %}\n"
         "{% endfor -%}\n"
-        "{% raw %}{{ not read }}{% endraw %} {{ {'a': 1.0, \"b'\": none, 2: (true,)} }} {{ dict(x=[1e16, 1e-5, 0.1 + 0.2]) }}\n"
+        "{% raw %}{{ not read }}{% endraw %} {{ {'a': 1.0, \"b'\": none, 2: (true,)} }} {{ dict(x=[1e16, 1e-5, 0.1 + "
+        "0.2]) }}\n"
         "{%- with a = 1, b = 'two' %} {{ a ~ b }}{% endwith %}\n",
-        "{\"tools\": [{\"name\": \"find\", \"parameters\": {\"type\": \"object\", \"properties\": {\"q\": {\"type\": \"string\", \"default\": \"x\\\"y\"}, \"n\": {\"type\": [\"integer\", \"null\"]}, \"how\": {\"enum\": [\"a\", \"b\"]}, \"list\": {\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\": {\"z\": {\"oneOf\": [{\"type\": \"number\"}, {}]}}}, \"nullable\": true}}, \"required\": [\"q\"]}}, {\"name\": \"none\", \"parameters\": {\"type\": \"array\"}}], \"messages\": [{\"role\": \"user\", \"content\": \" one \\n\\n  two   three\\n\"}, {\"role\": \"user\", \"content\": \"42\"}, {\"role\": \"assistant\", \"content\": \"x\342\200\250"
+        "{\"tools\": [{\"name\": \"find\", \"parameters\": {\"type\": \"object\", \"properties\": {\"q\": {\"type\": "
+        "\"string\", \"default\": \"x\\\"y\"}, \"n\": {\"type\": [\"integer\", \"null\"]}, \"how\": {\"enum\": "
+        "[\"a\", \"b\"]}, \"list\": {\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\": {\"z\": "
+        "{\"oneOf\": [{\"type\": \"number\"}, {}]}}}, \"nullable\": true}}, \"required\": [\"q\"]}}, {\"name\": "
+        "\"none\", \"parameters\": {\"type\": \"array\"}}], \"messages\": [{\"role\": \"user\", \"content\": \" one "
+        "\\n\\n  two   three\\n\"}, {\"role\": \"user\", \"content\": \"42\"}, {\"role\": \"assistant\", "
+        "\"content\": \"x\342\200\250"
         "y\\tz\"}]}",
-        "1. FIND: {q: string = \"x\\\"y\"; n\?: integer | null; how\?: \"a\" | \"b\"; list\?: {z\?: number | any}[] | null} 2/2\n"
+        "1. FIND: {q: string = \"x\\\"y\"; n\?: integer | null; how\?: \"a\" | \"b\"; list\?: {z\?: number | any}[] "
+        "| null} 2/2\n"
         "2. NONE (last): any[] 1/2\n"
         "Us: one / two  three\n"
         "+Us: 42\n"

@@ -278,14 +278,18 @@ def cases():
 
 
 def quoted(text):
-    """A C literal, a line of it for each line."""
+    """A C literal: a line for each line, and more for a line that would end behind column 120."""
     lines = []
     for line in text.splitlines(True) or [""]:
-        out = ""
-        for byte in line.encode():
-            char = chr(byte)
-            out += {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\", "?": "\\?"}.get(char, char if 32 <= byte < 127 else "\\%03o" % byte)
-        lines.append('        "%s"' % out)
+        out = [{"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\", "?": "\\?"}.get(chr(byte), chr(byte) if 32 <= byte < 127 else "\\%03o" % byte)
+               for byte in line.encode()]
+        while sum(map(len, out)) > 108:
+            count = next(i for i in range(len(out)) if sum(map(len, out[:i + 1])) > 108)
+            space = "".join(" " if char == " " else "x" for char in out[:count]).rfind(" ")
+            count = space + 1 if space > 0 else count
+            lines.append('        "%s"' % "".join(out[:count]))
+            out = out[count:]
+        lines.append('        "%s"' % "".join(out))
     return "\n".join(lines)
 
 

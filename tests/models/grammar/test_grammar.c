@@ -361,7 +361,8 @@ TEST(references_are_json_pointers)
         "{\"$ref\": \"#/$defs/a~0b\", \"$defs\": {\"a~b\": {\"type\": \"integer\"}}}",
         "{\"$ref\": \"#/$defs/~01\", \"$defs\": {\"~1\": {\"type\": \"integer\"}}}",
         "{\"$ref\": \"#/$defs/a%20b\", \"$defs\": {\"a b\": {\"type\": \"integer\"}}}",
-        "{\"$ref\": \"#/$defs/a%2Fb\", \"$defs\": {\"a\": {\"b\": {\"type\": \"integer\"}}}}", /* a slash before the pointer is read */
+        /* a slash before the pointer is read */
+        "{\"$ref\": \"#/$defs/a%2Fb\", \"$defs\": {\"a\": {\"b\": {\"type\": \"integer\"}}}}",
         "{\"$ref\": \"#/%24defs/%c3%A9\", \"$defs\": {\"\xC3\xA9\": {\"type\": \"integer\"}}}",
         "{\"$ref\": \"#/$defs/%25\", \"$defs\": {\"%\": {\"type\": \"integer\"}}}",
         "{\"$ref\": \"#\\/$defs\\/\\u0061\", \"$defs\": {\"a\": {\"type\": \"integer\"}}}",

@@ -214,11 +214,13 @@ static const struct {
 /*  What mutations put in. */
 /* clang-format off */
 static const char *const words[] = {
-    "{", "}", "[", "]", ",", ":", "\"", "\\", " ", "\n", "0", "1", "-1", "1.0", "00", "null", "true", "false", "{}", "[]", "\"\"", "4194303",
-    "4194304", "9223372036854775808", "\\u0000", "\\ud800", "\\ud83d\\ude00", "\x80", "\xE2\x96\x81", "\xC4\xA0", "\x01", "\"type\":\"Sequence\"",
-    "\"normalizers\":[", "\"decoders\":[", "\"processors\":[", "\"pretokenizers\":[", "\"ab\":1,", "\"a b\",", "\"a a\",", "\"special\":false",
-    "\"byte_fallback\":true,", "\"ignore_merges\":true,", "\"unk_token\":\"a\",", "\"NFC\"", "\"Digits\"", "\"Metaspace\"", "\"ByteLevel\"", "\"content\":\"\"",
-    "\"content\":\" \"", "\"prefix\":true", "\"start\":7", "\"id\":\"A\"", "{\"type\":\"Fuse\"},", "[[[[[[[[[[[[[[[[[[[[", "\"ids\":[0,1,2,3]",
+    "{", "}", "[", "]", ",", ":", "\"", "\\", " ", "\n", "0", "1", "-1", "1.0", "00", "null", "true", "false", "{}",
+    "[]", "\"\"", "4194303", "4194304", "9223372036854775808", "\\u0000", "\\ud800", "\\ud83d\\ude00", "\x80",
+    "\xE2\x96\x81", "\xC4\xA0", "\x01", "\"type\":\"Sequence\"", "\"normalizers\":[", "\"decoders\":[",
+    "\"processors\":[", "\"pretokenizers\":[", "\"ab\":1,", "\"a b\",", "\"a a\",", "\"special\":false",
+    "\"byte_fallback\":true,", "\"ignore_merges\":true,", "\"unk_token\":\"a\",", "\"NFC\"", "\"Digits\"",
+    "\"Metaspace\"", "\"ByteLevel\"", "\"content\":\"\"", "\"content\":\" \"", "\"prefix\":true", "\"start\":7",
+    "\"id\":\"A\"", "{\"type\":\"Fuse\"},", "[[[[[[[[[[[[[[[[[[[[", "\"ids\":[0,1,2,3]",
 };
 /* clang-format on */
 

@@ -801,7 +801,7 @@ TEST(gguf_of_bytes)
 
 TEST(gguf_of_pieces)
 {
-    /* of ▁ab: ▁a is better than ab; of abba: of ab and ba, which are equal, the left one, and bb comes before both */
+    /* ▁ab: ▁a is better than ab. abba: bb is best; of ab and ba, which are equal, the left one comes first. */
     static const int32_t one[] = {1, 7}, two[] = {1, 9, 12, 10, 8, 10}, three[] = {1, 9, 12, 5, 10}, byte[] = {1, 4, 3},
                          none[] = {1, 9, 0};
     buffer keys = gguf_pieces("2336111111111", 13);
