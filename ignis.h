@@ -21,7 +21,7 @@
         >>ops           operations on tensors, in families: >>ops.matmul .conv .fft .einsum .pointwise .formula .sum
                         .shape .norm .image .rope .embedding .index .sort .select .random .loss .attention  ON THE TAPE
         >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
-        >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
+        >>optim         AdamW, SGD and others, schedules, clipping, loss scaling  ON OPTIMIZERS
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
@@ -511,6 +511,37 @@
         ignis_scope_end(scope);
         return ignis_shutdown() != IGNIS_OK;
     }
+    ---- end example
+
+    ON OPTIMIZERS (>>optim)
+
+        A step updates all parameters that have a gradient, in one launch for each dtype. Rates, counts and the scale
+        of the loss are on the device: a graph of a step can be launched again and again. An optimizer's state is
+        arrays, which ignis_optimizer_state names for saving.
+
+        Groups have a learning rate and a weight decay of their own. ignis_optimizer_add_group begins one; parameters
+        that are added before any group have the optimizer's. The schedule scales the rates of all groups. Weight
+        decay of a group applies to the parameters that are added with decay.
+
+    ---- begin example groups
+        // A head that learns ten times as fast as the rest, without decay of its bias
+        ignis_tensor_desc trained = {.requires_grad = true};
+        ignis_tensor x = ignis_tensor_randn(IGNIS_SHAPE(8, 16), NULL);
+        ignis_tensor body = ignis_tensor_randn(IGNIS_SHAPE(32, 16), &trained);
+        ignis_tensor head = ignis_tensor_randn(IGNIS_SHAPE(4, 32), &trained);
+        ignis_tensor bias = ignis_tensor_zeros(IGNIS_SHAPE(4), &trained);
+        ignis_adamw_desc adamw = {.lr = 1e-4, .weight_decay = 0.01};
+        ignis_optimizer optimizer = ignis_adamw(&adamw);
+        ignis_optimizer_add(optimizer, body, true);          // group 0
+        ignis_optimizer_add_group(optimizer, 1e-3, 0.1);     // group 1: lr 1e-3, weight_decay 0.1
+        ignis_optimizer_add(optimizer, head, true);
+        ignis_optimizer_add(optimizer, bias, false);         // of group 1, without decay
+        ignis_tensor y = ignis_linear(ignis_relu(ignis_matmul_t(x, body)), head, bias);
+        ignis_backward(ignis_mean(ignis_mul(y, y)), IGNIS_NO_ARRAY);
+        ignis_clip_grad_norm(optimizer, 1);
+        ignis_optimizer_step(optimizer);
+        ignis_optimizer_set_group(optimizer, 1, 1e-4, 0.1);  // from the next step on, also in graphs
+        ignis_optimizer_free(optimizer);
     ---- end example
 
     ON GRAPHS (>>graph)
@@ -4251,7 +4282,8 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
-    IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
+    IGNIS_OPTIMIZER_MISSED, /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
+    IGNIS_OPTIMIZER_GROUP   /* f64 [2], of a group: its learning rate and its weight decay */
 } ignis_optimizer_part;
 
 /*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient;
@@ -4282,7 +4314,8 @@ IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
 /*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay:
     whether weight decay applies to it
-    Master copies are made of the values that the tensor has now.
+    It belongs to the group that ignis_optimizer_add_group began last, if there is one. Master copies are made of the
+    values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED
     (this thread captures a graph), SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE,
@@ -4290,6 +4323,27 @@ IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
+
+/*  ignis_optimizer_add_group - begin a group of parameters with a learning rate and a weight decay of their own:
+    those that ignis_optimizer_add adds from here on
+    lr takes the place of the optimizer's, and the schedule scales it; 0 keeps the group as it is. weight_decay
+    applies to the parameters that are added with decay. The optimizer's own are those of group 0, the parameters that
+    were added before any group.
+    Returns: the group's number, 1 or above; -1 on failure.
+    Errors: FREED, ARGUMENT (lr or weight_decay is below 0, NaN or infinite), UNSUPPORTED (this thread captures a
+    graph, or L-BFGS), MEMORY, CUDA.
+    Ownership: the group is part of the optimizer.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API int ignis_optimizer_add_group(ignis_optimizer optimizer, double lr, double weight_decay);
+
+/*  ignis_optimizer_set_group - set the learning rate and the weight decay of a group from the next step on
+    Both are on the device: launches of a graph that was captured before use them, too.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no such group, or group 0, which ignis_optimizer_set_lr serves; a number that
+    ignis_optimizer_add_group refuses), MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer optimizer, int group, double lr, double weight_decay);
 
 /*  ignis_optimizer_step - update all parameters that have a gradient
     One launch for each element type. Step count, learning rate and clipping are kept and updated on the
@@ -4333,6 +4387,7 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double ma
 IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer optimizer, ignis_tensor loss);
 
 /*  ignis_optimizer_set_lr - set the learning rate from the next step on, which the schedule scales
+    Groups keep theirs: ignis_optimizer_set_group.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (negative), MEMORY, CUDA.
     Ownership: unchanged.
@@ -4348,7 +4403,8 @@ IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_op
 
 /*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by
     ignis_array_copy, for restoring it
-    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues
+    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it, and for
+    IGNIS_OPTIMIZER_GROUP it is the number of a group, whose numbers a restored state may leave out. Training continues
     bit for bit as without the interruption when all parts and parameters are restored, after all parameters
     have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a gradient of the parameter: a state
     that was saved without it, as before 0.5.0, needs it only where that was not so.
@@ -25825,7 +25881,7 @@ typedef struct ignis__adjoint {
 
 enum {
     IGNIS__OPTIM_SHARE = 1024,         /* elements that a block of a step takes at a time */
-    IGNIS__OPTIM_BATCH = 39,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_BATCH = 36,           /* rows that one launch carries to the table: they fit a kernel's params */
     IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
 
@@ -25837,6 +25893,7 @@ enum {
     IGNIS__OPTIM_STEP,      /* the first one is 1 */
     IGNIS__OPTIM_CLIP,      /* the next ones are of the running step */
     IGNIS__OPTIM_LR,
+    IGNIS__OPTIM_FACTOR,    /* of the schedule, which scales the rates of groups */
     IGNIS__OPTIM_SCALE = 8, /* of the loss; 1 without */
     IGNIS__OPTIM_GOOD,      /* steps since SCALE has changed */
     IGNIS__OPTIM_SKIPPED,   /* steps in all */
@@ -25846,6 +25903,9 @@ enum {
     IGNIS__OPTIM_STATES = 16 /* the size of the state */
 };
 
+/*  The numbers of a group of parameters, which are double. */
+enum { IGNIS__OPTIM_GROUP_LR, IGNIS__OPTIM_GROUP_DECAY, IGNIS__OPTIM_GROUP_COUNT };
+
 /*  A row of the table: a parameter. Pointers are null if the optimizer does not use them. */
 typedef struct ignis__optim_row {
     IGNIS__POINTER(T) data, grad;
@@ -25853,13 +25913,14 @@ typedef struct ignis__optim_row {
     IGNIS__POINTER(Wide) second;   /* the second moment */
     IGNIS__POINTER(Wide) master;   /* the parameter in full precision */
     IGNIS__POINTER(double) missed; /* steps that it had no gradient for, for corrections of bias */
+    IGNIS__POINTER(double) group;  /* its learning rate before the schedule, and its weight decay */
     long long count, chunk;        /* elements; a block takes `chunk` of them */
     long long first_block, first_step;
-    double decay; /* weight decay of this parameter */
+    double decay; /* weight decay of this parameter; in a group 1 with decay, and 0 without */
     /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
     double first_scale, second_scale;
 } ignis__optim_row;
-IGNIS__ASSERT_SIZE(ignis__optim_row, 104);
+IGNIS__ASSERT_SIZE(ignis__optim_row, 112);
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];
@@ -25869,9 +25930,10 @@ typedef struct ignis__parameter {
     ignis__tensor *tensor; /* held */
     ignis__array *data;    /* claimed, as are these; null without */
     ignis__array *first, *second, *master, *missed;
-    double decay;
-    bool has_row; /* the table gathered last has its gradient */
-    bool grouped; /* its gradient's memory is shared: it is not dropped */
+    ignis__array *group; /* null: it has the optimizer's own rate and decay */
+    double decay;        /* as in ignis__optim_row */
+    bool has_row;        /* the table gathered last has its gradient */
+    bool grouped;        /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 typedef struct ignis__optimizer {
@@ -25885,6 +25947,8 @@ typedef struct ignis__optimizer {
     ignis_loss_scale_desc scale; /* interval 0: none */
     ignis__parameter *parameters;
     int count, capacity;
+    ignis__array **groups; /* f64 [IGNIS__OPTIM_GROUP_COUNT] each; claimed */
+    int group_count, group_capacity;
     ignis__array *state;      /* f64; claimed */
     ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
     ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
@@ -41695,6 +41759,7 @@ IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *par
     ignis__optimizer_unclaim(call, &parameter->second);
     ignis__optimizer_unclaim(call, &parameter->master);
     ignis__optimizer_unclaim(call, &parameter->missed);
+    ignis__optimizer_unclaim(call, &parameter->group);
     if (parameter->tensor)
         ignis__tensor_drop(call, parameter->tensor);
     parameter->tensor = NULL;
@@ -41709,6 +41774,9 @@ IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *op
         ignis__parameter_end(call, &optimizer->parameters[i]);
     ignis__optimizer_unclaim(call, &optimizer->state);
     ignis__optimizer_unclaim(call, &optimizer->table);
+    for (i = 0; i < optimizer->group_count; i++)
+        ignis__optimizer_unclaim(call, &optimizer->groups[i]);
+    ignis__free(optimizer->groups);
     ignis__free(optimizer->parameters);
     ignis__free(optimizer->rows);
     ignis__pool_recycle(&ignis__optimizers, optimizer);
@@ -42010,18 +42078,25 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     return true;
 }
 
-/*  Counts the steps that a new parameter has missed: all until now. */
-static bool ignis__parameter_missed(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+/*  Makes an array of `count` f64 numbers on the optimizer's device; claimed. NULL, and reported, on failure. */
+IGNIS__PRIVATE ignis__array *ignis__optimizer_numbers(const char *call, const ignis__optimizer *optimizer,
+                                                      int64_t count)
 {
     ignis_array_desc desc = IGNIS__ZERO;
-    ignis_shape one = IGNIS_SHAPE(1);
-    ignis__array *step;
-    bool ok;
-    desc.shape = one;
+    desc.shape = IGNIS_SHAPE(count);
     desc.dtype = IGNIS_F64;
     desc.device = ignis__device_in_desc(optimizer->device);
     desc.tag = "optimizer";
-    parameter->missed = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    return ignis__array_adopt(call, ignis__array_create(call, &desc));
+}
+
+/*  Counts the steps that a new parameter has missed: all until now. */
+static bool ignis__parameter_missed(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+{
+    ignis_shape one = IGNIS_SHAPE(1);
+    ignis__array *step;
+    bool ok;
+    parameter->missed = ignis__optimizer_numbers(call, optimizer, 1);
     if (!parameter->missed)
         return false;
     step = ignis__array_adopt(
@@ -42071,7 +42146,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
         parameter = &optimizer->parameters[optimizer->count];
         memset(parameter, 0, sizeof *parameter);
         parameter->tensor = held;
-        parameter->decay = decay ? optimizer->weight_decay : 0;
+        if (optimizer->group_count) {
+            parameter->group = optimizer->groups[optimizer->group_count - 1];
+            ignis__array_claim(parameter->group);
+        }
+        parameter->decay = !decay ? 0 : parameter->group ? 1 : optimizer->weight_decay;
         held = NULL;
         ok = ignis__parameter_start(call, optimizer, parameter);
         if (ok)
@@ -42111,7 +42190,8 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
           (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
           (!parameter->master || ignis__work_write(work, parameter->master, &row->master)) &&
-          (!parameter->missed || ignis__work_write(work, parameter->missed, &row->missed));
+          (!parameter->missed || ignis__work_write(work, parameter->missed, &row->missed)) &&
+          (!parameter->group || ignis__work_read(work, parameter->group, &row->group));
     if (*ok && writes & IGNIS__WRITES_DATA)
         ignis__storage_written(parameter->data->storage);
     if (*ok && writes & IGNIS__WRITES_GRADS)
@@ -42583,11 +42663,16 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
     if (!optimizer)
         return none;
     ignis__mutex_lock(&optimizer->slot.lock);
-    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_MISSED) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MISSED are 0 to 4",
+    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_GROUP) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _GROUP are 0 to 5",
                     (int)part);
     } else if (part == IGNIS_OPTIMIZER_SELF) {
         array = optimizer->state;
+    } else if (part == IGNIS_OPTIMIZER_GROUP) {
+        if (parameter < 0 || parameter > optimizer->group_count)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "group is %d, outside 0 to %d", parameter, optimizer->group_count);
+        else if (parameter > 0)
+            array = optimizer->groups[parameter - 1];
     } else if (parameter < 0 || parameter >= optimizer->count) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "parameter is %d, outside 0 to %d", parameter, optimizer->count - 1);
     } else {
@@ -42602,6 +42687,89 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
     ignis__mutex_unlock(&optimizer->slot.lock);
     ignis__optimizer_drop(call, optimizer);
     return none;
+}
+
+/*  >>train.group - groups of parameters with a learning rate and a weight decay of their own
+
+    The numbers of a group are on the device, where the step kernels read them.
+    Uses: optimizer, parameter. */
+
+static bool ignis__group_check(const char *call, double lr, double weight_decay)
+{
+    const double no_limit = 1e300;
+    return ignis__optimizer_check_number(call, "lr", lr, 0, no_limit) &&
+           ignis__optimizer_check_number(call, "weight_decay", weight_decay, 0, no_limit);
+}
+
+static bool ignis__group_write(const char *call, ignis__array *group, double lr, double weight_decay)
+{
+    double numbers[IGNIS__OPTIM_GROUP_COUNT];
+    numbers[IGNIS__OPTIM_GROUP_LR] = lr;
+    numbers[IGNIS__OPTIM_GROUP_DECAY] = weight_decay;
+    return ignis__array_from_host(call, group, numbers, IGNIS_F64) == IGNIS_OK;
+}
+
+/*  Makes room for one more group. */
+static bool ignis__groups_grow(const char *call, ignis__optimizer *optimizer)
+{
+    const int wanted = optimizer->group_capacity ? 2 * optimizer->group_capacity : 8;
+    ignis__array **groups;
+    if (optimizer->group_count < optimizer->group_capacity)
+        return true;
+    groups = (ignis__array **)ignis__alloc(sizeof *groups * (size_t)wanted);
+    if (!groups) {
+        ignis__fail_host_memory(call, sizeof *groups * (size_t)wanted);
+        return false;
+    }
+    if (optimizer->group_count)
+        memcpy(groups, optimizer->groups, sizeof *groups * (size_t)optimizer->group_count);
+    ignis__free(optimizer->groups);
+    optimizer->groups = groups;
+    optimizer->group_capacity = wanted;
+    return true;
+}
+
+IGNIS__COLD IGNIS_API int ignis_optimizer_add_group(ignis_optimizer handle, double lr, double weight_decay)
+{
+    static const char call[] = "ignis_optimizer_add_group";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis__array *group = NULL;
+    int number = -1;
+    if (!optimizer)
+        return -1;
+    if (!ignis__capture_refuses(call) && ignis__group_check(call, lr, weight_decay))
+        group = ignis__optimizer_numbers(call, optimizer, IGNIS__OPTIM_GROUP_COUNT);
+    ignis__mutex_lock(&optimizer->slot.lock);
+    if (group && ignis__group_write(call, group, lr, weight_decay) && ignis__groups_grow(call, optimizer)) {
+        optimizer->groups[optimizer->group_count++] = group;
+        group = NULL;
+        number = optimizer->group_count;
+    }
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_unclaim(call, &group);
+    ignis__optimizer_drop(call, optimizer);
+    return number;
+}
+
+IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer handle, int number, double lr, double weight_decay)
+{
+    static const char call[] = "ignis_optimizer_set_group";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    bool ok = false;
+    if (!optimizer)
+        return ignis__failed();
+    ignis__mutex_lock(&optimizer->slot.lock);
+    if (number < 1 || number > optimizer->group_count)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "group is %d; %s", number,
+                    optimizer->group_count
+                        ? "expected a number that ignis_optimizer_add_group returned"
+                        : "the optimizer has no groups; ignis_optimizer_set_lr sets the rate of the others");
+    else
+        ok = ignis__group_check(call, lr, weight_decay) &&
+             ignis__group_write(call, optimizer->groups[number - 1], lr, weight_decay);
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_drop(call, optimizer);
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 /* ===============================================================================================================
@@ -46701,6 +46869,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_lion(...) IGNIS__AT(ignis_lion(__VA_ARGS__))
 #define ignis_muon(...) IGNIS__AT(ignis_muon(__VA_ARGS__))
 #define ignis_optimizer_add(...) IGNIS__AT(ignis_optimizer_add(__VA_ARGS__))
+#define ignis_optimizer_add_group(...) IGNIS__AT(ignis_optimizer_add_group(__VA_ARGS__))
+#define ignis_optimizer_set_group(...) IGNIS__AT(ignis_optimizer_set_group(__VA_ARGS__))
 #define ignis_optimizer_step(...) IGNIS__AT(ignis_optimizer_step(__VA_ARGS__))
 #define ignis_optimizer_zero_grad(...) IGNIS__AT(ignis_optimizer_zero_grad(__VA_ARGS__))
 #define ignis_clip_grad_norm(...) IGNIS__AT(ignis_clip_grad_norm(__VA_ARGS__))

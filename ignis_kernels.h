@@ -50,7 +50,7 @@
         norm_grad.cu               344 lines   10255 bytes
         norm_unaligned.cu          239 lines    7056 bytes
         norm_unaligned.cuh         286 lines    6410 bytes
-        optim.cu                   440 lines   13552 bytes
+        optim.cu                   458 lines   13862 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
         pool.cu                    295 lines    9119 bytes
@@ -72,7 +72,7 @@
         shared/image.h              42 lines     800 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h              7 lines     168 bytes
-        shared/optimizer.h          44 lines     851 bytes
+        shared/optimizer.h          49 lines     988 bytes
         shared/rope.h               10 lines     231 bytes
         shared/scan.h               26 lines     434 bytes
         shared/strided.h            13 lines     220 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xb3045df0be5fbcbaULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x0a5ed8d41bf205ecULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -13177,6 +13177,7 @@ static const char ignis__text_optim_cu_0[] =
     "factor = floor + (1 - floor) * left;\n"
     "}\n"
     "now[IGNIS__OPTIM_STEP] = step;\n"
+    "now[IGNIS__OPTIM_FACTOR] = factor;\n"
     "now[IGNIS__OPTIM_LR] = now[IGNIS__OPTIM_BASE_LR] * factor;\n"
     "for (int i = threadIdx.x; i < 2 * rows; i += blockDim.x) {\n"
     "ignis__optim_row &row = table[i / 2];\n"
@@ -13214,6 +13215,14 @@ static const char ignis__text_optim_cu_0[] =
     "start = (blockIdx.x - first(parameter)) * size;\n"
     "end = min(start + size, parameter.count);\n"
     "}\n"
+    "};\n\n\n"
+    "struct rates {\n"
+    "double lr, decay;\n\n"
+    "__device__ rates(const ignis__optim_row &p, const double *state)\n"
+    ": lr(p.group ? p.group[IGNIS__OPTIM_GROUP_LR] * state[IGNIS__OPTIM_FACTOR] : state[IGNIS__OPTIM_LR]),\n"
+    "decay(p.group && p.decay != 0 ? p.group[IGNIS__OPTIM_GROUP_DECAY] : p.decay)\n"
+    "{\n"
+    "}\n"
     "};\n\n\n\n\n"
     "template <int N, typename E> __device__ inline void load_all(Wide (&to)[N], const E *from)\n"
     "{\n"
@@ -13221,7 +13230,8 @@ static const char ignis__text_optim_cu_0[] =
     "#pragma unroll\n"
     "for (int i = 0; i < N; i += per_word) {\n"
     "const auto pack = ignis_load_streaming<per_word>(from + i);\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_optim_cu_1[] =
     "for (int k = 0; k < per_word; k++)\n"
     "to[i + k] = Wide(pack[k]);\n"
     "}\n"
@@ -13232,8 +13242,7 @@ static const char ignis__text_optim_cu_0[] =
     "#pragma unroll\n"
     "for (int i = 0; i < N; i += per_word) {\n"
     "ignis_pack<E, per_word> pack;\n"
-    "#pragma unroll\n";
-static const char ignis__text_optim_cu_1[] =
+    "#pragma unroll\n"
     "for (int k = 0; k < per_word; k++)\n"
     "pack[k] = E(from[i + k]);\n"
     "ignis_store_streaming(to + i, pack);\n"
@@ -13306,10 +13315,11 @@ static const char ignis__text_optim_cu_1[] =
     "{\n"
     "ignis_grid_dependency();\n"
     "const chunk c(table, count, true);\n"
+    "const rates r(c.parameter, state);\n"
     "const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),\n"
     "wide_eps = Wide(eps);\n"
-    "const Wide keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay),\n"
-    "step_size = Wide(state[IGNIS__OPTIM_LR] * c.parameter.first_scale);\n"
+    "const Wide keep = Wide(1 - r.lr * r.decay),\n"
+    "step_size = Wide(r.lr * c.parameter.first_scale);\n"
     "const Wide second_scale = Wide(c.parameter.second_scale);\n"
     "step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {\n"
     "first = b1 * first + not_b1 * grad;\n"
@@ -13323,14 +13333,16 @@ static const char ignis__text_optim_cu_1[] =
     "{\n"
     "ignis_grid_dependency();\n"
     "const chunk c(table, count, true);\n"
+    "const rates r(c.parameter, state);\n"
     "const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),\n"
     "wide_eps = Wide(eps);\n"
-    "const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[IGNIS__OPTIM_LR] * c.parameter.first_scale),\n"
+    "const Wide decay = Wide(r.decay), step_size = Wide(r.lr * c.parameter.first_scale),\n"
     "second_scale = Wide(c.parameter.second_scale);\n"
     "step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {\n"
     "grad += decay * value;\n"
     "first = b1 * first + not_b1 * grad;\n"
-    "second = b2 * second + not_b2 * grad * grad;\n"
+    "second = b2 * second + not_b2 * grad * grad;\n";
+static const char ignis__text_optim_cu_2[] =
     "value -= step_size * first / (sqrt(second) * second_scale + wide_eps);\n"
     "});\n"
     "}\n\n\n\n\n"
@@ -13338,10 +13350,10 @@ static const char ignis__text_optim_cu_1[] =
     "ignis_rmsprop(const ignis__optim_row *table, int count, const double *state, double momentum, double alpha,\n"
     "double eps, int zero_grad)\n"
     "{\n"
-    "ignis_grid_dependency();\n";
-static const char ignis__text_optim_cu_2[] =
+    "ignis_grid_dependency();\n"
     "const chunk c(table, count, true);\n"
-    "const Wide lr = Wide(state[IGNIS__OPTIM_LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum),\n"
+    "const rates r(c.parameter, state);\n"
+    "const Wide lr = Wide(r.lr), decay = Wide(r.decay), wide_momentum = Wide(momentum),\n"
     "wide_eps = Wide(eps);\n"
     "const Wide b2 = Wide(alpha), not_b2 = Wide(1 - alpha);\n"
     "step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {\n"
@@ -13358,9 +13370,10 @@ static const char ignis__text_optim_cu_2[] =
     "{\n"
     "ignis_grid_dependency();\n"
     "const chunk c(table, count, true);\n"
+    "const rates r(c.parameter, state);\n"
     "const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),\n"
-    "lr = Wide(state[IGNIS__OPTIM_LR]);\n"
-    "const Wide keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay);\n"
+    "lr = Wide(r.lr);\n"
+    "const Wide keep = Wide(1 - r.lr * r.decay);\n"
     "step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {\n"
     "const Wide way = b1 * first + not_b1 * grad;\n"
     "value = value * keep - (way > 0 ? lr : way < 0 ? -lr : way * lr);\n"
@@ -13384,7 +13397,8 @@ static const char ignis__text_optim_cu_2[] =
     "{\n"
     "ignis_grid_dependency();\n"
     "const chunk c(table, count, true);\n"
-    "const Wide lr = Wide(state[IGNIS__OPTIM_LR]), keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay);\n"
+    "const rates r(c.parameter, state);\n"
+    "const Wide lr = Wide(r.lr), keep = Wide(1 - r.lr * r.decay);\n"
     "step_chunk<true>(c, state, zero_grad != 0,\n"
     "[=](Wide &value, Wide, Wide &, Wide &second) { value = value * keep - lr * second; });\n"
     "}\n\n\n\n"
@@ -13394,7 +13408,8 @@ static const char ignis__text_optim_cu_2[] =
     "{\n"
     "ignis_grid_dependency();\n"
     "const chunk c(table, count, true);\n"
-    "const Wide lr = Wide(state[IGNIS__OPTIM_LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum);\n"
+    "const rates r(c.parameter, state);\n"
+    "const Wide lr = Wide(r.lr), decay = Wide(r.decay), wide_momentum = Wide(momentum);\n"
     "step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {\n"
     "first = wide_momentum * first + (grad + decay * value);\n"
     "value -= lr * first;\n"
@@ -13431,15 +13446,15 @@ static const char ignis__text_optim_cu_2[] =
     "const long long end = c.end;\n"
     "const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;\n"
     "Wide sum = sum_of_squares<N>(grad, c.start + threadIdx.x * N, body);\n"
-    "sum += sum_of_squares<1>(grad, body + threadIdx.x, end);\n"
+    "sum += sum_of_squares<1>(grad, body + threadIdx.x, end);\n";
+static const char ignis__text_optim_cu_3[] =
     "sum = ignis_block_sum(sum);\n"
     "double result = (double)sum;\n"
     "if (!ignis_is_same<T, ignis_f16> &&\n"
     "!ignis_squares_fit(sum)) {\n"
     "const double scale =\n"
     "sizeof(T) < 8 ? 1 : ignis_square_scale((double)ignis_block_max(largest(grad, c.start + threadIdx.x, end)));\n"
-    "result = 0;\n";
-static const char ignis__text_optim_cu_3[] =
+    "result = 0;\n"
     "for (long long at = c.start + threadIdx.x; at < end; at += THREADS)\n"
     "result += (double)Wide(grad[at]) * scale * ((double)Wide(grad[at]) * scale);\n"
     "result = ignis_block_sum(result);\n"
@@ -15516,7 +15531,7 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
     "IGNIS__OPTIM_SHARE = 1024,\n"
-    "IGNIS__OPTIM_BATCH = 39,\n"
+    "IGNIS__OPTIM_BATCH = 36,\n"
     "IGNIS__OPTIM_ADVANCE_THREADS = 512\n"
     "};\n\n\n"
     "enum {\n"
@@ -15526,6 +15541,7 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "IGNIS__OPTIM_STEP,\n"
     "IGNIS__OPTIM_CLIP,\n"
     "IGNIS__OPTIM_LR,\n"
+    "IGNIS__OPTIM_FACTOR,\n"
     "IGNIS__OPTIM_SCALE = 8,\n"
     "IGNIS__OPTIM_GOOD,\n"
     "IGNIS__OPTIM_SKIPPED,\n"
@@ -15534,18 +15550,20 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "IGNIS__OPTIM_COUNT,\n"
     "IGNIS__OPTIM_STATES = 16\n"
     "};\n\n\n"
+    "enum { IGNIS__OPTIM_GROUP_LR, IGNIS__OPTIM_GROUP_DECAY, IGNIS__OPTIM_GROUP_COUNT };\n\n\n"
     "typedef struct ignis__optim_row {\n"
     "IGNIS__POINTER(T) data, grad;\n"
     "IGNIS__POINTER(Wide) first;\n"
     "IGNIS__POINTER(Wide) second;\n"
     "IGNIS__POINTER(Wide) master;\n"
     "IGNIS__POINTER(double) missed;\n"
+    "IGNIS__POINTER(double) group;\n"
     "long long count, chunk;\n"
     "long long first_block, first_step;\n"
     "double decay;\n\n"
     "double first_scale, second_scale;\n"
     "} ignis__optim_row;\n"
-    "IGNIS__ASSERT_SIZE(ignis__optim_row, 104);\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__optim_row, 112);\n\n"
     "typedef struct ignis__optim_batch {\n"
     "ignis__optim_row rows[IGNIS__OPTIM_BATCH];\n"
     "} ignis__optim_batch;\n";
@@ -17395,7 +17413,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x3f61a79560ba0009ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 67};
+    "shared/optimizer.h", 0x87ed22e695059b0cULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 67};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17403,7 +17421,7 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0xe6372c61e593726eULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 45};
+    "optim.cu", 0x61952235d22ea691ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 45};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,

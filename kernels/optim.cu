@@ -89,6 +89,7 @@ extern "C" __global__ void __launch_bounds__(IGNIS__OPTIM_ADVANCE_THREADS)
             factor = floor + (1 - floor) * left;
         }
         now[IGNIS__OPTIM_STEP] = step;
+        now[IGNIS__OPTIM_FACTOR] = factor;
         now[IGNIS__OPTIM_LR] = now[IGNIS__OPTIM_BASE_LR] * factor;
         for (int i = threadIdx.x; i < 2 * rows; i += blockDim.x) {
             ignis__optim_row &row = table[i / 2];
@@ -128,6 +129,17 @@ struct chunk {
         const long long size = is_step ? IGNIS__OPTIM_SHARE : parameter.chunk;
         start = (blockIdx.x - first(parameter)) * size;
         end = min(start + size, parameter.count);
+    }
+};
+
+/*  The learning rate and the weight decay of a parameter in the running step. */
+struct rates {
+    double lr, decay;
+
+    __device__ rates(const ignis__optim_row &p, const double *state)
+        : lr(p.group ? p.group[IGNIS__OPTIM_GROUP_LR] * state[IGNIS__OPTIM_FACTOR] : state[IGNIS__OPTIM_LR]),
+          decay(p.group && p.decay != 0 ? p.group[IGNIS__OPTIM_GROUP_DECAY] : p.decay)
+    {
     }
 };
 
@@ -232,10 +244,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
+    const rates r(c.parameter, state);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
                wide_eps = Wide(eps);
-    const Wide keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay),
-               step_size = Wide(state[IGNIS__OPTIM_LR] * c.parameter.first_scale);
+    const Wide keep = Wide(1 - r.lr * r.decay),
+               step_size = Wide(r.lr * c.parameter.first_scale);
     const Wide second_scale = Wide(c.parameter.second_scale);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         first = b1 * first + not_b1 * grad;
@@ -252,9 +265,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
+    const rates r(c.parameter, state);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
                wide_eps = Wide(eps);
-    const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[IGNIS__OPTIM_LR] * c.parameter.first_scale),
+    const Wide decay = Wide(r.decay), step_size = Wide(r.lr * c.parameter.first_scale),
                second_scale = Wide(c.parameter.second_scale);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         grad += decay * value;
@@ -273,7 +287,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide lr = Wide(state[IGNIS__OPTIM_LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum),
+    const rates r(c.parameter, state);
+    const Wide lr = Wide(r.lr), decay = Wide(r.decay), wide_momentum = Wide(momentum),
                wide_eps = Wide(eps);
     const Wide b2 = Wide(alpha), not_b2 = Wide(1 - alpha);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
@@ -292,9 +307,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
+    const rates r(c.parameter, state);
     const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
-               lr = Wide(state[IGNIS__OPTIM_LR]);
-    const Wide keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay);
+               lr = Wide(r.lr);
+    const Wide keep = Wide(1 - r.lr * r.decay);
     step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
         const Wide way = b1 * first + not_b1 * grad;
         value = value * keep - (way > 0 ? lr : way < 0 ? -lr : way * lr); /* NaN stays */
@@ -324,7 +340,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide lr = Wide(state[IGNIS__OPTIM_LR]), keep = Wide(1 - state[IGNIS__OPTIM_LR] * c.parameter.decay);
+    const rates r(c.parameter, state);
+    const Wide lr = Wide(r.lr), keep = Wide(1 - r.lr * r.decay);
     step_chunk<true>(c, state, zero_grad != 0,
                      [=](Wide &value, Wide, Wide &, Wide &second) { value = value * keep - lr * second; });
 }
@@ -337,7 +354,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide lr = Wide(state[IGNIS__OPTIM_LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum);
+    const rates r(c.parameter, state);
+    const Wide lr = Wide(r.lr), decay = Wide(r.decay), wide_momentum = Wide(momentum);
     step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
         first = wide_momentum * first + (grad + decay * value);
         value -= lr * first;

@@ -3,7 +3,7 @@
 
 enum {
     IGNIS__OPTIM_SHARE = 1024,         /* elements that a block of a step takes at a time */
-    IGNIS__OPTIM_BATCH = 39,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_BATCH = 36,           /* rows that one launch carries to the table: they fit a kernel's params */
     IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
 
@@ -15,6 +15,7 @@ enum {
     IGNIS__OPTIM_STEP,      /* the first one is 1 */
     IGNIS__OPTIM_CLIP,      /* the next ones are of the running step */
     IGNIS__OPTIM_LR,
+    IGNIS__OPTIM_FACTOR,    /* of the schedule, which scales the rates of groups */
     IGNIS__OPTIM_SCALE = 8, /* of the loss; 1 without */
     IGNIS__OPTIM_GOOD,      /* steps since SCALE has changed */
     IGNIS__OPTIM_SKIPPED,   /* steps in all */
@@ -24,6 +25,9 @@ enum {
     IGNIS__OPTIM_STATES = 16 /* the size of the state */
 };
 
+/*  The numbers of a group of parameters, which are double. */
+enum { IGNIS__OPTIM_GROUP_LR, IGNIS__OPTIM_GROUP_DECAY, IGNIS__OPTIM_GROUP_COUNT };
+
 /*  A row of the table: a parameter. Pointers are null if the optimizer does not use them. */
 typedef struct ignis__optim_row {
     IGNIS__POINTER(T) data, grad;
@@ -31,13 +35,14 @@ typedef struct ignis__optim_row {
     IGNIS__POINTER(Wide) second;   /* the second moment */
     IGNIS__POINTER(Wide) master;   /* the parameter in full precision */
     IGNIS__POINTER(double) missed; /* steps that it had no gradient for, for corrections of bias */
+    IGNIS__POINTER(double) group;  /* its learning rate before the schedule, and its weight decay */
     long long count, chunk;        /* elements; a block takes `chunk` of them */
     long long first_block, first_step;
-    double decay; /* weight decay of this parameter */
+    double decay; /* weight decay of this parameter; in a group 1 with decay, and 0 without */
     /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
     double first_scale, second_scale;
 } ignis__optim_row;
-IGNIS__ASSERT_SIZE(ignis__optim_row, 104);
+IGNIS__ASSERT_SIZE(ignis__optim_row, 112);
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];

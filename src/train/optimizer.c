@@ -26,6 +26,7 @@ IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *par
     ignis__optimizer_unclaim(call, &parameter->second);
     ignis__optimizer_unclaim(call, &parameter->master);
     ignis__optimizer_unclaim(call, &parameter->missed);
+    ignis__optimizer_unclaim(call, &parameter->group);
     if (parameter->tensor)
         ignis__tensor_drop(call, parameter->tensor);
     parameter->tensor = NULL;
@@ -40,6 +41,9 @@ IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *op
         ignis__parameter_end(call, &optimizer->parameters[i]);
     ignis__optimizer_unclaim(call, &optimizer->state);
     ignis__optimizer_unclaim(call, &optimizer->table);
+    for (i = 0; i < optimizer->group_count; i++)
+        ignis__optimizer_unclaim(call, &optimizer->groups[i]);
+    ignis__free(optimizer->groups);
     ignis__free(optimizer->parameters);
     ignis__free(optimizer->rows);
     ignis__pool_recycle(&ignis__optimizers, optimizer);

@@ -114,7 +114,8 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
-    IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
+    IGNIS_OPTIMIZER_MISSED, /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
+    IGNIS_OPTIMIZER_GROUP   /* f64 [2], of a group: its learning rate and its weight decay */
 } ignis_optimizer_part;
 
 /*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient;
@@ -145,7 +146,8 @@ IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
 /*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay:
     whether weight decay applies to it
-    Master copies are made of the values that the tensor has now.
+    It belongs to the group that ignis_optimizer_add_group began last, if there is one. Master copies are made of the
+    values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED
     (this thread captures a graph), SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE,
@@ -153,6 +155,27 @@ IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
+
+/*  ignis_optimizer_add_group - begin a group of parameters with a learning rate and a weight decay of their own:
+    those that ignis_optimizer_add adds from here on
+    lr takes the place of the optimizer's, and the schedule scales it; 0 keeps the group as it is. weight_decay
+    applies to the parameters that are added with decay. The optimizer's own are those of group 0, the parameters that
+    were added before any group.
+    Returns: the group's number, 1 or above; -1 on failure.
+    Errors: FREED, ARGUMENT (lr or weight_decay is below 0, NaN or infinite), UNSUPPORTED (this thread captures a
+    graph, or L-BFGS), MEMORY, CUDA.
+    Ownership: the group is part of the optimizer.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API int ignis_optimizer_add_group(ignis_optimizer optimizer, double lr, double weight_decay);
+
+/*  ignis_optimizer_set_group - set the learning rate and the weight decay of a group from the next step on
+    Both are on the device: launches of a graph that was captured before use them, too.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no such group, or group 0, which ignis_optimizer_set_lr serves; a number that
+    ignis_optimizer_add_group refuses), MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer optimizer, int group, double lr, double weight_decay);
 
 /*  ignis_optimizer_step - update all parameters that have a gradient
     One launch for each element type. Step count, learning rate and clipping are kept and updated on the
@@ -196,6 +219,7 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double ma
 IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer optimizer, ignis_tensor loss);
 
 /*  ignis_optimizer_set_lr - set the learning rate from the next step on, which the schedule scales
+    Groups keep theirs: ignis_optimizer_set_group.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (negative), MEMORY, CUDA.
     Ownership: unchanged.
@@ -211,7 +235,8 @@ IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_op
 
 /*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by
     ignis_array_copy, for restoring it
-    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues
+    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it, and for
+    IGNIS_OPTIMIZER_GROUP it is the number of a group, whose numbers a restored state may leave out. Training continues
     bit for bit as without the interruption when all parts and parameters are restored, after all parameters
     have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a gradient of the parameter: a state
     that was saved without it, as before 0.5.0, needs it only where that was not so.

@@ -68,11 +68,16 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
     if (!optimizer)
         return none;
     ignis__mutex_lock(&optimizer->slot.lock);
-    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_MISSED) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _MISSED are 0 to 4",
+    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_GROUP) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _GROUP are 0 to 5",
                     (int)part);
     } else if (part == IGNIS_OPTIMIZER_SELF) {
         array = optimizer->state;
+    } else if (part == IGNIS_OPTIMIZER_GROUP) {
+        if (parameter < 0 || parameter > optimizer->group_count)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "group is %d, outside 0 to %d", parameter, optimizer->group_count);
+        else if (parameter > 0)
+            array = optimizer->groups[parameter - 1];
     } else if (parameter < 0 || parameter >= optimizer->count) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "parameter is %d, outside 0 to %d", parameter, optimizer->count - 1);
     } else {

@@ -60,18 +60,25 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     return true;
 }
 
-/*  Counts the steps that a new parameter has missed: all until now. */
-static bool ignis__parameter_missed(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+/*  Makes an array of `count` f64 numbers on the optimizer's device; claimed. NULL, and reported, on failure. */
+IGNIS__PRIVATE ignis__array *ignis__optimizer_numbers(const char *call, const ignis__optimizer *optimizer,
+                                                      int64_t count)
 {
     ignis_array_desc desc = IGNIS__ZERO;
-    ignis_shape one = IGNIS_SHAPE(1);
-    ignis__array *step;
-    bool ok;
-    desc.shape = one;
+    desc.shape = IGNIS_SHAPE(count);
     desc.dtype = IGNIS_F64;
     desc.device = ignis__device_in_desc(optimizer->device);
     desc.tag = "optimizer";
-    parameter->missed = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    return ignis__array_adopt(call, ignis__array_create(call, &desc));
+}
+
+/*  Counts the steps that a new parameter has missed: all until now. */
+static bool ignis__parameter_missed(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+{
+    ignis_shape one = IGNIS_SHAPE(1);
+    ignis__array *step;
+    bool ok;
+    parameter->missed = ignis__optimizer_numbers(call, optimizer, 1);
     if (!parameter->missed)
         return false;
     step = ignis__array_adopt(
@@ -121,7 +128,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
         parameter = &optimizer->parameters[optimizer->count];
         memset(parameter, 0, sizeof *parameter);
         parameter->tensor = held;
-        parameter->decay = decay ? optimizer->weight_decay : 0;
+        if (optimizer->group_count) {
+            parameter->group = optimizer->groups[optimizer->group_count - 1];
+            ignis__array_claim(parameter->group);
+        }
+        parameter->decay = !decay ? 0 : parameter->group ? 1 : optimizer->weight_decay;
         held = NULL;
         ok = ignis__parameter_start(call, optimizer, parameter);
         if (ok)

@@ -15,9 +15,10 @@ typedef struct ignis__parameter {
     ignis__tensor *tensor; /* held */
     ignis__array *data;    /* claimed, as are these; null without */
     ignis__array *first, *second, *master, *missed;
-    double decay;
-    bool has_row; /* the table gathered last has its gradient */
-    bool grouped; /* its gradient's memory is shared: it is not dropped */
+    ignis__array *group; /* null: it has the optimizer's own rate and decay */
+    double decay;        /* as in ignis__optim_row */
+    bool has_row;        /* the table gathered last has its gradient */
+    bool grouped;        /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 typedef struct ignis__optimizer {
@@ -31,6 +32,8 @@ typedef struct ignis__optimizer {
     ignis_loss_scale_desc scale; /* interval 0: none */
     ignis__parameter *parameters;
     int count, capacity;
+    ignis__array **groups; /* f64 [IGNIS__OPTIM_GROUP_COUNT] each; claimed */
+    int group_count, group_capacity;
     ignis__array *state;      /* f64; claimed */
     ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
     ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
@@ -58,6 +61,10 @@ IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, con
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__optimizer_check_number(const char *call, const char *name, double value,
                                                                   double low, double below);
 IGNIS__PRIVATE void ignis__optimizers_close(const char *call);
+
+/* parameter.c */
+IGNIS__PRIVATE ignis__array *ignis__optimizer_numbers(const char *call, const ignis__optimizer *optimizer,
+                                                      int64_t count);
 
 /* table.c */
 IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer,

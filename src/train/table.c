@@ -25,7 +25,8 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
           (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
           (!parameter->master || ignis__work_write(work, parameter->master, &row->master)) &&
-          (!parameter->missed || ignis__work_write(work, parameter->missed, &row->missed));
+          (!parameter->missed || ignis__work_write(work, parameter->missed, &row->missed)) &&
+          (!parameter->group || ignis__work_read(work, parameter->group, &row->group));
     if (*ok && writes & IGNIS__WRITES_DATA)
         ignis__storage_written(parameter->data->storage);
     if (*ok && writes & IGNIS__WRITES_GRADS)
