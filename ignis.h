@@ -6,7 +6,7 @@
     CONTENTS. A tag is at a section of the declarations and of the implementation, and after the title of its chapter.
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
-        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, ON SHIPPING, ON DRY RUNS, OPTIONS
+        >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, OPTIONS OF A CALL, ON SHIPPING, ON DRY RUNS, OPTIONS
         >>device        devices, facts about them
         >>stream        streams, events, waiting for a device           ON STREAMS AND CUDART, ON FRAME LOOPS
         >>memory        what Ignis holds of a device's memory           ON MEMORY, ON DRY RUNS
@@ -129,6 +129,18 @@
         ignis_tensor_from_host      for training: tensors, operations on them, ignis_backward, ignis_optimizer_step
         ignis_array_free            as its owner; a second free is an error, not a crash
         ignis_shutdown              reports what you forgot to free, and frees it
+
+    OPTIONS OF A CALL (>>setup)
+
+        A call with options takes a struct ..._desc, or null for all defaults. A field of 0 or null has its default,
+        which the comment of the field says. So a desc begins as {0}, and a program sets the fields that it wants:
+
+            ignis_adamw_desc adamw = {.lr = 3e-4, .weight_decay = 0.1};    beta1 is 0.9, beta2 0.999, eps 1e-8
+
+        A true 0 is said in one of three ways. Flags are named so that false is the default (no_master, keepdim). Fields
+        with a list of values have an enumerator: IGNIS_DEVICE_0 is device 0, IGNIS_MASK_NONE no mask. A number takes a
+        value too small to count: .beta1 = 1e-30 is AdamW without momentum, to the last bit, unless a gradient is below
+        1e-20 times the one before it.
 
     ON ERRORS (>>status)
 
@@ -282,10 +294,16 @@
         weights of a model, a tensor lives until ignis_tensor_release. Its array (ignis_tensor_data) holds a
         reference, so it cannot be freed under the tensor.
 
-        C and C++ do not fix the order in which arguments are computed. In ignis_sub(ignis_dropout(a, 0.1),
-        ignis_dropout(b, 0.1)) either mask may be drawn first. So random numbers, and everything computed from them,
-        depend on the compiler; sums of gradients may differ in their last bits. To get the same bits from every
-        compiler, give such results names, one statement each.
+        C and C++ do not fix the order in which arguments are computed: the compiler chooses it. In ignis_sub(
+        ignis_dropout(a, 0.1), ignis_dropout(b, 0.1)) either mask may be drawn first. So random numbers, and everything
+        computed from them, depend on the compiler; sums of gradients may differ in their last bits. The safe form, with
+        the same bits from every compiler, gives such results names, one statement each:
+
+            ignis_tensor left = ignis_dropout(a, 0.1);
+            ignis_tensor right = ignis_dropout(b, 0.1);
+            ignis_tensor difference = ignis_sub(left, right);
+
+        ignis_tensor_set_requires_grad freezes a part of a model, and makes a parameter of a tensor that was loaded.
 
     ON THE TAPE (>>tape, >>ops)
 
@@ -2594,6 +2612,17 @@ IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array gr
     Threads: any. */
 IGNIS_API ignis_status ignis_retain_grad(ignis_tensor tensor);
 
+/*  ignis_tensor_set_requires_grad - begin or end that a leaf requires a gradient, for operations from here on
+    So a part of a model is frozen, and a tensor of a file becomes a parameter. Operations that are recorded already
+    keep what they had: their ignis_backward still gives a frozen leaf its gradient. The gradient that a leaf has is
+    kept.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, DTYPE (a gradient of integers), ARGUMENT (the result of an operation: ignis_detach makes a leaf of
+    it; a parameter of data-parallel training that would end).
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_tensor_set_requires_grad(ignis_tensor tensor, bool requires_grad);
+
 /*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made
     where there is none
     IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until
@@ -3034,12 +3063,12 @@ IGNIS_API ignis_tensor ignis_tensordot(ignis_tensor a, ignis_tensor b, const int
    f16 and bf16 are computed in f32 and rounded once. */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
-    Shapes: b has the shape of a, or broadcasts to it: compared from the last dimension on, b may lack leading
-    dimensions, or have 1 for one dimension or several neighbouring ones. So b may be a row, a column or a
-    single element. The gradient of b is summed accordingly, in a fixed order.
+    Shapes: a and b broadcast by NumPy's rules: compared from the last dimension on, either may lack leading
+    dimensions, or have 1 for a dimension. So b may be a row, a column or a single element of a: that has kernels of its
+    own. Any other broadcast is the formula "a + b" of ignis_map. Gradients are summed accordingly, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (b does not broadcast to a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
-    LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (they do not broadcast), DTYPE (they differ, or are integers), DEVICE, ARGUMENT (never
+    written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b);
@@ -18618,6 +18647,11 @@ typedef struct ignis__formula_parser {
     char fault[400];
 } ignis__formula_parser;
 
+/*  The way out after a name that formulas do not have: "; it is pi", or "". */
+typedef struct ignis__formula_hint {
+    char text[120];
+} ignis__formula_hint;
+
 /*  The kinds of an input of a kernel. UNUSED: the kernel does not read it. */
 enum {
     IGNIS__FORMULA_UNUSED,
@@ -18870,7 +18904,62 @@ IGNIS__PRIVATE const struct ignis__formula_constants_type ignis__formula_constan
     {"e", "(W)2.71828182845904524"},
     {"inf", "map_infinity"},
     {"nan", "map_nan"}};
+/*  Names of other languages, and how a formula says them. */
+static const struct {
+    const char *name, *instead;
+} ignis__formula_hints[] = {
+    {"where", "write condition ? a : b"}, {"select", "write condition ? a : b"}, {"if", "write condition ? a : b"},
+    {"else", "write condition ? a : b"}, {"maximum", "it is max(a, b)"}, {"fmax", "it is max(a, b)"},
+    {"minimum", "it is min(a, b)"}, {"fmin", "it is min(a, b)"}, {"clip", "it is clamp(x, low, high)"},
+    {"power", "it is pow(a, b)"}, {"absolute", "it is abs(x)"}, {"fabs", "it is abs(x)"}, {"sgn", "it is sign(x)"},
+    {"ln", "it is log(x)"}, {"rint", "it is round(x)"}, {"nearbyint", "it is round(x)"}, {"around", "it is round(x)"},
+    {"expit", "it is sigmoid(x)"}, {"logistic", "it is sigmoid(x)"}, {"swish", "it is silu(x)"},
+    {"log_sigmoid", "it is logsigmoid(x)"}, {"arcsin", "it is asin(x)"}, {"arccos", "it is acos(x)"},
+    {"arctan", "it is atan(x)"}, {"arctan2", "it is atan2(y, x)"}, {"gammaln", "it is lgamma(x)"},
+    {"polygamma", "it is digamma(x)"}, {"fmod", "write a % b"}, {"remainder", "it is mod(a, b)"},
+    {"reciprocal", "write 1/x"}, {"negative", "write -x"}, {"sqr", "it is square(x)"},
+    {"hypot", "write sqrt(a*a + b*b)"}, {"heaviside", "write x > 0"}, {"exp10", "write pow(10, x)"},
+    {"sinc", "write x == 0 ? 1 : sin(pi*x)/(pi*x)"}, {"leaky_relu", "write x > 0 ? x : 0.01*x"},
+    {"elu", "write x > 0 ? x : expm1(x)"}, {"add", "write a + b"}, {"sub", "write a - b"}, {"mul", "write a*b"},
+    {"div", "write a/b"}, {"logical_and", "write a && b"}, {"logical_or", "write a || b"},
+    {"logical_not", "write !a"}, {"and", "write a && b"}, {"or", "write a || b"}, {"not", "write !a"},
+    {"xor", "write a ^ b"}, {"stop_gradient", "it is detach(x)"}, {"arange", "index(0) is an element's position"},
+    {"float", "ignis_cast changes the dtype of a tensor"}, {"int", "trunc(x) drops a fraction"},
+    {"sum", "ignis_map_sum and ignis_map_reduce add up a formula"},
+    {"mean", "ignis_map_mean and ignis_map_reduce give means of a formula"},
+    {"prod", "ignis_map_reduce multiplies the elements of a formula"},
+    {"amax", "ignis_map_reduce finds the largest element of a formula"},
+    {"amin", "ignis_map_reduce finds the smallest element of a formula"},
+    {"argmax", "ignis_map_reduce finds the position of the largest element"},
+    {"argmin", "ignis_map_reduce finds the position of the smallest element"},
+    {"any", "ignis_map_reduce tells whether any element is true"},
+    {"all", "ignis_map_reduce tells whether all elements are true"},
+    {"norm", "ignis_map_reduce computes norms of a formula"},
+    {"logsumexp", "ignis_map_reduce computes it of a formula"},
+    {"var", "write the mean of square(x - mean) by ignis_map_mean"},
+    {"std", "write the mean of square(x - mean) by ignis_map_mean"}, {"cumsum", "the function is ignis_cumsum"},
+    {"softmax", "the function is ignis_softmax"}, {"log_softmax", "the function is ignis_log_softmax"},
+    {"layer_norm", "the function is ignis_layer_norm"}, {"matmul", "the function is ignis_matmul"},
+    {"dot", "the function is ignis_matmul"}, {"dropout", "write rand() < p ? 0 : x/(1 - p), or call ignis_dropout"},
+    {"PI", "it is pi"}, {"M_PI", "it is pi"}, {"M_E", "it is e"}, {"INFINITY", "it is inf"}, {"NAN", "it is nan"},
+    {"NaN", "it is nan"}, {"true", "it is 1"}, {"True", "it is 1"}, {"false", "it is 0"}, {"False", "it is 0"},
+};
 /* clang-format on */
+
+/*  Says how a formula writes a name of another language, after "; ". "" if it is not known. C's expf is exp. */
+IGNIS__COLD IGNIS__PRIVATE ignis__formula_hint ignis__formula_hint_of(const char *name, size_t length)
+{
+    ignis__formula_hint hint = IGNIS__ZERO;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__formula_hints); i++)
+        if (strlen(ignis__formula_hints[i].name) == length && strncmp(ignis__formula_hints[i].name, name, length) == 0)
+            snprintf(hint.text, sizeof hint.text, "; %s", ignis__formula_hints[i].instead);
+    for (i = 0; !*hint.text && length > 1 && name[length - 1] == 'f' && i < IGNIS__COUNT(ignis__formula_functions); i++)
+        if (strlen(ignis__formula_functions[i].name) == length - 1 &&
+            strncmp(ignis__formula_functions[i].name, name, length - 1) == 0)
+            snprintf(hint.text, sizeof hint.text, "; it is %s", ignis__formula_functions[i].name);
+    return hint;
+}
 
 /*  >>formula.lexer - the tokens of a formula, and its limits
 
@@ -19189,8 +19278,9 @@ static int ignis__formula_parse_call(ignis__formula_parser *parser, size_t start
             break;
     }
     if (function == IGNIS__COUNT(ignis__formula_functions))
-        return ignis__formula_syntax_error(parser, start, "there is no function '%.*s'",
-                                           (int)(length < 30 ? length : 30), name);
+        return ignis__formula_syntax_error(parser, start, "there is no function '%.*s'%s",
+                                           (int)(length < 30 ? length : 30), name,
+                                           ignis__formula_hint_of(name, length).text);
     ignis__formula_next_token(parser);
     if (!ignis__formula_at_token(parser, ")")) {
         do {
@@ -19231,8 +19321,9 @@ IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, siz
     ignis__string_begin(&text, names, sizeof names);
     for (i = r->name_first; i < r->name_count; i++)
         ignis__string_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
-    return ignis__formula_syntax_error(r, start, "'%.*s' is not known; the names are %s",
-                                       (int)(length < 30 ? length : 30), r->text + start, names);
+    return ignis__formula_syntax_error(r, start, "'%.*s' is not known%s; the names are %s",
+                                       (int)(length < 30 ? length : 30), r->text + start,
+                                       ignis__formula_hint_of(r->text + start, length).text, names);
 }
 
 /*  Parses a name, a call, a number or an expression in parentheses. */
@@ -19412,8 +19503,9 @@ IGNIS__PRIVATE void ignis__formula_parse_program(ignis__formula_parser *parser)
     } while (ignis__formula_accept(parser, ","));
     ignis__formula_accept(parser, ";");
     if (parser->kind)
-        ignis__formula_syntax_error(parser, parser->start, "%s is not expected here",
-                                    ignis__formula_token_text(parser, token, sizeof token));
+        ignis__formula_syntax_error(
+            parser, parser->start, "%s is not expected here%s", ignis__formula_token_text(parser, token, sizeof token),
+            ignis__formula_hint_of(parser->text + parser->start, parser->at - parser->start).text);
 }
 
 /*  Splits the names of inputs, which a macro made from its arguments: `x`, or MACRO(x, ...), whose first
@@ -24759,6 +24851,35 @@ IGNIS_API ignis_status ignis_retain_grad(ignis_tensor handle)
                          : ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
 }
 
+IGNIS_API ignis_status ignis_tensor_set_requires_grad(ignis_tensor handle, bool requires_grad)
+{
+    static const char call[] = "ignis_tensor_set_requires_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    bool is_leaf, has_group;
+    ignis_status status = IGNIS_OK;
+    if (!tensor)
+        return ignis__failed();
+    ignis__mutex_lock(&tensor->slot.lock);
+    is_leaf = tensor->leaf;
+    has_group = tensor->group != NULL;
+    if (is_leaf && (requires_grad ? ignis__dtype_is_float(tensor->dtype) : !has_group))
+        tensor->requires_grad = requires_grad;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (!is_leaf)
+        status =
+            ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
+                        "the tensor is the result of an operation; expected a leaf, which ignis_detach makes of it");
+    else if (requires_grad && !ignis__dtype_is_float(tensor->dtype))
+        status = ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
+                             ignis__dtypes[tensor->dtype].name);
+    else if (!requires_grad && has_group)
+        status =
+            ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
+                        "the tensor is a parameter of data-parallel training, whose other ranks expect its gradient");
+    ignis__tensor_drop(call, tensor);
+    return status;
+}
+
 /*  >>tensor.zero_grad - sets, zeroes and drops gradients, and clears the tape
 
     A gradient keeps its memory: graphs and optimizers have its address. Dropping it frees the memory.
@@ -29026,165 +29147,6 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
     return ignis__op_end_recorded(&op, out, "scale", ignis__scale_backward, &factor, sizeof factor);
 }
 
-/*  >>ops.binary - add, sub, mul: the second operand may broadcast to the first
-
-    The gradient of the second operand is summed along the axis of the broadcast. Uses: operation, sum;
-    kernels POINTWISE. */
-
-/*  Computes the second operand's gradient: factor times the sum of g, or of g * a, along the axis of its
-    broadcast. */
-static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor,
-                                          const ignis__binary_params *p)
-{
-    ignis__array *gradient = ignis__op_new(op, &p->shape, g->dtype);
-    if (gradient)
-        ignis__op_sum(op, gradient, g, a, factor, &p->axis);
-    return gradient;
-}
-
-/*  Makes an array of g's shape by an elementwise kernel of two arrays; the second may broadcast. */
-static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a,
-                                          ignis__array *b, const ignis__axis *axis)
-{
-    ignis__array *out = ignis__op_new_like(op, a);
-    ignis__address from_a = ignis__op_read(op, a), from_b = ignis__op_read(op, b), to = ignis__op_write(op, out);
-    int64_t span = axis->n * axis->inner, inner = axis->inner;
-    void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
-    bool is_same = axis->n == 1;
-    ignis__record_builtin_for_all(same, a->dtype); /* for other sizes */
-    ignis__record_builtin_for_all(broadcast, a->dtype);
-    if (is_same)
-        params[3] = &a->numel;
-    ignis__op_launch_elementwise(op, is_same ? same : broadcast, a->dtype, a->numel, params);
-    return out;
-}
-
-/*  Requests the kernels that the gradient of an operand needs at other sizes, with a broadcast or without. */
-static void ignis__binary_record(ignis_array gradient, double sign)
-{
-    ignis_array_info info;
-    if (!ignis__requests.path[0] || ignis_array_query(gradient, &info) != IGNIS_OK)
-        return;
-    ignis__record_builtin_for_all(IGNIS__BUILTIN(SUM_ROWS), info.dtype);
-    if (sign < 0)
-        ignis__record_builtin_for_all(IGNIS__BUILTIN(SCALE), info.dtype);
-}
-
-/*  Computes the gradients of a + b and a - b: g for a; g or -g for b, summed where b was broadcast. */
-static ignis_status ignis__add_sub_backward(const char *call, const ignis_backward_args *args, double sign)
-{
-    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
-    ignis__array *gradients[2] = {NULL, NULL};
-    ignis__op op;
-    if (args->needed[0])
-        args->grad_inputs[0] = args->grad_output;
-    if (!args->needed[1])
-        return IGNIS_OK;
-    ignis__binary_record(args->grad_output, sign);
-    if (p->axis.n == 1 && sign > 0) {
-        args->grad_inputs[1] = args->grad_output;
-        return IGNIS_OK;
-    }
-    if (!ignis__op_begin_backward(&op, call, args))
-        return ignis__failed();
-    gradients[1] =
-        p->axis.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
-    return ignis__op_finish_backward(&op, args, 2, gradients);
-}
-
-IGNIS__PRIVATE ignis_status ignis__add_backward(const ignis_backward_args *args)
-{
-    return ignis__add_sub_backward("ignis_add", args, 1);
-}
-static ignis_status ignis__sub_backward(const ignis_backward_args *args)
-{
-    return ignis__add_sub_backward("ignis_sub", args, -1);
-}
-
-static ignis_status ignis__mul_backward(const ignis_backward_args *args)
-{
-    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
-    ignis__array *gradients[2] = {NULL, NULL};
-    ignis__op op;
-    if (!ignis__op_begin_backward(&op, "ignis_mul", args))
-        return ignis__failed();
-    ignis__binary_record(args->grad_output, 1);
-    if (args->needed[0])
-        gradients[0] = ignis__binary_launch(&op, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), op.in[0],
-                                            op.in[1 + p->saved_b], &p->axis);
-    if (args->needed[1] && p->axis.n == 1)
-        gradients[1] = ignis__binary_launch(&op, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), op.in[0],
-                                            op.in[1 + p->saved_a], &p->axis);
-    else if (args->needed[1])
-        gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
-    return ignis__op_finish_backward(&op, args, 2, gradients);
-}
-
-typedef struct ignis__binary_kind {
-    const char *name;
-    ignis_status (*backward_fn)(const ignis_backward_args *args);
-    ignis__builtin same, broadcast;
-    bool saves;
-} ignis__binary_kind;
-
-static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b,
-                                  bool bias)
-{
-    ignis_tensor inputs[] = {a, b};
-    const ignis_shape *shape;
-    ignis__binary_params binary = IGNIS__ZERO;
-    ignis__op op;
-    ignis__array *out = NULL;
-    if (!ignis__op_begin(&op, call, 2, inputs))
-        return ignis__no_tensor();
-    ignis__op_is_float(&op, 0, "a");
-    ignis__op_same_dtype(&op, 1, bias ? "the bias" : "b");
-    shape = &op.in[0]->shape;
-    binary.shape = op.in[1]->shape;
-    if (bias && (binary.shape.ndim != 1 || binary.shape.dim[0] != shape->dim[shape->ndim - 1]))
-        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s",
-                       ignis__shape_write(shape).text, (long long)shape->dim[shape->ndim - 1],
-                       ignis__shape_write(&binary.shape).text);
-    if (!ignis__axis_of_broadcast(shape, &binary.shape, &binary.axis))
-        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "b is %s, which does not broadcast to the shape of a, %s",
-                       ignis__shape_write(&binary.shape).text, ignis__shape_write(shape).text);
-    if (op.ok)
-        out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &binary.axis);
-    if (kind->saves && op.tape_state[0].requires_grad) {
-        binary.saved_b = op.saved_count;
-        ignis__op_save(&op, op.in[1]);
-    }
-    if (kind->saves && op.tape_state[1].requires_grad) {
-        binary.saved_a = op.saved_count;
-        ignis__op_save(&op, op.in[0]);
-    }
-    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &binary, sizeof binary);
-}
-
-static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN(ADD),
-                                                     IGNIS__BUILTIN(ADD_BROADCAST), false};
-static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN(SUB),
-                                                     IGNIS__BUILTIN(SUB_BROADCAST), false};
-static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN(MUL),
-                                                     IGNIS__BUILTIN(MUL_BROADCAST), true};
-
-IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b)
-{
-    return ignis__binary("ignis_add", &ignis__binary_add, a, b, false);
-}
-IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b)
-{
-    return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false);
-}
-IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b)
-{
-    return ignis__binary("ignis_mul", &ignis__binary_mul, a, b, false);
-}
-IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
-{
-    return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
-}
-
 /*  >>ops.cast - ignis_cast: converts elements to another dtype
 
     The gradient is cast back.
@@ -29824,6 +29786,178 @@ IGNIS_API ignis_tensor ignis_map_shape(const char *formula, ignis_shape shape, i
         return ignis__no_tensor();
     }
     return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
+}
+
+/*  >>ops.binary - add, sub, mul, which broadcast as in NumPy
+
+    b that broadcasts to a along one axis has kernels of its own, and its gradient is summed along that axis. Any other
+    broadcast is a formula. Uses: operation, sum, map; kernels POINTWISE. */
+
+/*  Computes the second operand's gradient: factor times the sum of g, or of g * a, along the axis of its
+    broadcast. */
+static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor,
+                                          const ignis__binary_params *p)
+{
+    ignis__array *gradient = ignis__op_new(op, &p->shape, g->dtype);
+    if (gradient)
+        ignis__op_sum(op, gradient, g, a, factor, &p->axis);
+    return gradient;
+}
+
+/*  Makes an array of g's shape by an elementwise kernel of two arrays; the second may broadcast. */
+static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a,
+                                          ignis__array *b, const ignis__axis *axis)
+{
+    ignis__array *out = ignis__op_new_like(op, a);
+    ignis__address from_a = ignis__op_read(op, a), from_b = ignis__op_read(op, b), to = ignis__op_write(op, out);
+    int64_t span = axis->n * axis->inner, inner = axis->inner;
+    void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
+    bool is_same = axis->n == 1;
+    ignis__record_builtin_for_all(same, a->dtype); /* for other sizes */
+    ignis__record_builtin_for_all(broadcast, a->dtype);
+    if (is_same)
+        params[3] = &a->numel;
+    ignis__op_launch_elementwise(op, is_same ? same : broadcast, a->dtype, a->numel, params);
+    return out;
+}
+
+/*  Requests the kernels that the gradient of an operand needs at other sizes, with a broadcast or without. */
+static void ignis__binary_record(ignis_array gradient, double sign)
+{
+    ignis_array_info info;
+    if (!ignis__requests.path[0] || ignis_array_query(gradient, &info) != IGNIS_OK)
+        return;
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(SUM_ROWS), info.dtype);
+    if (sign < 0)
+        ignis__record_builtin_for_all(IGNIS__BUILTIN(SCALE), info.dtype);
+}
+
+/*  Computes the gradients of a + b and a - b: g for a; g or -g for b, summed where b was broadcast. */
+static ignis_status ignis__add_sub_backward(const char *call, const ignis_backward_args *args, double sign)
+{
+    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL};
+    ignis__op op;
+    if (args->needed[0])
+        args->grad_inputs[0] = args->grad_output;
+    if (!args->needed[1])
+        return IGNIS_OK;
+    ignis__binary_record(args->grad_output, sign);
+    if (p->axis.n == 1 && sign > 0) {
+        args->grad_inputs[1] = args->grad_output;
+        return IGNIS_OK;
+    }
+    if (!ignis__op_begin_backward(&op, call, args))
+        return ignis__failed();
+    gradients[1] =
+        p->axis.n == 1 ? ignis__op_scaled(&op, op.in[0], sign) : ignis__binary_reduce(&op, op.in[0], NULL, sign, p);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+IGNIS__PRIVATE ignis_status ignis__add_backward(const ignis_backward_args *args)
+{
+    return ignis__add_sub_backward("ignis_add", args, 1);
+}
+static ignis_status ignis__sub_backward(const ignis_backward_args *args)
+{
+    return ignis__add_sub_backward("ignis_sub", args, -1);
+}
+
+static ignis_status ignis__mul_backward(const ignis_backward_args *args)
+{
+    const ignis__binary_params *p = (const ignis__binary_params *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL};
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, "ignis_mul", args))
+        return ignis__failed();
+    ignis__binary_record(args->grad_output, 1);
+    if (args->needed[0])
+        gradients[0] = ignis__binary_launch(&op, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), op.in[0],
+                                            op.in[1 + p->saved_b], &p->axis);
+    if (args->needed[1] && p->axis.n == 1)
+        gradients[1] = ignis__binary_launch(&op, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), op.in[0],
+                                            op.in[1 + p->saved_a], &p->axis);
+    else if (args->needed[1])
+        gradients[1] = ignis__binary_reduce(&op, op.in[0], op.in[1 + p->saved_a], 1, p);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+typedef struct ignis__binary_kind {
+    const char *name;
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    ignis__builtin same, broadcast;
+    bool saves;
+    const char *formula;
+} ignis__binary_kind;
+
+/*  Computes a broadcast along several axes, or of a, by a formula, which has gradients of its own. */
+static ignis_tensor ignis__binary_formula(const char *call, const char *formula, ignis_tensor a, ignis_tensor b)
+{
+    ignis_inputs inputs = IGNIS__ZERO;
+    inputs.names = "a, b";
+    inputs.count = 2;
+    inputs.tensor[0] = a;
+    inputs.tensor[1] = b;
+    return ignis__formula_tensor(call, formula, &inputs, IGNIS__LOSS_NONE);
+}
+
+static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b,
+                                  bool bias)
+{
+    ignis_tensor inputs[] = {a, b};
+    const ignis_shape *shape;
+    ignis__binary_params binary = IGNIS__ZERO;
+    ignis__op op;
+    ignis__array *out = NULL;
+    if (!ignis__op_begin(&op, call, 2, inputs))
+        return ignis__no_tensor();
+    ignis__op_is_float(&op, 0, "a");
+    ignis__op_same_dtype(&op, 1, bias ? "the bias" : "b");
+    shape = &op.in[0]->shape;
+    binary.shape = op.in[1]->shape;
+    if (bias && (binary.shape.ndim != 1 || binary.shape.dim[0] != shape->dim[shape->ndim - 1]))
+        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s",
+                       ignis__shape_write(shape).text, (long long)shape->dim[shape->ndim - 1],
+                       ignis__shape_write(&binary.shape).text);
+    if (op.ok && !ignis__axis_of_broadcast(shape, &binary.shape, &binary.axis)) {
+        ignis__op_leave(&op);
+        return ignis__binary_formula(call, kind->formula, a, b);
+    }
+    if (op.ok)
+        out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &binary.axis);
+    if (kind->saves && op.tape_state[0].requires_grad) {
+        binary.saved_b = op.saved_count;
+        ignis__op_save(&op, op.in[1]);
+    }
+    if (kind->saves && op.tape_state[1].requires_grad) {
+        binary.saved_a = op.saved_count;
+        ignis__op_save(&op, op.in[0]);
+    }
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &binary, sizeof binary);
+}
+
+static const ignis__binary_kind ignis__binary_add = {
+    "add", ignis__add_backward, IGNIS__BUILTIN(ADD), IGNIS__BUILTIN(ADD_BROADCAST), false, "a + b"};
+static const ignis__binary_kind ignis__binary_sub = {
+    "sub", ignis__sub_backward, IGNIS__BUILTIN(SUB), IGNIS__BUILTIN(SUB_BROADCAST), false, "a - b"};
+static const ignis__binary_kind ignis__binary_mul = {
+    "mul", ignis__mul_backward, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), true, "a * b"};
+
+IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_add", &ignis__binary_add, a, b, false);
+}
+IGNIS_API ignis_tensor ignis_sub(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_sub", &ignis__binary_sub, a, b, false);
+}
+IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b)
+{
+    return ignis__binary("ignis_mul", &ignis__binary_mul, a, b, false);
+}
+IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
+{
+    return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
 }
 
 /*  >>ops.formula.map_reduce - ignis_map_sum, _mean and _reduce: formulas of tensors, reduced

@@ -105,4 +105,59 @@ IGNIS__PRIVATE const struct ignis__formula_constants_type ignis__formula_constan
     {"e", "(W)2.71828182845904524"},
     {"inf", "map_infinity"},
     {"nan", "map_nan"}};
+/*  Names of other languages, and how a formula says them. */
+static const struct {
+    const char *name, *instead;
+} ignis__formula_hints[] = {
+    {"where", "write condition ? a : b"}, {"select", "write condition ? a : b"}, {"if", "write condition ? a : b"},
+    {"else", "write condition ? a : b"}, {"maximum", "it is max(a, b)"}, {"fmax", "it is max(a, b)"},
+    {"minimum", "it is min(a, b)"}, {"fmin", "it is min(a, b)"}, {"clip", "it is clamp(x, low, high)"},
+    {"power", "it is pow(a, b)"}, {"absolute", "it is abs(x)"}, {"fabs", "it is abs(x)"}, {"sgn", "it is sign(x)"},
+    {"ln", "it is log(x)"}, {"rint", "it is round(x)"}, {"nearbyint", "it is round(x)"}, {"around", "it is round(x)"},
+    {"expit", "it is sigmoid(x)"}, {"logistic", "it is sigmoid(x)"}, {"swish", "it is silu(x)"},
+    {"log_sigmoid", "it is logsigmoid(x)"}, {"arcsin", "it is asin(x)"}, {"arccos", "it is acos(x)"},
+    {"arctan", "it is atan(x)"}, {"arctan2", "it is atan2(y, x)"}, {"gammaln", "it is lgamma(x)"},
+    {"polygamma", "it is digamma(x)"}, {"fmod", "write a % b"}, {"remainder", "it is mod(a, b)"},
+    {"reciprocal", "write 1/x"}, {"negative", "write -x"}, {"sqr", "it is square(x)"},
+    {"hypot", "write sqrt(a*a + b*b)"}, {"heaviside", "write x > 0"}, {"exp10", "write pow(10, x)"},
+    {"sinc", "write x == 0 ? 1 : sin(pi*x)/(pi*x)"}, {"leaky_relu", "write x > 0 ? x : 0.01*x"},
+    {"elu", "write x > 0 ? x : expm1(x)"}, {"add", "write a + b"}, {"sub", "write a - b"}, {"mul", "write a*b"},
+    {"div", "write a/b"}, {"logical_and", "write a && b"}, {"logical_or", "write a || b"},
+    {"logical_not", "write !a"}, {"and", "write a && b"}, {"or", "write a || b"}, {"not", "write !a"},
+    {"xor", "write a ^ b"}, {"stop_gradient", "it is detach(x)"}, {"arange", "index(0) is an element's position"},
+    {"float", "ignis_cast changes the dtype of a tensor"}, {"int", "trunc(x) drops a fraction"},
+    {"sum", "ignis_map_sum and ignis_map_reduce add up a formula"},
+    {"mean", "ignis_map_mean and ignis_map_reduce give means of a formula"},
+    {"prod", "ignis_map_reduce multiplies the elements of a formula"},
+    {"amax", "ignis_map_reduce finds the largest element of a formula"},
+    {"amin", "ignis_map_reduce finds the smallest element of a formula"},
+    {"argmax", "ignis_map_reduce finds the position of the largest element"},
+    {"argmin", "ignis_map_reduce finds the position of the smallest element"},
+    {"any", "ignis_map_reduce tells whether any element is true"},
+    {"all", "ignis_map_reduce tells whether all elements are true"},
+    {"norm", "ignis_map_reduce computes norms of a formula"},
+    {"logsumexp", "ignis_map_reduce computes it of a formula"},
+    {"var", "write the mean of square(x - mean) by ignis_map_mean"},
+    {"std", "write the mean of square(x - mean) by ignis_map_mean"}, {"cumsum", "the function is ignis_cumsum"},
+    {"softmax", "the function is ignis_softmax"}, {"log_softmax", "the function is ignis_log_softmax"},
+    {"layer_norm", "the function is ignis_layer_norm"}, {"matmul", "the function is ignis_matmul"},
+    {"dot", "the function is ignis_matmul"}, {"dropout", "write rand() < p ? 0 : x/(1 - p), or call ignis_dropout"},
+    {"PI", "it is pi"}, {"M_PI", "it is pi"}, {"M_E", "it is e"}, {"INFINITY", "it is inf"}, {"NAN", "it is nan"},
+    {"NaN", "it is nan"}, {"true", "it is 1"}, {"True", "it is 1"}, {"false", "it is 0"}, {"False", "it is 0"},
+};
 /* clang-format on */
+
+/*  Says how a formula writes a name of another language, after "; ". "" if it is not known. C's expf is exp. */
+IGNIS__COLD IGNIS__PRIVATE ignis__formula_hint ignis__formula_hint_of(const char *name, size_t length)
+{
+    ignis__formula_hint hint = IGNIS__ZERO;
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__formula_hints); i++)
+        if (strlen(ignis__formula_hints[i].name) == length && strncmp(ignis__formula_hints[i].name, name, length) == 0)
+            snprintf(hint.text, sizeof hint.text, "; %s", ignis__formula_hints[i].instead);
+    for (i = 0; !*hint.text && length > 1 && name[length - 1] == 'f' && i < IGNIS__COUNT(ignis__formula_functions); i++)
+        if (strlen(ignis__formula_functions[i].name) == length - 1 &&
+            strncmp(ignis__formula_functions[i].name, name, length - 1) == 0)
+            snprintf(hint.text, sizeof hint.text, "; it is %s", ignis__formula_functions[i].name);
+    return hint;
+}

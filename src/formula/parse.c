@@ -193,8 +193,9 @@ static int ignis__formula_parse_call(ignis__formula_parser *parser, size_t start
             break;
     }
     if (function == IGNIS__COUNT(ignis__formula_functions))
-        return ignis__formula_syntax_error(parser, start, "there is no function '%.*s'",
-                                           (int)(length < 30 ? length : 30), name);
+        return ignis__formula_syntax_error(parser, start, "there is no function '%.*s'%s",
+                                           (int)(length < 30 ? length : 30), name,
+                                           ignis__formula_hint_of(name, length).text);
     ignis__formula_next_token(parser);
     if (!ignis__formula_at_token(parser, ")")) {
         do {
@@ -235,8 +236,9 @@ IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, siz
     ignis__string_begin(&text, names, sizeof names);
     for (i = r->name_first; i < r->name_count; i++)
         ignis__string_add(&text, "%s%.*s", i > r->name_first ? ", " : "", (int)r->name[i].length, r->name[i].text);
-    return ignis__formula_syntax_error(r, start, "'%.*s' is not known; the names are %s",
-                                       (int)(length < 30 ? length : 30), r->text + start, names);
+    return ignis__formula_syntax_error(r, start, "'%.*s' is not known%s; the names are %s",
+                                       (int)(length < 30 ? length : 30), r->text + start,
+                                       ignis__formula_hint_of(r->text + start, length).text, names);
 }
 
 /*  Parses a name, a call, a number or an expression in parentheses. */
@@ -416,8 +418,9 @@ IGNIS__PRIVATE void ignis__formula_parse_program(ignis__formula_parser *parser)
     } while (ignis__formula_accept(parser, ","));
     ignis__formula_accept(parser, ";");
     if (parser->kind)
-        ignis__formula_syntax_error(parser, parser->start, "%s is not expected here",
-                                    ignis__formula_token_text(parser, token, sizeof token));
+        ignis__formula_syntax_error(
+            parser, parser->start, "%s is not expected here%s", ignis__formula_token_text(parser, token, sizeof token),
+            ignis__formula_hint_of(parser->text + parser->start, parser->at - parser->start).text);
 }
 
 /*  Splits the names of inputs, which a macro made from its arguments: `x`, or MACRO(x, ...), whose first

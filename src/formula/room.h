@@ -77,6 +77,11 @@ typedef struct ignis__formula_parser {
     char fault[400];
 } ignis__formula_parser;
 
+/*  The way out after a name that formulas do not have: "; it is pi", or "". */
+typedef struct ignis__formula_hint {
+    char text[120];
+} ignis__formula_hint;
+
 /*  The kinds of an input of a kernel. UNUSED: the kernel does not read it. */
 enum {
     IGNIS__FORMULA_UNUSED,
@@ -228,6 +233,7 @@ typedef struct ignis__axis {
 /* functions.c */
 extern const ignis__formula_function ignis__formula_functions[84];
 extern const struct ignis__formula_constants_type ignis__formula_constants[4];
+IGNIS__COLD IGNIS__PRIVATE ignis__formula_hint ignis__formula_hint_of(const char *name, size_t length);
 
 /* lexer.c */
 IGNIS__PRIVATE bool ignis__formula_is_letter(char c);

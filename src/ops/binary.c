@@ -1,7 +1,7 @@
-/*  >>ops.binary - add, sub, mul: the second operand may broadcast to the first
+/*  >>ops.binary - add, sub, mul, which broadcast as in NumPy
 
-    The gradient of the second operand is summed along the axis of the broadcast. Uses: operation, sum;
-    kernels POINTWISE. */
+    b that broadcasts to a along one axis has kernels of its own, and its gradient is summed along that axis. Any other
+    broadcast is a formula. Uses: operation, sum, map; kernels POINTWISE. */
 
 #include "room.h"
 
@@ -99,7 +99,19 @@ typedef struct ignis__binary_kind {
     ignis_status (*backward_fn)(const ignis_backward_args *args);
     ignis__builtin same, broadcast;
     bool saves;
+    const char *formula;
 } ignis__binary_kind;
+
+/*  Computes a broadcast along several axes, or of a, by a formula, which has gradients of its own. */
+static ignis_tensor ignis__binary_formula(const char *call, const char *formula, ignis_tensor a, ignis_tensor b)
+{
+    ignis_inputs inputs = IGNIS__ZERO;
+    inputs.names = "a, b";
+    inputs.count = 2;
+    inputs.tensor[0] = a;
+    inputs.tensor[1] = b;
+    return ignis__formula_tensor(call, formula, &inputs, IGNIS__LOSS_NONE);
+}
 
 static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *kind, ignis_tensor a, ignis_tensor b,
                                   bool bias)
@@ -119,9 +131,10 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
         ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s",
                        ignis__shape_write(shape).text, (long long)shape->dim[shape->ndim - 1],
                        ignis__shape_write(&binary.shape).text);
-    if (!ignis__axis_of_broadcast(shape, &binary.shape, &binary.axis))
-        ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "b is %s, which does not broadcast to the shape of a, %s",
-                       ignis__shape_write(&binary.shape).text, ignis__shape_write(shape).text);
+    if (op.ok && !ignis__axis_of_broadcast(shape, &binary.shape, &binary.axis)) {
+        ignis__op_leave(&op);
+        return ignis__binary_formula(call, kind->formula, a, b);
+    }
     if (op.ok)
         out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &binary.axis);
     if (kind->saves && op.tape_state[0].requires_grad) {
@@ -135,12 +148,12 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &binary, sizeof binary);
 }
 
-static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN(ADD),
-                                                     IGNIS__BUILTIN(ADD_BROADCAST), false};
-static const ignis__binary_kind ignis__binary_sub = {"sub", ignis__sub_backward, IGNIS__BUILTIN(SUB),
-                                                     IGNIS__BUILTIN(SUB_BROADCAST), false};
-static const ignis__binary_kind ignis__binary_mul = {"mul", ignis__mul_backward, IGNIS__BUILTIN(MUL),
-                                                     IGNIS__BUILTIN(MUL_BROADCAST), true};
+static const ignis__binary_kind ignis__binary_add = {
+    "add", ignis__add_backward, IGNIS__BUILTIN(ADD), IGNIS__BUILTIN(ADD_BROADCAST), false, "a + b"};
+static const ignis__binary_kind ignis__binary_sub = {
+    "sub", ignis__sub_backward, IGNIS__BUILTIN(SUB), IGNIS__BUILTIN(SUB_BROADCAST), false, "a - b"};
+static const ignis__binary_kind ignis__binary_mul = {
+    "mul", ignis__mul_backward, IGNIS__BUILTIN(MUL), IGNIS__BUILTIN(MUL_BROADCAST), true, "a * b"};
 
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b)
 {

@@ -4,12 +4,12 @@
    f16 and bf16 are computed in f32 and rounded once. */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
-    Shapes: b has the shape of a, or broadcasts to it: compared from the last dimension on, b may lack leading
-    dimensions, or have 1 for one dimension or several neighbouring ones. So b may be a row, a column or a
-    single element. The gradient of b is summed accordingly, in a fixed order.
+    Shapes: a and b broadcast by NumPy's rules: compared from the last dimension on, either may lack leading
+    dimensions, or have 1 for a dimension. So b may be a row, a column or a single element of a: that has kernels of its
+    own. Any other broadcast is the formula "a + b" of ignis_map. Gradients are summed accordingly, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (b does not broadcast to a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
-    LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (they do not broadcast), DTYPE (they differ, or are integers), DEVICE, ARGUMENT (never
+    written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b);

@@ -320,3 +320,32 @@ IGNIS_API ignis_status ignis_retain_grad(ignis_tensor handle)
     return requires_grad ? IGNIS_OK
                          : ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
 }
+
+IGNIS_API ignis_status ignis_tensor_set_requires_grad(ignis_tensor handle, bool requires_grad)
+{
+    static const char call[] = "ignis_tensor_set_requires_grad";
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    bool is_leaf, has_group;
+    ignis_status status = IGNIS_OK;
+    if (!tensor)
+        return ignis__failed();
+    ignis__mutex_lock(&tensor->slot.lock);
+    is_leaf = tensor->leaf;
+    has_group = tensor->group != NULL;
+    if (is_leaf && (requires_grad ? ignis__dtype_is_float(tensor->dtype) : !has_group))
+        tensor->requires_grad = requires_grad;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (!is_leaf)
+        status =
+            ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
+                        "the tensor is the result of an operation; expected a leaf, which ignis_detach makes of it");
+    else if (requires_grad && !ignis__dtype_is_float(tensor->dtype))
+        status = ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
+                             ignis__dtypes[tensor->dtype].name);
+    else if (!requires_grad && has_group)
+        status =
+            ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call,
+                        "the tensor is a parameter of data-parallel training, whose other ranks expect its gradient");
+    ignis__tensor_drop(call, tensor);
+    return status;
+}

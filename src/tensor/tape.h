@@ -89,6 +89,17 @@ IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array gr
     Threads: any. */
 IGNIS_API ignis_status ignis_retain_grad(ignis_tensor tensor);
 
+/*  ignis_tensor_set_requires_grad - begin or end that a leaf requires a gradient, for operations from here on
+    So a part of a model is frozen, and a tensor of a file becomes a parameter. Operations that are recorded already
+    keep what they had: their ignis_backward still gives a frozen leaf its gradient. The gradient that a leaf has is
+    kept.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, DTYPE (a gradient of integers), ARGUMENT (the result of an operation: ignis_detach makes a leaf of
+    it; a parameter of data-parallel training that would end).
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_tensor_set_requires_grad(ignis_tensor tensor, bool requires_grad);
+
 /*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made
     where there is none
     IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until

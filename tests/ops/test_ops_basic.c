@@ -254,6 +254,73 @@ TEST(empty_tensors)
     CHECK_OK(ignis_scope_end(scope));
 }
 
+/*  Computes an element of a broadcast operand by its place in the result. */
+static double operand_at(const double *values, const ignis_shape *shape, const ignis_shape *result, int64_t at,
+                         int64_t *place)
+{
+    int64_t step = 1;
+    int d;
+    *place = 0;
+    for (d = result->ndim - 1; d >= 0; at /= result->dim[d--]) {
+        int own = d - (result->ndim - shape->ndim);
+        if (own < 0)
+            continue;
+        *place += shape->dim[own] == 1 ? 0 : at % result->dim[d] * step;
+        step *= shape->dim[own];
+    }
+    return values[*place];
+}
+
+/*  Either operand may broadcast, along any dimensions; the values are those of NumPy's rules, and gradients are the
+    sums of the result's over what was repeated. Values are whole numbers of at most 9 bits, so all sums are exact. */
+TEST(broadcast_both_ways)
+{
+    static const struct {
+        ignis_shape a, b, result;
+    } cases[] = {
+        {{1, {3}}, {2, {2, 3}}, {2, {2, 3}}},
+        {{2, {3, 1}}, {2, {1, 4}}, {2, {3, 4}}},
+        {{3, {2, 1, 3}}, {2, {4, 1}}, {3, {2, 4, 3}}},
+        {{3, {2, 3, 2}}, {3, {1, 3, 1}}, {3, {2, 3, 2}}},
+        {{8, {1, 2, 1, 1, 1, 2, 1, 1}}, {7, {1, 3, 1, 1, 1, 1, 2}}, {8, {1, 2, 3, 1, 1, 2, 1, 2}}},
+        {{2, {0, 1}}, {1, {3}}, {2, {0, 3}}},
+    };
+    static ignis_tensor (*const functions[])(ignis_tensor, ignis_tensor) = {ignis_add, ignis_sub, ignis_mul};
+    double va[16], vb[16], ga[16], gb[16];
+    int64_t i, at_a, at_b;
+    int k, f, h;
+    SETUP(NULL);
+    for (i = 0; i < 16; i++)
+        va[i] = (double)(i - 5), vb[i] = (double)(3 * i % 7 - 2);
+    for (h = 0; h < 2; h++)
+        for (k = 0; k < COUNT_OF(cases); k++)
+            for (f = 0; f < 3; f++) {
+                const ignis_shape *shape = &cases[k].result;
+                ignis_dtype dtype = h ? IGNIS_F16 : IGNIS_F64;
+                ignis_scope scope = ignis_scope_begin();
+                ignis_tensor a = tensor_of(va, cases[k].a, dtype, true), b = tensor_of(vb, cases[k].b, dtype, true);
+                ignis_tensor y = functions[f](a, b);
+                CHECK_SHAPE_IS(y, *shape);
+                CHECK_INT(tensor_info(y).dtype, dtype);
+                CHECK_OK(ignis_backward(ignis_sum(ignis_mul(y, y)), IGNIS_NO_ARRAY));
+                memset(ga, 0, sizeof ga);
+                memset(gb, 0, sizeof gb);
+                for (i = 0; i < shape_numel(*shape); i++) {
+                    double p = operand_at(va, &cases[k].a, shape, i, &at_a);
+                    double q = operand_at(vb, &cases[k].b, shape, i, &at_b);
+                    double r = f == 0 ? p + q : f == 1 ? p - q : p * q;
+                    CHECK_NUMBER(value_at(y, i), r);
+                    ga[at_a] += 2 * r * (f == 2 ? q : 1);
+                    gb[at_b] += 2 * r * (f == 2 ? p : f == 1 ? -1 : 1);
+                }
+                for (i = 0; i < shape_numel(cases[k].a); i++)
+                    CHECK_NUMBER(grad_at(a, i), ga[i]);
+                for (i = 0; i < shape_numel(cases[k].b); i++)
+                    CHECK_NUMBER(grad_at(b, i), gb[i]);
+                CHECK_OK(ignis_scope_end(scope));
+            }
+}
+
 TEST(binary_refusals)
 {
     ignis_scope scope;
@@ -267,8 +334,7 @@ TEST(binary_refusals)
     integers = tensor_counting(IGNIS_SHAPE(2, 3), IGNIS_I32, 1, false);
     CHECK_REFUSED(0, ignis_add(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     CHECK_MESSAGE_HAS("[2]");
-    CHECK_MESSAGE_HAS("[2, 3]");
-    CHECK_REFUSED(0, ignis_sub(row, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
+    CHECK_MESSAGE_HAS("ignis_add: b is [2], which does not broadcast with 3 in dimension 1; a is [2, 3]");
     CHECK_REFUSED(0, ignis_mul(a, half).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_add(integers, integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
     CHECK_REFUSED(0, ignis_add_bias(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);

@@ -1078,4 +1078,38 @@ TEST(a_thousand_scopes_take_no_memory)
     let_go(weight);
 }
 
+/*  A leaf begins and ends to require a gradient; what was recorded before stays. */
+TEST(requires_grad_of_a_leaf)
+{
+    ignis_scope scope;
+    ignis_tensor a, b, y, z, integers;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    a = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 1, false);
+    b = tensor_counting(IGNIS_SHAPE(2), IGNIS_F32, 1, true);
+    integers = tensor_counting(IGNIS_SHAPE(2), IGNIS_I32, 1, false);
+    CHECK_OK(ignis_tensor_set_requires_grad(a, true));
+    CHECK(tensor_info(a).requires_grad && tensor_info(a).is_leaf);
+    y = ignis_sum(ignis_mul(a, b));
+    CHECK_OK(ignis_tensor_set_requires_grad(b, false));
+    z = ignis_sum(ignis_mul(a, b));
+    CHECK_OK(ignis_backward(z, IGNIS_NO_ARRAY));
+    CHECK_NUMBER(grad_at(a, 1), 2);
+    CHECK_INT(ignis_tensor_grad(b).id, 0);
+    CHECK_OK(ignis_backward(y, IGNIS_NO_ARRAY)); /* recorded while b required a gradient */
+    CHECK_NUMBER(grad_at(a, 1), 4);
+    CHECK_NUMBER(grad_at(b, 1), 2);
+    CHECK_OK(ignis_tensor_set_requires_grad(a, false));
+    CHECK_NUMBER(grad_at(a, 1), 4); /* is kept */
+    CHECK(!tensor_info(ignis_mul(a, b)).requires_grad);
+    CHECK_OK(ignis_tensor_set_requires_grad(b, true));
+    y = ignis_scale(b, 2);
+    CHECK_FAILS(ignis_tensor_set_requires_grad(y, false), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+    CHECK_MESSAGE_HAS("the tensor is the result of an operation; expected a leaf, which ignis_detach makes of it");
+    CHECK_OK(ignis_tensor_set_requires_grad(integers, false));
+    CHECK_FAILS(ignis_tensor_set_requires_grad(integers, true), IGNIS_ERROR_DTYPE, IGNIS_DIAG_GRAD_OF_INTEGERS);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_FAILS(ignis_tensor_set_requires_grad(a, true), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }
