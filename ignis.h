@@ -541,6 +541,15 @@
         that are added before any group have the optimizer's. The schedule scales the rates of all groups. Weight
         decay of a group applies to the parameters that are added with decay.
 
+        A norm for clipping over several optimizers, as of Muon for matrices and AdamW for the rest, is computed by
+        ignis_clip_grad_norms, which also gives them one loss scale for f16:
+
+            ignis_optimizer both[] = {muon, adamw};
+            ignis_backward(ignis_scale_loss(both[0], loss), IGNIS_NO_ARRAY);
+            ignis_clip_grad_norms(both, 2, 1);
+            ignis_optimizer_step(both[0]);
+            ignis_optimizer_step(both[1]);
+
     ---- begin example groups
         // A head that learns ten times as fast as the rest, without decay of its bias
         ignis_tensor_desc trained = {.requires_grad = true};
@@ -4404,11 +4413,22 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
 
+/*  ignis_clip_grad_norms - as ignis_clip_grad_norm, with one norm of the gradients of `count` optimizers together
+    The steps of all are scaled down by the same factor. With loss scales, all have the scale of optimizers[0], with
+    which ignis_scale_loss began backward: the others take it over, and all skip a step together. So the call comes
+    before each step; an infinite max_norm clips nothing. Gradients of optimizers[0] are in every step.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (max_norm is not above 0, count is below 1, no parameters, the same optimizer twice, loss
+    scales with other factors or intervals), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizers' device. */
+IGNIS_API ignis_status ignis_clip_grad_norms(const ignis_optimizer *optimizers, int count, double max_norm);
+
 /*  ignis_scale_loss - a loss times the optimizer's loss scale, to begin backward with
     The next step divides the gradients by it, and clipping measures them without it. The scale is on the
     device, where the steps change it as ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision
     Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph. backward comes before the next
-    step; a loss has the scale of one optimizer.
+    step; a loss has the scale of one optimizer, which ignis_clip_grad_norms shares with others.
     Returns: the tensor, of f64; a loss times 1 where the optimizer has no loss scale; or no handle.
     Errors: FREED, DTYPE (a loss of f16, whose gradient the scale would be), DEVICE, and those of ignis_map.
     Ownership: as ignis_tensor_from_host.
@@ -42529,10 +42549,186 @@ IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimi
     return dtype;
 }
 
-/*  >>train.step - ignis_optimizer_step, ignis_clip_grad_norm, ignis_optimizer_zero_grad, and Muon's
+/*  >>train.clip - ignis_clip_grad_norm and ignis_clip_grad_norms: norms of gradients, and what the next step scales
 
-    orthogonalization Step count, learning rate and clipping advance on the device. Uses: table, the matmul
-    folder (Muon). */
+    The norm stays on the device, in the state of each optimizer. Optimizers are locked in the order of their handles.
+    Uses: table. */
+
+/*  An optimizer that a call has begun, and its work. */
+typedef struct ignis__clipped {
+    ignis__optimizer *optimizer;
+    ignis__work work;
+    int before; /* place of the one that was begun before it; -1: none */
+} ignis__clipped;
+
+static int64_t ignis__clipped_blocks(const ignis__optimizer *optimizer)
+{
+    int64_t blocks = 0;
+    int dtype;
+    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+        blocks += optimizer->blocks_of[dtype];
+    return blocks;
+}
+
+/*  Launches the sum of squares of each block's gradients, then what computes the norm from it, for each optimizer
+    that has gradients. */
+static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis__address squares, int64_t blocks,
+                                    double max_norm)
+{
+    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__address state, lead, at = squares, checked = 0;
+    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &lead, &squares, &blocks, &max_norm}, *function;
+    bool ok = ignis__work_write(&all[0].work, all[0].optimizer->state, &lead);
+    int i;
+    checked = max_norm == 0 ? lead : 0;
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__optimizer_launch(&all[i].work, all[i].optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at);
+    for (i = 0; ok && i < count; i++) {
+        if (ignis__clipped_blocks(all[i].optimizer) == 0)
+            continue;
+        function = ignis__builtin_get(all[i].work.call, all[i].work.device, IGNIS__BUILTIN(GRAD_CLIP),
+                                      ignis__optimizer_dtype(all[i].optimizer));
+        ok = function && ignis__work_write(&all[i].work, all[i].optimizer->state, &state) &&
+             ignis__builtin_launch(&all[i].work, IGNIS__BUILTIN(GRAD_CLIP), function, one, block, 0, clip);
+    }
+    return ok;
+}
+
+/*  Computes the norm of all gradients for the next steps. max_norm 0: only if it is not known, and nothing is
+    clipped. */
+static bool ignis__grad_norm(const ignis__clipped *all, int count, double max_norm)
+{
+    const ignis__work *work = &all[0].work;
+    ignis__storage *storage;
+    int64_t blocks = 0;
+    uint64_t base;
+    int i;
+    bool ok;
+    for (i = 0; i < count; i++)
+        blocks += ignis__clipped_blocks(all[i].optimizer);
+    if (blocks == 0)
+        return true;
+    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
+    if (!storage)
+        return false;
+    ignis__atomic_add(&storage->users, 1); /* this call */
+    ok = ignis__storage_use(work->call, storage, work->device, work->stream, &base) &&
+         ignis__grad_norm_launch(all, count, base, blocks, max_norm);
+    ignis__storage_drop(work->call, storage);
+    return ok;
+}
+
+/*  Computes the norm that a loss scale needs, if it is not known. */
+IGNIS__PRIVATE bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer)
+{
+    ignis__clipped one;
+    one.optimizer = optimizer;
+    one.work = *work;
+    return ignis__grad_norm(&one, 1, 0);
+}
+
+static bool ignis__clip_check(const char *call, double max_norm)
+{
+    if (!ignis__enter(call))
+        return false;
+    if (ignis__is_nan(max_norm) || !(max_norm > 0))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
+{
+    static const char call[] = "ignis_clip_grad_norm";
+    ignis__clipped one;
+    if (!ignis__clip_check(call, max_norm))
+        return ignis__failed();
+    one.optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &one.work);
+    if (!one.optimizer)
+        return ignis__failed();
+    return ignis__optimizer_end(one.optimizer, &one.work, ignis__grad_norm(&one, 1, max_norm));
+}
+
+/*  Finds the place of the next handle above `last`; -1, and reported, if a handle is twice among them. */
+static int ignis__clip_next(const char *call, const ignis_optimizer *optimizers, int count, uint64_t last)
+{
+    int i, least = -1, same = -1;
+    for (i = 0; i < count; i++) {
+        if (optimizers[i].id <= last && last)
+            continue;
+        if (least >= 0 && optimizers[i].id == optimizers[least].id)
+            same = i;
+        else if (least < 0 || optimizers[i].id < optimizers[least].id)
+            least = i, same = -1;
+    }
+    if (same >= 0) {
+        ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "optimizers[%d] and optimizers[%d] are the same", least, same);
+        return -1;
+    }
+    return least;
+}
+
+/*  Checks that an optimizer can share norm and scale with the first one. */
+static bool ignis__clip_fits(const char *call, const ignis__clipped *all, int at)
+{
+    const ignis__optimizer *first = all[0].optimizer, *other = all[at].optimizer;
+    const ignis_loss_scale_desc *a = &first->scale, *b = &other->scale;
+    if (first->device != other->device)
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "optimizers[%d] is on device %d, optimizers[0] is on device %d", at,
+                                 ignis__device_ordinal(other->device), ignis__device_ordinal(first->device));
+    if ((a->interval == 0) != (b->interval == 0))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "optimizers[%d] has %s loss scale; expected one for all or none", at,
+                                 b->interval ? "a" : "no");
+    if (a->interval != b->interval || a->growth != b->growth || a->backoff != b->backoff || a->lowest != b->lowest)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "the loss scales of optimizers[%d] and optimizers[0] differ; expected one loss_scale",
+                                 at);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_clip_grad_norms(const ignis_optimizer *optimizers, int count, double max_norm)
+{
+    static const char call[] = "ignis_clip_grad_norms";
+    ignis__clipped *all;
+    uint64_t last = 0;
+    int i, next, begun = -1;
+    bool ok = true;
+    if (!ignis__clip_check(call, max_norm))
+        return ignis__failed();
+    if (!optimizers)
+        return ignis__fail_null(call, "optimizers");
+    if (count < 1)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected a number above 0", count);
+    all = (ignis__clipped *)ignis__alloc(sizeof *all * (size_t)count);
+    if (!all)
+        return ignis__fail_host_memory(call, sizeof *all * (size_t)count);
+    memset(all, 0, sizeof *all * (size_t)count);
+    for (i = 0; ok && i < count; i++) { /* in one order everywhere, as each stays locked */
+        next = ignis__clip_next(call, optimizers, count, last);
+        if (next >= 0) {
+            last = optimizers[next].id;
+            all[next].optimizer = ignis__optimizer_begin(call, optimizers[next], IGNIS__WRITES_GRADS, &all[next].work);
+        }
+        ok = next >= 0 && all[next].optimizer;
+        if (ok) {
+            all[next].before = begun;
+            begun = next;
+        }
+    }
+    for (i = 1; ok && i < count; i++)
+        ok = ignis__clip_fits(call, all, i);
+    ok = ok && ignis__grad_norm(all, count, max_norm);
+    for (i = begun; i >= 0; i = all[i].before)
+        (void)ignis__optimizer_end(all[i].optimizer, &all[i].work, ok);
+    ignis__free(all);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  >>train.step - ignis_optimizer_step, ignis_optimizer_zero_grad, ignis_scale_loss, and Muon's orthogonalization
+
+    Step count, learning rate and clipping advance on the device.
+    Uses: table, clip, the matmul folder (Muon). */
 
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
@@ -42559,39 +42755,6 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
     ignis__cost(0, 0, 0); /* the arrays belong to the kernel after it */
     return function && ignis__work_write(work, optimizer->table, &table) &&
            ignis__builtin_launch(work, IGNIS__BUILTIN(OPTIM_ADVANCE), function, one, block, 0, params);
-}
-
-/*  Computes the norm of all gradients for the next step. max_norm 0: it is not known, and nothing is clipped. */
-static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer, double max_norm)
-{
-    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
-    ignis__storage *storage;
-    ignis__address state, squares, at, checked = 0;
-    uint64_t base;
-    int64_t blocks = 0;
-    int dtype;
-    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
-    bool ok = false;
-    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
-        blocks += optimizer->blocks_of[dtype];
-    if (blocks == 0)
-        return true;
-    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
-    if (!storage)
-        return false;
-    ignis__atomic_add(&storage->users, 1); /* this call */
-    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) &&
-        ignis__work_write(work, optimizer->state, &state)) {
-        squares = at = base;
-        checked = max_norm == 0 ? state : 0;
-        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at)
-                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(GRAD_CLIP),
-                                            ignis__optimizer_dtype(optimizer))
-                       : NULL;
-        ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN(GRAD_CLIP), function, one, block, 0, clip);
-    }
-    ignis__storage_drop(work->call, storage);
-    return ok;
 }
 
 /*  Replaces `second` by nearly the nearest orthogonal matrix times sqrt(k): Newton-Schulz with Jordan's
@@ -42664,7 +42827,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     params[4] = &optimizer->beta2;
     params[5] = &optimizer->eps;
     ok = optimizer->row_count == 0 ||
-         ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer, 0)) &&
+         ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer)) &&
           ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
@@ -42685,21 +42848,6 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
         return ignis__failed();
     return ignis__optimizer_end(optimizer, &work,
                                 ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ZERO), 0, params, NULL));
-}
-
-IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
-{
-    static const char call[] = "ignis_clip_grad_norm";
-    ignis__work work;
-    ignis__optimizer *optimizer;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (ignis__is_nan(max_norm) || !(max_norm > 0))
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
-    optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
-    if (!optimizer)
-        return ignis__failed();
-    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_norm(&work, optimizer, max_norm));
 }
 
 IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor loss)
@@ -47008,6 +47156,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_optimizer_step(...) IGNIS__AT(ignis_optimizer_step(__VA_ARGS__))
 #define ignis_optimizer_zero_grad(...) IGNIS__AT(ignis_optimizer_zero_grad(__VA_ARGS__))
 #define ignis_clip_grad_norm(...) IGNIS__AT(ignis_clip_grad_norm(__VA_ARGS__))
+#define ignis_clip_grad_norms(...) IGNIS__AT(ignis_clip_grad_norms(__VA_ARGS__))
 #define ignis_scale_loss(...) IGNIS__AT(ignis_scale_loss(__VA_ARGS__))
 #define ignis_optimizer_set_lr(...) IGNIS__AT(ignis_optimizer_set_lr(__VA_ARGS__))
 #define ignis_optimizer_query(...) IGNIS__AT(ignis_optimizer_query(__VA_ARGS__))

@@ -50,7 +50,7 @@
         norm_grad.cu               344 lines   10255 bytes
         norm_unaligned.cu          239 lines    7056 bytes
         norm_unaligned.cuh         286 lines    6410 bytes
-        optim.cu                   458 lines   13862 bytes
+        optim.cu                   463 lines   14011 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
         pool.cu                    295 lines    9119 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x0a5ed8d41bf205ecULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x8a34835d98ca0ea0ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -13463,9 +13463,9 @@ static const char ignis__text_optim_cu_3[] =
     "}\n"
     "if (threadIdx.x == 0)\n"
     "squares[blockIdx.x] = result;\n"
-    "}\n\n\n\n"
+    "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_grad_clip(double *state, const double *squares, long long count, double max_norm)\n"
+    "ignis_grad_clip(double *state, const double *lead, const double *squares, long long count, double max_norm)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "double sum = 0, scale = 1;\n"
@@ -13489,7 +13489,11 @@ static const char ignis__text_optim_cu_3[] =
     "sum = ignis_block_sum(sum);\n"
     "}\n"
     "if (threadIdx.x == 0) {\n"
-    "const double norm = sqrt(sum) / scale / state[IGNIS__OPTIM_SCALE];\n"
+    "const double norm = sqrt(sum) / scale / lead[IGNIS__OPTIM_SCALE];\n"
+    "if (lead != state) {\n"
+    "state[IGNIS__OPTIM_SCALE] = lead[IGNIS__OPTIM_SCALE];\n"
+    "state[IGNIS__OPTIM_GOOD] = lead[IGNIS__OPTIM_GOOD];\n"
+    "}\n"
     "state[IGNIS__OPTIM_NORM] = norm;\n"
     "state[IGNIS__OPTIM_CHECKED] = 1;\n"
     "state[IGNIS__OPTIM_CLIP_NEXT] = max_norm == 0 ? 1 : norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;\n"
@@ -17421,7 +17425,7 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0x61952235d22ea691ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 45};
+    "optim.cu", 0xa8be917dea8794ddULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 45};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,

@@ -418,9 +418,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 /*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. 0 for it: the norm
-    alone, where it is not known. */
+    alone, where it is not known. lead: the state whose loss scale the gradients have, which becomes that of state; it
+    may be state. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_grad_clip(double *state, const double *squares, long long count, double max_norm)
+    ignis_grad_clip(double *state, const double *lead, const double *squares, long long count, double max_norm)
 {
     ignis_grid_dependency();
     double sum = 0, scale = 1;
@@ -444,7 +445,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         sum = ignis_block_sum(sum);
     }
     if (threadIdx.x == 0) {
-        const double norm = sqrt(sum) / scale / state[IGNIS__OPTIM_SCALE];
+        const double norm = sqrt(sum) / scale / lead[IGNIS__OPTIM_SCALE];
+        if (lead != state) {
+            state[IGNIS__OPTIM_SCALE] = lead[IGNIS__OPTIM_SCALE];
+            state[IGNIS__OPTIM_GOOD] = lead[IGNIS__OPTIM_GOOD];
+        }
         state[IGNIS__OPTIM_NORM] = norm;
         state[IGNIS__OPTIM_CHECKED] = 1;
         state[IGNIS__OPTIM_CLIP_NEXT] = max_norm == 0 ? 1 : norm > max_norm ? max_norm / norm : norm != norm ? norm : 1;

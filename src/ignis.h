@@ -312,6 +312,7 @@ extern "C" {
 #include "train/optimizer.c"
 #include "train/parameter.c"
 #include "train/table.c"
+#include "train/clip.c"
 #include "train/step.c"
 #include "train/optimizer_state.c"
 #include "train/group.c"

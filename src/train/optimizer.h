@@ -207,11 +207,22 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
 
+/*  ignis_clip_grad_norms - as ignis_clip_grad_norm, with one norm of the gradients of `count` optimizers together
+    The steps of all are scaled down by the same factor. With loss scales, all have the scale of optimizers[0], with
+    which ignis_scale_loss began backward: the others take it over, and all skip a step together. So the call comes
+    before each step; an infinite max_norm clips nothing. Gradients of optimizers[0] are in every step.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (max_norm is not above 0, count is below 1, no parameters, the same optimizer twice, loss
+    scales with other factors or intervals), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizers' device. */
+IGNIS_API ignis_status ignis_clip_grad_norms(const ignis_optimizer *optimizers, int count, double max_norm);
+
 /*  ignis_scale_loss - a loss times the optimizer's loss scale, to begin backward with
     The next step divides the gradients by it, and clipping measures them without it. The scale is on the
     device, where the steps change it as ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision
     Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph. backward comes before the next
-    step; a loss has the scale of one optimizer.
+    step; a loss has the scale of one optimizer, which ignis_clip_grad_norms shares with others.
     Returns: the tensor, of f64; a loss times 1 where the optimizer has no loss scale; or no handle.
     Errors: FREED, DTYPE (a loss of f16, whose gradient the scale would be), DEVICE, and those of ignis_map.
     Ownership: as ignis_tensor_from_host.

@@ -74,3 +74,6 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
                                                         ignis__work *work);
 IGNIS__PRIVATE ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok);
 IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer);
+
+/* clip.c */
+IGNIS__PRIVATE bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer);

@@ -1,7 +1,7 @@
-/*  >>train.step - ignis_optimizer_step, ignis_clip_grad_norm, ignis_optimizer_zero_grad, and Muon's
+/*  >>train.step - ignis_optimizer_step, ignis_optimizer_zero_grad, ignis_scale_loss, and Muon's orthogonalization
 
-    orthogonalization Step count, learning rate and clipping advance on the device. Uses: table, the matmul
-    folder (Muon). */
+    Step count, learning rate and clipping advance on the device.
+    Uses: table, clip, the matmul folder (Muon). */
 
 #include "room.h"
 
@@ -30,39 +30,6 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
     ignis__cost(0, 0, 0); /* the arrays belong to the kernel after it */
     return function && ignis__work_write(work, optimizer->table, &table) &&
            ignis__builtin_launch(work, IGNIS__BUILTIN(OPTIM_ADVANCE), function, one, block, 0, params);
-}
-
-/*  Computes the norm of all gradients for the next step. max_norm 0: it is not known, and nothing is clipped. */
-static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer, double max_norm)
-{
-    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
-    ignis__storage *storage;
-    ignis__address state, squares, at, checked = 0;
-    uint64_t base;
-    int64_t blocks = 0;
-    int dtype;
-    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &squares, &blocks, &max_norm}, *function;
-    bool ok = false;
-    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
-        blocks += optimizer->blocks_of[dtype];
-    if (blocks == 0)
-        return true;
-    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
-    if (!storage)
-        return false;
-    ignis__atomic_add(&storage->users, 1); /* this call */
-    if (ignis__storage_use(work->call, storage, work->device, work->stream, &base) &&
-        ignis__work_write(work, optimizer->state, &state)) {
-        squares = at = base;
-        checked = max_norm == 0 ? state : 0;
-        function = ignis__optimizer_launch(work, optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at)
-                       ? ignis__builtin_get(work->call, work->device, IGNIS__BUILTIN(GRAD_CLIP),
-                                            ignis__optimizer_dtype(optimizer))
-                       : NULL;
-        ok = function && ignis__builtin_launch(work, IGNIS__BUILTIN(GRAD_CLIP), function, one, block, 0, clip);
-    }
-    ignis__storage_drop(work->call, storage);
-    return ok;
 }
 
 /*  Replaces `second` by nearly the nearest orthogonal matrix times sqrt(k): Newton-Schulz with Jordan's
@@ -135,7 +102,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     params[4] = &optimizer->beta2;
     params[5] = &optimizer->eps;
     ok = optimizer->row_count == 0 ||
-         ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer, 0)) &&
+         ((optimizer->scale.interval == 0 || ignis__optimizer_norm(&work, optimizer)) &&
           ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
@@ -156,21 +123,6 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
         return ignis__failed();
     return ignis__optimizer_end(optimizer, &work,
                                 ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ZERO), 0, params, NULL));
-}
-
-IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
-{
-    static const char call[] = "ignis_clip_grad_norm";
-    ignis__work work;
-    ignis__optimizer *optimizer;
-    if (!ignis__enter(call))
-        return IGNIS_ERROR_NOT_SETUP;
-    if (ignis__is_nan(max_norm) || !(max_norm > 0))
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
-    optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work);
-    if (!optimizer)
-        return ignis__failed();
-    return ignis__optimizer_end(optimizer, &work, ignis__optimizer_norm(&work, optimizer, max_norm));
 }
 
 IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor loss)

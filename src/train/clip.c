@@ -1,0 +1,177 @@
+/*  >>train.clip - ignis_clip_grad_norm and ignis_clip_grad_norms: norms of gradients, and what the next step scales
+
+    The norm stays on the device, in the state of each optimizer. Optimizers are locked in the order of their handles.
+    Uses: table. */
+
+#include "room.h"
+
+/*  An optimizer that a call has begun, and its work. */
+typedef struct ignis__clipped {
+    ignis__optimizer *optimizer;
+    ignis__work work;
+    int before; /* place of the one that was begun before it; -1: none */
+} ignis__clipped;
+
+static int64_t ignis__clipped_blocks(const ignis__optimizer *optimizer)
+{
+    int64_t blocks = 0;
+    int dtype;
+    for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
+        blocks += optimizer->blocks_of[dtype];
+    return blocks;
+}
+
+/*  Launches the sum of squares of each block's gradients, then what computes the norm from it, for each optimizer
+    that has gradients. */
+static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis__address squares, int64_t blocks,
+                                    double max_norm)
+{
+    unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
+    ignis__address state, lead, at = squares, checked = 0;
+    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &lead, &squares, &blocks, &max_norm}, *function;
+    bool ok = ignis__work_write(&all[0].work, all[0].optimizer->state, &lead);
+    int i;
+    checked = max_norm == 0 ? lead : 0;
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__optimizer_launch(&all[i].work, all[i].optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at);
+    for (i = 0; ok && i < count; i++) {
+        if (ignis__clipped_blocks(all[i].optimizer) == 0)
+            continue;
+        function = ignis__builtin_get(all[i].work.call, all[i].work.device, IGNIS__BUILTIN(GRAD_CLIP),
+                                      ignis__optimizer_dtype(all[i].optimizer));
+        ok = function && ignis__work_write(&all[i].work, all[i].optimizer->state, &state) &&
+             ignis__builtin_launch(&all[i].work, IGNIS__BUILTIN(GRAD_CLIP), function, one, block, 0, clip);
+    }
+    return ok;
+}
+
+/*  Computes the norm of all gradients for the next steps. max_norm 0: only if it is not known, and nothing is
+    clipped. */
+static bool ignis__grad_norm(const ignis__clipped *all, int count, double max_norm)
+{
+    const ignis__work *work = &all[0].work;
+    ignis__storage *storage;
+    int64_t blocks = 0;
+    uint64_t base;
+    int i;
+    bool ok;
+    for (i = 0; i < count; i++)
+        blocks += ignis__clipped_blocks(all[i].optimizer);
+    if (blocks == 0)
+        return true;
+    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
+    if (!storage)
+        return false;
+    ignis__atomic_add(&storage->users, 1); /* this call */
+    ok = ignis__storage_use(work->call, storage, work->device, work->stream, &base) &&
+         ignis__grad_norm_launch(all, count, base, blocks, max_norm);
+    ignis__storage_drop(work->call, storage);
+    return ok;
+}
+
+/*  Computes the norm that a loss scale needs, if it is not known. */
+IGNIS__PRIVATE bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer)
+{
+    ignis__clipped one;
+    one.optimizer = optimizer;
+    one.work = *work;
+    return ignis__grad_norm(&one, 1, 0);
+}
+
+static bool ignis__clip_check(const char *call, double max_norm)
+{
+    if (!ignis__enter(call))
+        return false;
+    if (ignis__is_nan(max_norm) || !(max_norm > 0))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "max_norm is %g, which is not above 0", max_norm);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_norm)
+{
+    static const char call[] = "ignis_clip_grad_norm";
+    ignis__clipped one;
+    if (!ignis__clip_check(call, max_norm))
+        return ignis__failed();
+    one.optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &one.work);
+    if (!one.optimizer)
+        return ignis__failed();
+    return ignis__optimizer_end(one.optimizer, &one.work, ignis__grad_norm(&one, 1, max_norm));
+}
+
+/*  Finds the place of the next handle above `last`; -1, and reported, if a handle is twice among them. */
+static int ignis__clip_next(const char *call, const ignis_optimizer *optimizers, int count, uint64_t last)
+{
+    int i, least = -1, same = -1;
+    for (i = 0; i < count; i++) {
+        if (optimizers[i].id <= last && last)
+            continue;
+        if (least >= 0 && optimizers[i].id == optimizers[least].id)
+            same = i;
+        else if (least < 0 || optimizers[i].id < optimizers[least].id)
+            least = i, same = -1;
+    }
+    if (same >= 0) {
+        ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "optimizers[%d] and optimizers[%d] are the same", least, same);
+        return -1;
+    }
+    return least;
+}
+
+/*  Checks that an optimizer can share norm and scale with the first one. */
+static bool ignis__clip_fits(const char *call, const ignis__clipped *all, int at)
+{
+    const ignis__optimizer *first = all[0].optimizer, *other = all[at].optimizer;
+    const ignis_loss_scale_desc *a = &first->scale, *b = &other->scale;
+    if (first->device != other->device)
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "optimizers[%d] is on device %d, optimizers[0] is on device %d", at,
+                                 ignis__device_ordinal(other->device), ignis__device_ordinal(first->device));
+    if ((a->interval == 0) != (b->interval == 0))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "optimizers[%d] has %s loss scale; expected one for all or none", at,
+                                 b->interval ? "a" : "no");
+    if (a->interval != b->interval || a->growth != b->growth || a->backoff != b->backoff || a->lowest != b->lowest)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "the loss scales of optimizers[%d] and optimizers[0] differ; expected one loss_scale",
+                                 at);
+    return true;
+}
+
+IGNIS_API ignis_status ignis_clip_grad_norms(const ignis_optimizer *optimizers, int count, double max_norm)
+{
+    static const char call[] = "ignis_clip_grad_norms";
+    ignis__clipped *all;
+    uint64_t last = 0;
+    int i, next, begun = -1;
+    bool ok = true;
+    if (!ignis__clip_check(call, max_norm))
+        return ignis__failed();
+    if (!optimizers)
+        return ignis__fail_null(call, "optimizers");
+    if (count < 1)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected a number above 0", count);
+    all = (ignis__clipped *)ignis__alloc(sizeof *all * (size_t)count);
+    if (!all)
+        return ignis__fail_host_memory(call, sizeof *all * (size_t)count);
+    memset(all, 0, sizeof *all * (size_t)count);
+    for (i = 0; ok && i < count; i++) { /* in one order everywhere, as each stays locked */
+        next = ignis__clip_next(call, optimizers, count, last);
+        if (next >= 0) {
+            last = optimizers[next].id;
+            all[next].optimizer = ignis__optimizer_begin(call, optimizers[next], IGNIS__WRITES_GRADS, &all[next].work);
+        }
+        ok = next >= 0 && all[next].optimizer;
+        if (ok) {
+            all[next].before = begun;
+            begun = next;
+        }
+    }
+    for (i = 1; ok && i < count; i++)
+        ok = ignis__clip_fits(call, all, i);
+    ok = ok && ignis__grad_norm(all, count, max_norm);
+    for (i = begun; i >= 0; i = all[i].before)
+        (void)ignis__optimizer_end(all[i].optimizer, &all[i].work, ok);
+    ignis__free(all);
+    return ok ? IGNIS_OK : ignis__failed();
+}
