@@ -424,7 +424,8 @@ typedef struct ignis_model_info {
     info->ends: of a folder those of generation_config.json, or else of config.json; of a GGUF file those of
     its keys (eos_token_id, eot_token_id, eom_token_id, ...), and tokens of its vocabulary that llama.cpp
     knows by their texts (<|eot_id|>, <|im_end|>, <end_of_turn>, ...).
-    A tensor of the files that the family does not use is refused by name. Exceptions, in folders:
+    An entry of config.json, a key of a GGUF file's architecture, or a tensor that the table of the family does
+    not have is refused by name. Exceptions among the tensors of folders:
     rotary_emb.inv_freq; of GPT-2 attn.bias, the causal mask, and attn.masked_bias; lm_head.weight if
     tie_word_embeddings is true.
     Returns: IGNIS_OK, and *info filled, or the reason.
@@ -17421,20 +17422,26 @@ typedef struct ignis__model_type {
     char text[24];
 } ignis__model_type;
 
-#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
-
-/*  The layout of a tensor in the file, if it differs. */
+/*  Features of a family's layers. Without them a layer has RMS norms, rotated heads, and an MLP gated by silu. */
 enum {
-    IGNIS__MODEL_IN_OUT = 1, /* [in, out] in a safetensors file */
-    IGNIS__MODEL_PAIRS = 2,  /* in a GGUF file of llama, rows i and i + head_dim / 2 of a head are adjacent */
-    IGNIS__MODEL_HEAD = 4    /* only if the head is not tied */
+    IGNIS__LAYER_NORMS = 1, /* with means; biases, if the table has them */
+    IGNIS__POSITIONS = 2,   /* learned positions, no rotation */
+    IGNIS__PLAIN_GELU = 4,  /* an MLP without a gate */
+    IGNIS__GGUF_PAIRS = 8   /* in GGUF files the elements i and i + head_dim / 2 of a head of q and k are adjacent */
+};
+
+/*  The layout of a tensor in the file, if it differs, and whether it exists. */
+enum {
+    IGNIS__MODEL_IN_OUT = 1,  /* [in, out] in a safetensors file */
+    IGNIS__MODEL_PAIRS = 2,   /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
+    IGNIS__MODEL_HEAD = 4,    /* only if the head is not tied */
+    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
     queries and keys, D a head, I inner, 3 three times hidden. */
 typedef struct ignis__model_row {
-    unsigned families, optional; /* bits, 1 << family */
     bool in_layer;
     size_t member;      /* of ignis__layer or ignis__model */
     char rows, columns; /* columns 0: one dimension */
@@ -17442,6 +17449,59 @@ typedef struct ignis__model_row {
     const char *hf, *gguf;
     const char *whole; /* the name of the weight, if several tensors become it */
 } ignis__model_row;
+
+/*  Numbers of a description. */
+typedef enum ignis__number {
+    IGNIS__NUMBER_LAYERS,
+    IGNIS__NUMBER_HIDDEN,
+    IGNIS__NUMBER_HEADS,
+    IGNIS__NUMBER_KV_HEADS,
+    IGNIS__NUMBER_INNER,
+    IGNIS__NUMBER_CONTEXT,
+    IGNIS__NUMBER_EPS,
+    IGNIS__NUMBER_HEAD_DIM,
+    IGNIS__NUMBERS
+} ignis__number;
+
+/*  Where a number of a description is. kind: 'w' a whole number from 1 to `most`, 'r' a positive number; in
+    capitals if it is required. otherwise: its value if it is missing, 0 if it follows from other numbers. */
+typedef struct ignis__number_key {
+    ignis__number number;
+    char kind;
+    const char *json, *gguf; /* NULL: such files have no key for it */
+    double otherwise, most;
+} ignis__number_key;
+
+/*  An entry of config.json that changes what a model computes, with the only values that Ignis supports. kind:
+    as in ignis__config_item; '0': the entry must be missing, or null. */
+typedef struct ignis__json_must {
+    const char *name;
+    char kind;
+    double number;
+    const char *texts[3];
+} ignis__json_must;
+
+/*  A tensor that changes nothing: its suffix, and its dimensions (-1: any). */
+typedef struct ignis__unused_tensor {
+    const char *suffix;
+    int ndim;
+} ignis__unused_tensor;
+
+/*  A family: where its description and its weights are in the files, and the features of its layers. Its keys and
+    musts come before the common ones of families.c, and replace those of the same number or name. Lists of names
+    end with NULL, lists of rows with a row whose first pointer is NULL. */
+typedef struct ignis__family {
+    const char *model_type, *architecture; /* of config.json, of GGUF files */
+    const char *class_name;                /* in config.json */
+    unsigned features;
+    const ignis__model_row *rows;
+    int row_count;
+    const ignis__number_key *keys;
+    int key_count;
+    const ignis__json_must *musts;
+    const char *const *harmless; /* further entries of config.json that change nothing */
+    const ignis__unused_tensor *unused;
+} ignis__family;
 
 /*  A name of the table with the number of its layer. */
 typedef struct ignis__model_name {
@@ -17493,8 +17553,315 @@ enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 IGNIS__PRIVATE ignis__pool ignis__models =
     IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
 
-IGNIS__PRIVATE const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT] = {"", "gpt2", "llama", "qwen2",
-                                                                                    "qwen3"};
+/*  models/weights/families.c - the table of each family: its keys, its tensors, its features
+
+    A family is data. A new family of known features is a list of rows and an entry of ignis__families. Whatever is
+    in no list here is refused by name: an entry that Ignis ignored could change what the model computes.
+    May use: room.h. Locks: none. */
+
+/* --- keys that families share ------------------------------------------------------------------------------------- */
+
+IGNIS__PRIVATE const ignis__number_key ignis__common_keys[] = {
+    {IGNIS__NUMBER_LAYERS, 'W', "num_hidden_layers", "block_count", 0, 65536},
+    {IGNIS__NUMBER_HIDDEN, 'W', "hidden_size", "embedding_length", 0, 1 << 24},
+    {IGNIS__NUMBER_HEADS, 'W', "num_attention_heads", "attention.head_count", 0, 65536},
+    {IGNIS__NUMBER_KV_HEADS, 'w', "num_key_value_heads", "attention.head_count_kv", 0, 65536},
+    {IGNIS__NUMBER_INNER, 'W', "intermediate_size", "feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_CONTEXT, 'W', "max_position_embeddings", "context_length", 0, 1 << 30},
+    {IGNIS__NUMBER_EPS, 'r', "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, 0},
+    {IGNIS__NUMBER_HEAD_DIM, 'w', "head_dim", "attention.key_length", 0, 65536},
+};
+
+IGNIS__PRIVATE const int ignis__common_key_count = IGNIS__COUNT(ignis__common_keys);
+
+#define IGNIS__MUST_BE(name, kind, number)       \
+    {                                            \
+        name, kind, number, { NULL, NULL, NULL } \
+    }
+
+IGNIS__PRIVATE const ignis__json_must ignis__common_musts[] = {
+    {"hidden_act", 't', 0, {"silu", "swish", NULL}},
+    IGNIS__MUST_BE("is_causal", 'b', 1),
+    IGNIS__MUST_BE("is_encoder_decoder", 'b', 0),
+    IGNIS__MUST_BE("add_cross_attention", 'b', 0),
+    IGNIS__MUST_BE("quantization_config", '0', 0),
+    IGNIS__MUST_BE("partial_rotary_factor", 'n', 1),
+    IGNIS__MUST_BE("rope_parameters.partial_rotary_factor", 'n', 1),
+    IGNIS__MUST_BE("num_experts", 'n', 0),
+    IGNIS__MUST_BE("num_local_experts", 'n', 0),
+    IGNIS__MUST_BE("use_sliding_window", 'b', 0),
+    IGNIS__MUST_BE("rope_interleaved", 'b', 0),
+    /* separate settings for each type of layer */
+    IGNIS__MUST_BE("rope_parameters.full_attention", '0', 0),
+    IGNIS__MUST_BE("rope_parameters.sliding_attention", '0', 0),
+    {"layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
+    IGNIS__MUST_BE("rope_scaling", '{', 0),
+    IGNIS__MUST_BE("rope_parameters", '{', 0),
+    IGNIS__MUST_BE("rope_scaling.mscale", '0', 0),
+    IGNIS__MUST_BE("rope_parameters.mscale", '0', 0),
+    IGNIS__MUST_BE("rope_scaling.mscale_all_dim", '0', 0),
+    IGNIS__MUST_BE("rope_parameters.mscale_all_dim", '0', 0),
+    IGNIS__MUST_BE("attn_logit_softcapping", '0', 0),
+    IGNIS__MUST_BE("final_logit_softcapping", '0', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+/*  Entries of config.json that change nothing in what a model computes, or that are read elsewhere. */
+IGNIS__PRIVATE const char *const ignis__harmless_keys[] = {"architectures",
+                                                           "attention_bias",
+                                                           "attention_dropout",
+                                                           "auto_map",
+                                                           "bad_words_ids",
+                                                           "begin_suppress_tokens",
+                                                           "bos_token_id",
+                                                           "chunk_size_feed_forward",
+                                                           "cls_token_id",
+                                                           "cross_attention_hidden_size",
+                                                           "decoder_start_token_id",
+                                                           "diversity_penalty",
+                                                           "do_sample",
+                                                           "dtype",
+                                                           "early_stopping",
+                                                           "embd_pdrop",
+                                                           "encoder_no_repeat_ngram_size",
+                                                           "eos_token_id",
+                                                           "exponential_decay_length_penalty",
+                                                           "finetuning_task",
+                                                           "forced_bos_token_id",
+                                                           "forced_eos_token_id",
+                                                           "hidden_dropout",
+                                                           "id2label",
+                                                           "initializer_range",
+                                                           "is_decoder",
+                                                           "is_llama_config",
+                                                           "keys_to_ignore_at_inference",
+                                                           "label2id",
+                                                           "layer_types",
+                                                           "length_penalty",
+                                                           "mask_token_id",
+                                                           "max_length",
+                                                           "max_new_tokens",
+                                                           "max_sequence_length",
+                                                           "max_window_layers",
+                                                           "min_length",
+                                                           "mlp_bias",
+                                                           "model_max_length",
+                                                           "model_type",
+                                                           "no_repeat_ngram_size",
+                                                           "num_beam_groups",
+                                                           "num_beams",
+                                                           "num_labels",
+                                                           "num_return_sequences",
+                                                           "original_max_position_embeddings",
+                                                           "output_attentions",
+                                                           "output_hidden_states",
+                                                           "output_scores",
+                                                           "pad_token_id",
+                                                           "prefix",
+                                                           "pretraining_tp",
+                                                           "problem_type",
+                                                           "pruned_heads",
+                                                           "remove_invalid_values",
+                                                           "repetition_penalty",
+                                                           "resid_pdrop",
+                                                           "return_dict",
+                                                           "return_dict_in_generate",
+                                                           "rope_theta",
+                                                           "sep_token_id",
+                                                           "sliding_window",
+                                                           "suppress_tokens",
+                                                           "task_specific_params",
+                                                           "temperature",
+                                                           "tf_legacy_loss",
+                                                           "tie_encoder_decoder",
+                                                           "tie_word_embeddings",
+                                                           "tokenizer_class",
+                                                           "top_k",
+                                                           "top_p",
+                                                           "torch_dtype",
+                                                           "torchscript",
+                                                           "transformers.js_config",
+                                                           "transformers_version",
+                                                           "typical_p",
+                                                           "unk_token_id",
+                                                           "use_bfloat16",
+                                                           "use_cache",
+                                                           "vocab_size",
+                                                           NULL};
+
+/*  Entries of rope_scaling and rope_parameters. */
+IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"attention_factor",
+                                                       "beta_fast",
+                                                       "beta_slow",
+                                                       "factor",
+                                                       "finetuned",
+                                                       "high_freq_factor",
+                                                       "low_freq_factor",
+                                                       "mscale",
+                                                       "mscale_all_dim",
+                                                       "original_max_position_embeddings",
+                                                       "partial_rotary_factor",
+                                                       "rope_theta",
+                                                       "rope_type",
+                                                       "truncate",
+                                                       "type",
+                                                       NULL};
+
+/* --- tensors that families share ---------------------------------------------------------------------------------- */
+
+#define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
+#define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
+
+/*  A tensor of the model; of a layer; of a layer, if the files have it; and part of a weight of several tensors. */
+#define IGNIS__MODEL_ROW(member, rows, columns, how, hf, gguf)       \
+    {                                                                \
+        IGNIS__ROW_MODEL(member), rows, columns, how, hf, gguf, NULL \
+    }
+#define IGNIS__LAYER_ROW(member, rows, columns, how, hf, gguf)                \
+    {                                                                         \
+        IGNIS__ROW_LAYER(member), rows, columns, how, hf, "blk.#." gguf, NULL \
+    }
+#define IGNIS__NAMED_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__LAYER_ROW(member, rows, columns, how, "model.layers.#." hf, gguf)
+#define IGNIS__PART_ROW(member, rows, columns, how, hf, gguf, whole)                                               \
+    {                                                                                                              \
+        IGNIS__ROW_LAYER(member), rows, columns, how, "model.layers.#." hf, "blk.#." gguf, "model.layers.#." whole \
+    }
+
+#define IGNIS__ROWS_OF_MODEL                                                                    \
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"), \
+        IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),           \
+        IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight")
+#define IGNIS__ROWS_OF_QKV                                                                             \
+    IGNIS__PART_ROW(qkv, 'Q', 'H', IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight",     \
+                    "self_attn.qkv_proj.weight"),                                                      \
+        IGNIS__PART_ROW(qkv, 'K', 'H', IGNIS__MODEL_PAIRS, "self_attn.k_proj.weight", "attn_k.weight", \
+                        "self_attn.qkv_proj.weight"),                                                  \
+        IGNIS__PART_ROW(qkv, 'K', 'H', 0, "self_attn.v_proj.weight", "attn_v.weight", "self_attn.qkv_proj.weight")
+#define IGNIS__ROWS_OF_QKV_BIAS(how)                                                                          \
+    IGNIS__PART_ROW(qkv_bias, 'Q', 0, (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.bias", "attn_q.bias",     \
+                    "self_attn.qkv_proj.bias"),                                                               \
+        IGNIS__PART_ROW(qkv_bias, 'K', 0, (how) | IGNIS__MODEL_PAIRS, "self_attn.k_proj.bias", "attn_k.bias", \
+                        "self_attn.qkv_proj.bias"),                                                           \
+        IGNIS__PART_ROW(qkv_bias, 'K', 0, how, "self_attn.v_proj.bias", "attn_v.bias", "self_attn.qkv_proj.bias")
+#define IGNIS__ROWS_OF_HEAD_NORMS                                                                          \
+    IGNIS__NAMED_ROW(q_norm, 'D', 0, IGNIS__MODEL_PAIRS, "self_attn.q_norm.weight", "attn_q_norm.weight"), \
+        IGNIS__NAMED_ROW(k_norm, 'D', 0, IGNIS__MODEL_PAIRS, "self_attn.k_norm.weight", "attn_k_norm.weight")
+#define IGNIS__ROWS_OF_O                                                               \
+    IGNIS__NAMED_ROW(o, 'H', 'Q', 0, "self_attn.o_proj.weight", "attn_output.weight"), \
+        IGNIS__NAMED_ROW(o_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "self_attn.o_proj.bias", "attn_output.bias")
+#define IGNIS__ROWS_OF_MLP                                                                                  \
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.gate_proj.weight", "ffn_gate.weight", "mlp.gate_up_proj.weight"), \
+        IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.up_proj.weight", "ffn_up.weight", "mlp.gate_up_proj.weight"), \
+        IGNIS__PART_ROW(up_bias, 'I', 0, IGNIS__MODEL_OPTIONAL, "mlp.gate_proj.bias", "ffn_gate.bias",      \
+                        "mlp.gate_up_proj.bias"),                                                           \
+        IGNIS__PART_ROW(up_bias, 'I', 0, IGNIS__MODEL_OPTIONAL, "mlp.up_proj.bias", "ffn_up.bias",          \
+                        "mlp.gate_up_proj.bias"),                                                           \
+        IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.down_proj.weight", "ffn_down.weight"),                     \
+        IGNIS__NAMED_ROW(down_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "mlp.down_proj.bias", "ffn_down.bias")
+#define IGNIS__ROW_OF_ATTN_NORM IGNIS__NAMED_ROW(attn_norm, 'H', 0, 0, "input_layernorm.weight", "attn_norm.weight")
+#define IGNIS__ROW_OF_MLP_NORM \
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "ffn_norm.weight")
+
+static const ignis__unused_tensor ignis__rotary_unused[] = {{"rotary_emb.inv_freq", 1}, {NULL, 0}};
+static const ignis__json_must ignis__no_musts[] = {{NULL, 0, 0, {NULL, NULL, NULL}}};
+static const char *const ignis__none_harmless[] = {NULL};
+
+/* --- GPT-2 -------------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__gpt2_keys[] = {
+    {IGNIS__NUMBER_LAYERS, 'W', "n_layer", "block_count", 0, 65536},
+    {IGNIS__NUMBER_HIDDEN, 'W', "n_embd", "embedding_length", 0, 1 << 24},
+    {IGNIS__NUMBER_HEADS, 'W', "n_head", "attention.head_count", 0, 65536},
+    {IGNIS__NUMBER_KV_HEADS, 'w', NULL, NULL, 0, 65536},
+    {IGNIS__NUMBER_INNER, 'w', "n_inner", "feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_CONTEXT, 'W', "n_positions", "context_length", 0, 1 << 30},
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_HEAD_DIM, 'w', NULL, NULL, 0, 65536},
+};
+
+static const ignis__json_must ignis__gpt2_musts[] = {
+    {"activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
+    IGNIS__MUST_BE("scale_attn_weights", 'b', 1),
+    IGNIS__MUST_BE("scale_attn_by_inverse_layer_idx", 'b', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__gpt2_harmless[] = {"attn_pdrop",
+                                                   "gradient_checkpointing",
+                                                   "n_ctx",
+                                                   "reorder_and_upcast_attn",
+                                                   "summary_activation",
+                                                   "summary_first_dropout",
+                                                   "summary_proj_to_labels",
+                                                   "summary_type",
+                                                   "summary_use_proj",
+                                                   NULL};
+
+static const ignis__model_row ignis__gpt2_rows[] = {
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "wte.weight", "token_embd.weight"),
+    IGNIS__MODEL_ROW(positions, 'P', 'H', 0, "wpe.weight", "position_embd.weight"),
+    IGNIS__MODEL_ROW(norm, 'H', 0, 0, "ln_f.weight", "output_norm.weight"),
+    IGNIS__MODEL_ROW(norm_bias, 'H', 0, 0, "ln_f.bias", "output_norm.bias"),
+    IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight"),
+    IGNIS__LAYER_ROW(attn_norm, 'H', 0, 0, "h.#.ln_1.weight", "attn_norm.weight"),
+    IGNIS__LAYER_ROW(attn_norm_bias, 'H', 0, 0, "h.#.ln_1.bias", "attn_norm.bias"),
+    IGNIS__LAYER_ROW(qkv, '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight", "attn_qkv.weight"),
+    IGNIS__LAYER_ROW(qkv_bias, '3', 0, 0, "h.#.attn.c_attn.bias", "attn_qkv.bias"),
+    IGNIS__LAYER_ROW(o, 'H', 'Q', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight", "attn_output.weight"),
+    IGNIS__LAYER_ROW(o_bias, 'H', 0, 0, "h.#.attn.c_proj.bias", "attn_output.bias"),
+    IGNIS__LAYER_ROW(mlp_norm, 'H', 0, 0, "h.#.ln_2.weight", "ffn_norm.weight"),
+    IGNIS__LAYER_ROW(mlp_norm_bias, 'H', 0, 0, "h.#.ln_2.bias", "ffn_norm.bias"),
+    IGNIS__LAYER_ROW(up, 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "ffn_up.weight"),
+    IGNIS__LAYER_ROW(up_bias, 'I', 0, 0, "h.#.mlp.c_fc.bias", "ffn_up.bias"),
+    IGNIS__LAYER_ROW(down, 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight", "ffn_down.weight"),
+    IGNIS__LAYER_ROW(down_bias, 'H', 0, 0, "h.#.mlp.c_proj.bias", "ffn_down.bias"),
+};
+
+static const ignis__unused_tensor ignis__gpt2_unused[] = {{".attn.bias", 4}, {".attn.masked_bias", -1}, {NULL, 0}};
+
+/* --- Llama, Qwen2, Qwen3 ------------------------------------------------------------------------------------------ */
+
+static const ignis__json_must ignis__llama_musts[] = {
+    IGNIS__MUST_BE("sliding_window", '0', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const ignis__model_row ignis__llama_rows[] = {
+    IGNIS__ROWS_OF_MODEL, IGNIS__ROW_OF_ATTN_NORM, IGNIS__ROWS_OF_QKV, IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,     IGNIS__ROW_OF_MLP_NORM,  IGNIS__ROWS_OF_MLP,
+};
+
+static const ignis__model_row ignis__qwen2_rows[] = {
+    IGNIS__ROWS_OF_MODEL, IGNIS__ROW_OF_ATTN_NORM, IGNIS__ROWS_OF_QKV, IGNIS__ROWS_OF_QKV_BIAS(0),
+    IGNIS__ROWS_OF_O,     IGNIS__ROW_OF_MLP_NORM,  IGNIS__ROWS_OF_MLP,
+};
+
+static const ignis__model_row ignis__qwen3_rows[] = {
+    IGNIS__ROWS_OF_MODEL,      IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,        IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_HEAD_NORMS, IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,    IGNIS__ROWS_OF_MLP,
+};
+
+/* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
+
+#define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
+#define IGNIS__KEYS(list) list, IGNIS__COUNT(list)
+#define IGNIS__NO_KEYS NULL, 0
+
+IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
+    {NULL, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, NULL},
+    {"gpt2", "gpt2", "GPT2LMHeadModel", IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU,
+     IGNIS__ROWS(ignis__gpt2_rows), IGNIS__KEYS(ignis__gpt2_keys), ignis__gpt2_musts, ignis__gpt2_harmless,
+     ignis__gpt2_unused},
+    {"llama", "llama", "LlamaForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows), IGNIS__NO_KEYS,
+     ignis__llama_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"qwen2", "qwen2", "Qwen2ForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__no_musts,
+     ignis__none_harmless, ignis__rotary_unused},
+    {"qwen3", "qwen3", "Qwen3ForCausalLM", 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__no_musts,
+     ignis__none_harmless, ignis__rotary_unused},
+};
 
 /*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
 
@@ -17800,17 +18167,34 @@ static bool ignis__model_open_index(ignis__model_files *files, const char *path)
     return ok;
 }
 
+/*  Writes the names of all families, or of the architectures of GGUF files, with commas between them. */
+static void ignis__model_write_families(const ignis__model_files *files, char *out, size_t capacity)
+{
+    size_t length = 0;
+    int i;
+    for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++) {
+        const char *name = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
+        if (name && length + strlen(name) + 3 < capacity)
+            length += (size_t)snprintf(out + length, capacity - length, "%s%s", length ? ", " : "", name);
+    }
+}
+
+/*  Finds the family by model_type, or by the architecture of a GGUF file: the first one that has it. */
 static bool ignis__model_family_find(ignis__model_files *files, const char *key, const char *name)
 {
+    char known[400];
     int i;
-    for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++)
-        if (name && strcmp(name, ignis__model_families[i]) == 0)
+    for (i = IGNIS_MODEL_FAMILY_COUNT - 1; name && i > 0; i--) {
+        const char *own = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
+        if (own && strcmp(name, own) == 0)
             files->family = (ignis_model_family)i;
+    }
     if (files->family)
         return true;
+    ignis__model_write_families(files, known, sizeof known);
     if (name)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known",
-                    files->path, key, ignis__name_write(name).text);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; known are %s", files->path, key,
+                    ignis__name_write(name).text, known);
     else
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no text %s", files->path, key);
     return false;
@@ -17898,10 +18282,10 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
     return ignis__model_sort_sources(files);
 }
 
-/*  models/weights/config_check.c - reads numbers of a description, and refuses entries that Ignis lacks
+/*  models/weights/config_check.c - reads the numbers of a description by the family's table; refuses other entries
 
-    A feature is refused by its name and value, never ignored.
-    May use: config_json.c, >>gguf. Locks: none. */
+    An entry that no table has is refused by its name and value, never ignored.
+    May use: families.c, config_json.c, >>gguf. Locks: none. */
 
 /*  Reads a number of the description, by its name in config.json, or after "ARCHITECTURE." in a GGUF file.
     BAD has been reported. */
@@ -17913,7 +18297,7 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *fi
     if (files->is_gguf) {
         if (!gguf)
             return IGNIS__GGUF_NONE;
-        snprintf(name, sizeof name, "%s.%s", ignis__model_families[files->family], gguf);
+        snprintf(name, sizeof name, "%s.%s", ignis__families[files->family].architecture, gguf);
         return ignis__gguf_find_real(&files->gguf, name, value);
     }
     item = json ? ignis__config_find(&files->config, json) : NULL;
@@ -17925,29 +18309,6 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *fi
     }
     *value = item->number;
     return IGNIS__GGUF_FOUND;
-}
-
-/*  Reads a size: an integer from 1 to `most`. `otherwise` is its value if it is missing; 0 if it is required. */
-IGNIS__PRIVATE bool ignis__model_read_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
-                                           int most, int *size)
-{
-    double value = otherwise;
-    ignis__gguf_found found = ignis__model_read_number(files, json, gguf, &value);
-    const char *name = files->is_gguf ? gguf : json;
-    if (found == IGNIS__GGUF_BAD)
-        return false;
-    if (found == IGNIS__GGUF_NONE && otherwise == 0) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, name);
-        return false;
-    }
-    if (!(value >= 1 && value <= most) || value != (double)(int)value) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "the description of '%s' has %s %g; a whole number from 1 to %d is needed", files->path,
-                    name ? name : json, value, most);
-        return false;
-    }
-    *size = (int)value;
-    return true;
 }
 
 /*  Reads a positive number. `otherwise` is its value if it is missing; 0 if it is required. */
@@ -17970,117 +18331,235 @@ IGNIS__PRIVATE bool ignis__model_read_real(ignis__model_files *files, const char
     return value > 0 && value < 1e12;
 }
 
-/*  Entries of a description that change what a model computes, with the only value that Ignis supports. */
-static const struct {
-    unsigned families; /* bits, 1 << family */
-    const char *name;
-    char kind; /* the kind of the required value, as in ignis__config_item; '0': the entry must be missing */
-    double number;
-    const char *texts[3];
-} ignis__model_required_values[] = {
-    {1 << IGNIS_MODEL_GPT2, "activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
-    {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
-    {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
-    {1 << IGNIS_MODEL_GPT2, "add_cross_attention", 'b', 0, {NULL, NULL, NULL}},
-    {~1u, "is_causal", 'b', 1, {NULL, NULL, NULL}},
-    {~1u, "quantization_config", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
-    {~1u, "num_experts", 'n', 0, {NULL, NULL, NULL}},
-    {~1u, "num_local_experts", 'n', 0, {NULL, NULL, NULL}},
-    {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
-    {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
-    {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_interleaved", 'b', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* separate settings for each type of layer */
-    {~1u, "rope_parameters.sliding_attention", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
-    {~1u, "rope_scaling", '{', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters", '{', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_scaling.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "attn_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "final_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
-};
-
-/*  Refuses entries of config.json that would otherwise be ignored. */
-IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files)
+/*  Reads a size: an integer from 1 to key->most. 0 if it is missing and not required. */
+static bool ignis__model_read_size(ignis__model_files *files, const ignis__number_key *key, double *size)
 {
-    char found[80];
-    int i, d, k;
-    for (i = 0; i < files->config.count; i++) {
-        const ignis__config_item *item = &files->config.items[i];
-        for (d = 0; d < IGNIS__COUNT(ignis__model_required_values); d++) {
-            bool fits = item->kind == '0' || item->kind == ignis__model_required_values[d].kind;
-            if (!(ignis__model_required_values[d].families >> files->family & 1) ||
-                strcmp(item->name, ignis__model_required_values[d].name) != 0)
-                continue;
-            if (item->kind == 't')
-                snprintf(found, sizeof found, "%s", ignis__name_write(item->text).text);
-            else if (item->kind == 'n')
-                snprintf(found, sizeof found, "%g", item->number);
-            else
-                snprintf(found, sizeof found, "%s",
-                         item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
-            if (fits && (item->kind == 'n' || item->kind == 'b'))
-                fits = item->number == ignis__model_required_values[d].number;
-            if (fits && item->kind == 't') {
-                for (k = 0; ignis__model_required_values[d].texts[k] &&
-                            strcmp(item->text, ignis__model_required_values[d].texts[k]) != 0;
-                     k++)
-                    continue;
-                fits = ignis__model_required_values[d].texts[k] != NULL;
-            }
-            if (fits)
-                continue;
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do",
-                        files->path, item->name, found);
+    double value = key->otherwise;
+    ignis__gguf_found found = ignis__model_read_number(files, key->json, key->gguf, &value);
+    const char *name = files->is_gguf ? key->gguf : key->json;
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && key->kind == 'W') {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, name);
+        return false;
+    }
+    if (found == IGNIS__GGUF_FOUND && (!(value >= 1 && value <= key->most) || value != (double)(int)value)) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s %g; a whole number from 1 to %d is needed", files->path, name,
+                    value, (int)key->most);
+        return false;
+    }
+    *size = value;
+    return true;
+}
+
+/*  Returns the key of a number: the family's own, or the common one. NULL if such models do not have it. */
+static const ignis__number_key *ignis__model_find_key(const ignis__family *family, int number)
+{
+    int i;
+    for (i = 0; i < family->key_count; i++)
+        if ((int)family->keys[i].number == number)
+            return &family->keys[i];
+    for (i = 0; i < ignis__common_key_count; i++)
+        if ((int)ignis__common_keys[i].number == number)
+            return &ignis__common_keys[i];
+    return NULL;
+}
+
+/*  Reads all numbers that the family's table has; 0 for the others. */
+IGNIS__PRIVATE bool ignis__model_read_numbers(ignis__model_files *files, double numbers[IGNIS__NUMBERS])
+{
+    int i;
+    for (i = 0; i < IGNIS__NUMBERS; i++) {
+        const ignis__number_key *key = ignis__model_find_key(&ignis__families[files->family], i);
+        numbers[i] = 0;
+        if (!key)
+            continue;
+        if (key->kind == 'w' || key->kind == 'W') {
+            if (!ignis__model_read_size(files, key, &numbers[i]))
+                return false;
+        } else if (!ignis__model_read_real(files, key->json, key->gguf, key->otherwise, &numbers[i])) {
             return false;
         }
     }
     return true;
 }
 
-/*  Refuses entries of a GGUF file that would otherwise be ignored: numbers that have to be 0 or their usual
-    value. */
+static bool ignis__model_lists(const char *const *names, const char *name, size_t size)
+{
+    for (; *names; names++)
+        if (strlen(*names) == size && memcmp(*names, name, size) == 0)
+            return true;
+    return false;
+}
+
+/*  Returns the requirement for an entry of config.json: the family's own, or the common one; or NULL. */
+static const ignis__json_must *ignis__model_find_must(const ignis__family *family, const char *name)
+{
+    const ignis__json_must *must;
+    for (must = family->musts; must->name; must++)
+        if (strcmp(must->name, name) == 0)
+            return must;
+    for (must = ignis__common_musts; must->name; must++)
+        if (strcmp(must->name, name) == 0)
+            return must;
+    return NULL;
+}
+
+/*  Tells whether an entry has one of the values that Ignis supports. */
+static bool ignis__model_fits(const ignis__json_must *must, const ignis__config_item *item)
+{
+    int k;
+    if (item->kind == '0')
+        return true;
+    if (item->kind != must->kind)
+        return false;
+    if (item->kind == 'n' || item->kind == 'b')
+        return item->number == must->number;
+    for (k = 0; item->kind == 't' && must->texts[k]; k++)
+        if (strcmp(item->text, must->texts[k]) == 0)
+            return true;
+    return item->kind != 't';
+}
+
+/*  Tells whether a table knows an entry of config.json. Members of a known entry are known, except those of RoPE,
+    which have a list. An entry that is null or false, or an inner name of transformers, sets nothing. */
+static bool ignis__model_knows(const ignis__family *family, const ignis__config_item *item)
+{
+    const char *name = item->name, *member = strchr(name, '.');
+    size_t size = strcspn(name, ".[");
+    int i;
+    if (!*name || *name == '_' || item->kind == '0' || (item->kind == 'b' && item->number == 0))
+        return true;
+    if (member && (strncmp(name, "rope_scaling.", 13) == 0 || strncmp(name, "rope_parameters.", 16) == 0))
+        return member[1] == '_' || ignis__model_lists(ignis__rope_keys, member + 1, strcspn(member + 1, ".["));
+    if (ignis__model_lists(ignis__harmless_keys, name, strlen(name)) ||
+        ignis__model_lists(ignis__harmless_keys, name, size) || ignis__model_lists(family->harmless, name, size))
+        return true;
+    for (i = 0; i < IGNIS__NUMBERS; i++) {
+        const ignis__number_key *key = ignis__model_find_key(family, i);
+        if (key && key->json && strlen(key->json) == size && strncmp(key->json, name, size) == 0)
+            return true;
+    }
+    return false;
+}
+
+/*  Refuses entries of config.json that would otherwise be ignored: those with other values than Ignis supports,
+    and those that no table knows. */
+IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files)
+{
+    const ignis__family *family = &ignis__families[files->family];
+    char found[80];
+    int i;
+    for (i = 0; i < files->config.count; i++) {
+        const ignis__config_item *item = &files->config.items[i];
+        const ignis__json_must *must = ignis__model_find_must(family, item->name);
+        if (must ? ignis__model_fits(must, item) : ignis__model_knows(family, item))
+            continue;
+        if (item->kind == 't')
+            snprintf(found, sizeof found, "%s", ignis__name_write(item->text).text);
+        else if (item->kind == 'n')
+            snprintf(found, sizeof found, "%g", item->number);
+        else
+            snprintf(found, sizeof found, "%s", item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
+        if (must)
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do",
+                        files->path, item->name, found);
+        else
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "config.json of '%s' has %s %s, an entry that the table of %s does not have", files->path,
+                        ignis__name_write(item->name).text, found, family->model_type);
+        return false;
+    }
+    return true;
+}
+
+/*  Numbers of a GGUF file that have to be 0 or their usual value. */
+static const struct {
+    const char *name;
+    int wanted; /* below 0: head_dim */
+} ignis__gguf_musts[] = {{"expert_count", 0},
+                         {"expert_used_count", 0},
+                         {"attention.sliding_window", 0},
+                         {"rope.dimension_count", -1},
+                         {"attention.value_length", -1},
+                         {"attention.logit_softcapping", 0},
+                         {"attn_logit_softcapping", 0},
+                         {"final_logit_softcapping", 0},
+                         {"attention.clamp_kqv", 0},
+                         {"attention.max_alibi_bias", 0},
+                         {"attention.scale", 0},
+                         {"embedding_scale", 1},
+                         {"residual_scale", 1},
+                         {"logit_scale", 1},
+                         {"rope.scaling.yarn_log_multiplier", 0},
+                         {"rope.scaling.yarn_attn_factor", 1},
+                         {"rope.scaling.yarn_ext_factor", 1}};
+
+/*  Tells whether a key of a GGUF file is one of those that the model's table has, or that are read elsewhere. name:
+    without the architecture. */
+static bool ignis__model_knows_gguf(const ignis__family *family, const char *name)
+{
+    static const char *const elsewhere[] = {"attention.causal",
+                                            "attention.head_count_kv",
+                                            "attention.key_length",
+                                            "tensor_data_layout",
+                                            "vocab_size",
+                                            "rope.freq_base",
+                                            "rope.scale_linear",
+                                            "rope.scaling.type",
+                                            "rope.scaling.factor",
+                                            "rope.scaling.attn_factor",
+                                            "rope.scaling.finetuned",
+                                            "rope.scaling.original_context_length",
+                                            "rope.scaling.yarn_beta_fast",
+                                            "rope.scaling.yarn_beta_slow",
+                                            NULL};
+    int i;
+    if (ignis__model_lists(elsewhere, name, strlen(name)))
+        return true;
+    for (i = 0; i < IGNIS__COUNT(ignis__gguf_musts); i++)
+        if (strcmp(ignis__gguf_musts[i].name, name) == 0)
+            return true;
+    for (i = 0; i < IGNIS__NUMBERS; i++) {
+        const ignis__number_key *key = ignis__model_find_key(family, i);
+        if (key && key->gguf && strcmp(key->gguf, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/*  Refuses keys of the architecture in a GGUF file that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
-    static const struct {
-        const char *name;
-        int wanted; /* below 0: head_dim */
-    } rows[] = {{"expert_count", 0},
-                {"attention.sliding_window", 0},
-                {"rope.dimension_count", -1},
-                {"attention.value_length", -1},
-                {"attention.logit_softcapping", 0},
-                {"final_logit_softcapping", 0},
-                {"attention.clamp_kqv", 0},
-                {"attention.max_alibi_bias", 0},
-                {"attention.scale", 0},
-                {"embedding_scale", 1},
-                {"residual_scale", 1},
-                {"logit_scale", 1},
-                {"rope.scaling.yarn_log_multiplier", 0},
-                {"rope.scaling.yarn_attn_factor", 1},
-                {"rope.scaling.yarn_ext_factor", 1}};
+    const ignis__family *family = &ignis__families[files->family];
+    const size_t prefix = strlen(family->architecture);
     double value, wanted;
     bool causal = true;
     char name[64];
+    int64_t k;
     int i;
-    for (i = 0; i < IGNIS__COUNT(rows); i++) {
-        wanted = rows[i].wanted < 0 ? model->head_dim : rows[i].wanted;
+    for (i = 0; i < IGNIS__COUNT(ignis__gguf_musts); i++) {
+        wanted = ignis__gguf_musts[i].wanted < 0 ? model->head_dim : ignis__gguf_musts[i].wanted;
         value = wanted;
-        if (ignis__model_read_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
+        if (ignis__model_read_number(files, NULL, ignis__gguf_musts[i].name, &value) == IGNIS__GGUF_BAD)
             return false;
         if (value != wanted) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do",
-                        files->path, ignis__model_families[files->family], rows[i].name, value, wanted);
+                        files->path, family->architecture, ignis__gguf_musts[i].name, value, wanted);
             return false;
         }
     }
-    snprintf(name, sizeof name, "%s.attention.causal", ignis__model_families[files->family]);
+    for (k = 0; k < files->gguf.key_count; k++) {
+        const char *key = files->gguf.keys[k].name;
+        if (strncmp(key, family->architecture, prefix) != 0 || key[prefix] != '.' ||
+            ignis__model_knows_gguf(family, key + prefix + 1))
+            continue;
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has a key %s that the table of %s does not have",
+                    files->path, ignis__name_write(key).text, family->model_type);
+        return false;
+    }
+    snprintf(name, sizeof name, "%s.attention.causal", family->architecture);
     if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
         return false;
     if (!causal)
@@ -18171,7 +18650,7 @@ static bool ignis__model_check_attention_factor(ignis__model_files *files)
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                 "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do", files->path,
-                ignis__model_families[files->family], value);
+                ignis__families[files->family].architecture, value);
     return false;
 }
 
@@ -18190,7 +18669,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
 #define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
     model->attention_factor = 1;
     if (files->is_gguf) {
-        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
+        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__families[files->family].architecture);
         if (ignis__gguf_find_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
             !ignis__model_read_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
             !ignis__model_read_scaling_factor(files, &factor, &said))
@@ -18340,7 +18819,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
 /*  models/weights/hyperparameter.c - reads the description of a model: sizes, special tokens, frequencies
 
     Every required number is checked against its bounds here.
-    May use: config_check.c, rope_scaling.c, tokenizer_gguf.c (texts of tokens). Locks: none. */
+    May use: families.c, config_check.c, rope_scaling.c, tokenizer_gguf.c (texts of tokens). Locks: none. */
 
 /*  Adds a token that ends a text. Ignores an id that the model does not have. */
 static void ignis__model_add_end_token(ignis__model *model, double id)
@@ -18419,54 +18898,21 @@ static bool ignis__model_read_special_tokens(ignis__model_files *files, ignis__m
     return true;
 }
 
-/*  Reads the description. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
+/*  Computes the sizes of heads from the numbers of the description. False, and reported, if they contradict each
+    other. */
+static bool ignis__model_read_heads(const ignis__model_files *files, ignis__model *model, const double *numbers)
 {
-    bool is_gpt2 = files->family == IGNIS_MODEL_GPT2;
-    const ignis__model_source *table;
-    const ignis__config_item *tied;
-    const int limit = 1 << 24;
-    int i;
-    model->family = files->family;
-    model->rms = model->rope = !is_gpt2;
-    model->gelu = is_gpt2;
-    if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
-        return false;
-    if (!ignis__model_read_size(files, is_gpt2 ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536,
-                                &model->layers) ||
-        !ignis__model_read_size(files, is_gpt2 ? "n_embd" : "hidden_size", "embedding_length", 0, limit,
-                                &model->hidden) ||
-        !ignis__model_read_size(files, is_gpt2 ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536,
-                                &model->heads) ||
-        !ignis__model_read_size(files, is_gpt2 ? NULL : "num_key_value_heads",
-                                is_gpt2 ? NULL : "attention.head_count_kv", model->heads, 65536, &model->kv_heads) ||
-        !ignis__model_read_size(files, is_gpt2 ? "n_inner" : "intermediate_size", "feed_forward_length",
-                                is_gpt2 ? 4 * model->hidden : 0, 4 * limit, &model->inner) ||
-        !ignis__model_read_size(files, is_gpt2 ? "n_positions" : "max_position_embeddings", "context_length", 0,
-                                1 << 30, &model->context) ||
-        !ignis__model_read_real(files, is_gpt2 ? "layer_norm_epsilon" : "rms_norm_eps",
-                                is_gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
-                                is_gpt2 ? 1e-5 : 1e-6, &model->eps))
-        return false;
-    if (model->layers > files->source_count) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "the description of '%s' has %d layers, but there are %lld tensors", files->path, model->layers,
-                    (long long)files->source_count);
-        return false;
-    }
-    if (model->hidden % model->heads == 0)
-        i = model->hidden / model->heads;
-    else
-        i = 0;
-    if (i == 0 && (is_gpt2 || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
+    model->heads = (int)numbers[IGNIS__NUMBER_HEADS];
+    model->kv_heads = numbers[IGNIS__NUMBER_KV_HEADS] > 0 ? (int)numbers[IGNIS__NUMBER_KV_HEADS] : model->heads;
+    model->head_dim = (int)numbers[IGNIS__NUMBER_HEAD_DIM];
+    if (!model->head_dim && model->hidden % model->heads == 0)
+        model->head_dim = model->hidden / model->heads;
+    if (!model->head_dim) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                     "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token",
                     files->path, model->heads, model->hidden);
         return false;
     }
-    if (!ignis__model_read_size(files, is_gpt2 ? NULL : "head_dim", is_gpt2 ? NULL : "attention.key_length", i, 65536,
-                                &model->head_dim))
-        return false;
     if (model->heads % model->kv_heads != 0) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                     "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path,
@@ -18479,21 +18925,62 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
                     2 * IGNIS__MODEL_HALF);
         return false;
     }
+    return true;
+}
+
+/*  Reads the number of tokens, and whether the head is the embedding. */
+static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model *model)
+{
+    const ignis__config_item *tied, *vocab;
     if (files->is_gguf) { /* the table has the number of tokens */
-        table = ignis__model_source_find(files, "token_embd.weight");
+        const ignis__model_source *table = ignis__model_source_find(files, "token_embd.weight");
         model->vocab = table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX
                            ? (int)table->shape.dim[0]
                            : 1;
         model->tied = !ignis__model_source_find(files, "output.weight");
-        if (!ignis__model_refuse_unknown_gguf_keys(files, model))
-            return false;
-    } else {
-        if (!ignis__model_read_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
-            return false;
-        tied = ignis__config_find(&files->config, "tie_word_embeddings");
-        model->tied =
-            tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+        return true;
     }
+    vocab = ignis__config_find(&files->config, "vocab_size");
+    if (!vocab || vocab->kind != 'n' || !(vocab->number >= 1 && vocab->number < INT32_MAX) ||
+        vocab->number != (double)(int)vocab->number) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s vocab_size; a whole number from 1 to %d is needed", files->path,
+                    vocab ? "a bad" : "no", INT32_MAX - 1);
+        return false;
+    }
+    model->vocab = (int)vocab->number;
+    tied = ignis__config_find(&files->config, "tie_word_embeddings");
+    model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+    return true;
+}
+
+/*  Reads the description. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
+{
+    const ignis__family *family = &ignis__families[files->family];
+    double numbers[IGNIS__NUMBERS];
+    model->family = files->family;
+    model->rms = !(family->features & IGNIS__LAYER_NORMS);
+    model->rope = !(family->features & IGNIS__POSITIONS);
+    model->gelu = family->features & IGNIS__PLAIN_GELU;
+    if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
+        return false;
+    if (!ignis__model_read_numbers(files, numbers))
+        return false;
+    model->layers = (int)numbers[IGNIS__NUMBER_LAYERS];
+    model->hidden = (int)numbers[IGNIS__NUMBER_HIDDEN];
+    model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;
+    model->context = (int)numbers[IGNIS__NUMBER_CONTEXT];
+    model->eps = numbers[IGNIS__NUMBER_EPS];
+    if (model->layers > files->source_count) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %d layers, but there are %lld tensors", files->path, model->layers,
+                    (long long)files->source_count);
+        return false;
+    }
+    if (!ignis__model_read_heads(files, model, numbers) || !ignis__model_read_vocabulary(files, model) ||
+        (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
+        return false;
     if (model->rope && !ignis__model_read_rope_scaling(files, model))
         return false;
     model->attention_factor = model->rope ? model->attention_factor : 1;
@@ -18505,86 +18992,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     return ignis__model_read_special_tokens(files, model);
 }
 
-/*  models/weights/weight_map.c - the table of weights: which tensors of the files become which rows of which weight
+/*  models/weights/weight_map.c - which tensors of the files become which rows of which weight
 
-    Loading, lookup by name, adapters and writing read this one table.
-    May use: checkpoint.c (names of tensors). Locks: none. */
-
-#define IGNIS__MODEL_BIASES (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN3)
-
-#define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
-#define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
-#define IGNIS__ROW_G (1u << IGNIS_MODEL_GPT2), 0
-#define IGNIS__ROW_L IGNIS__MODEL_ROTARY, 0
-#define IGNIS__ROW_B IGNIS__MODEL_ROTARY, IGNIS__MODEL_BIASES
-#define IGNIS__ROW_O IGNIS__MODEL_ROTARY, IGNIS__MODEL_ROTARY
-#define IGNIS__ROW_3 (1u << IGNIS_MODEL_QWEN3), 0
-#define IGNIS__QKV "model.layers.#.self_attn.qkv_proj."
-#define IGNIS__GATE_UP "model.layers.#.mlp.gate_up_proj."
-
-IGNIS__PRIVATE const ignis__model_row ignis__model_rows[] = {
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "wte.weight", "token_embd.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(positions), 'P', 'H', 0, "wpe.weight", "position_embd.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "ln_f.weight", "output_norm.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm_bias), 'H', 0, 0, "ln_f.bias", "output_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "h.#.ln_1.weight", "blk.#.attn_norm.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm_bias), 'H', 0, 0, "h.#.ln_1.bias", "blk.#.attn_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight",
-     "blk.#.attn_qkv.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv_bias), '3', 0, 0, "h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'Q', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight",
-     "blk.#.attn_output.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "h.#.attn.c_proj.bias", "blk.#.attn_output.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "h.#.ln_2.weight", "blk.#.ffn_norm.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm_bias), 'H', 0, 0, "h.#.ln_2.bias", "blk.#.ffn_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight",
-     NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight",
-     "blk.#.ffn_down.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", NULL},
-
-    {IGNIS__ROW_L, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "model.norm.weight", "output_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight",
-     "blk.#.attn_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight",
-     "blk.#.attn_q.weight", IGNIS__QKV "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight",
-     "blk.#.attn_k.weight", IGNIS__QKV "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', 0, "model.layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight",
-     IGNIS__QKV "weight"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias",
-     "blk.#.attn_q.bias", IGNIS__QKV "bias"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias",
-     "blk.#.attn_k.bias", IGNIS__QKV "bias"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias",
-     IGNIS__QKV "bias"},
-    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight",
-     "blk.#.attn_q_norm.weight", NULL},
-    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight",
-     "blk.#.attn_k_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight",
-     "blk.#.attn_output.weight", NULL},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias",
-     "blk.#.attn_output.bias", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight",
-     "blk.#.ffn_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight",
-     IGNIS__GATE_UP "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight",
-     IGNIS__GATE_UP "weight"},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias",
-     IGNIS__GATE_UP "bias"},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias",
-     IGNIS__GATE_UP "bias"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight",
-     NULL},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias",
-     NULL},
-};
+    Loading, lookup by name, adapters and writing read the rows of the family's table here.
+    May use: families.c, checkpoint.c (names of tensors). Locks: none. */
 
 IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
 {
@@ -18676,16 +19087,17 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
 static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
                                  int layer)
 {
+    const ignis__family *family = &ignis__families[model->family];
     int i;
     if (row->how & IGNIS__MODEL_HEAD)
         return !model->tied;
-    if (!(row->optional >> model->family & 1))
+    if (!(row->how & IGNIS__MODEL_OPTIONAL))
         return true;
     if (!files)
         return ignis__model_member(model, row, layer)->id != 0;
-    for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
-        const ignis__model_row *other = &ignis__model_rows[i];
-        if (other->families >> model->family & 1 && other->in_layer == row->in_layer && other->member == row->member &&
+    for (i = 0; i < family->row_count; i++) {
+        const ignis__model_row *other = &family->rows[i];
+        if (other->in_layer == row->in_layer && other->member == row->member &&
             ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer).text))
             return true;
     }
@@ -18696,13 +19108,13 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     number; parts may be NULL. */
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
 {
+    const ignis__family *family = &ignis__families[model->family];
     int count = 0, first = 0, i, layer;
     for (layer = -1; layer < model->layers; layer++) {
         const ignis__model_row *before = NULL;
-        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
-            const ignis__model_row *row = &ignis__model_rows[i];
-            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) ||
-                !ignis__model_has_row(files, model, row, layer))
+        for (i = 0; i < family->row_count; i++) {
+            const ignis__model_row *row = &family->rows[i];
+            if (row->in_layer != (layer >= 0) || !ignis__model_has_row(files, model, row, layer))
                 continue;
             if (parts) {
                 ignis__model_part *part = &parts[count];
@@ -18849,22 +19261,14 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
 static bool ignis__model_is_redundant(const ignis__model_files *files, const ignis__model *model,
                                       const ignis__model_source *source)
 {
-    static const struct {
-        const char *end; /* suffix of the name */
-        unsigned families;
-        int ndim; /* -1: any */
-    } rows[] = {{"rotary_emb.inv_freq", IGNIS__MODEL_ROTARY, 1},
-                {".attn.bias", 1u << IGNIS_MODEL_GPT2, 4},
-                {".attn.masked_bias", 1u << IGNIS_MODEL_GPT2, -1}};
+    const ignis__unused_tensor *unused = ignis__families[model->family].unused;
     size_t size = strlen(source->name), end;
-    int i;
     if (files->is_gguf)
         return false;
-    for (i = 0; i < IGNIS__COUNT(rows); i++) {
-        end = strlen(rows[i].end);
-        if (rows[i].families >> model->family & 1 && size >= end &&
-            strcmp(source->name + size - end, rows[i].end) == 0 &&
-            (rows[i].ndim < 0 || rows[i].ndim == source->shape.ndim))
+    for (; unused->suffix; unused++) {
+        end = strlen(unused->suffix);
+        if (size >= end && strcmp(source->name + size - end, unused->suffix) == 0 &&
+            (unused->ndim < 0 || unused->ndim == source->shape.ndim))
             return true;
     }
     return model->tied && strcmp(source->name, "lm_head.weight") == 0;
@@ -18882,7 +19286,7 @@ static bool ignis__model_check_unused(const ignis__model_files *files, const ign
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                     "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use", files->path,
                     ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
-                    ignis__model_families[model->family], model->layers - 1);
+                    ignis__families[model->family].model_type, model->layers - 1);
         return false;
     }
     return true;
@@ -19607,8 +20011,8 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     int64_t begin = source->begin + first * file_row + part->skip_columns / source->elements * source->bytes;
     unsigned char *read;
     bool direct;
-    bool pairs =
-        loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
+    bool pairs = loading->files->is_gguf && part->row->how & IGNIS__MODEL_PAIRS &&
+                 ignis__families[loading->model->family].features & IGNIS__GGUF_PAIRS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
         if (!ignis__model_fill_transposed(loading, reader, chunk, to, dtype))
             return false;
@@ -19920,14 +20324,15 @@ IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
 /*  Releases the weights. The head of a tied model is the embedding, and is released once. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
+    const ignis__family *family = &ignis__families[model->family];
     int i, layer;
     if (model->tied)
         model->head = ignis__no_tensor();
     for (layer = -1; layer < model->layers && (model->layer || layer < 0); layer++) {
-        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
-            const ignis__model_row *row = &ignis__model_rows[i];
+        for (i = 0; i < family->row_count; i++) {
+            const ignis__model_row *row = &family->rows[i];
             ignis_tensor *tensor;
-            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0))
+            if (row->in_layer != (layer >= 0))
                 continue;
             tensor = ignis__model_member(model, row, layer);
             if (tensor->id)
@@ -19964,7 +20369,7 @@ IGNIS__PRIVATE void ignis__models_close(const char *call)
     uint64_t index = 0;
     while ((model = (ignis__model *)ignis__pool_next(&ignis__models, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "model: %s of %d layers, %lld bytes on device %d",
-                           ignis__model_families[model->family], model->layers, (long long)model->weight_bytes,
+                           ignis__families[model->family].model_type, model->layers, (long long)model->weight_bytes,
                            (int)(model->device - ignis__devices));
         ignis__handle_kill(model);
         ignis__model_drop(call, model);
@@ -20339,7 +20744,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         part = ignis__model_find(model, parts, count, name, &whole);
         if (!part)
             ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
-                        ignis__model_families[model->family], model->layers, ignis__name_write(name).text);
+                        ignis__families[model->family].model_type, model->layers, ignis__name_write(name).text);
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;
         else
@@ -21018,8 +21423,6 @@ IGNIS__PRIVATE void ignis__model_write_number(ignis__string_writer *text, const 
 
 static void ignis__model_write_config(const ignis__model *model, ignis__string_writer *text)
 {
-    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM",
-                                          "Qwen3ForCausalLM"};
     static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
     static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
     bool is_gpt2 = model->family == IGNIS_MODEL_GPT2;
@@ -21041,7 +21444,8 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     }
 #undef IGNIS__SIZE
     ignis__string_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"",
-                      classes[model->family], ignis__model_families[model->family], dtypes[model->dtype]);
+                      ignis__families[model->family].class_name, ignis__families[model->family].model_type,
+                      dtypes[model->dtype]);
     for (i = 0; i < count; i++)
         ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
     ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s",
@@ -21542,7 +21946,8 @@ static bool ignis__lora_choose_targets(const char *call, const ignis__model *mod
             }
         ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call,
                     "desc->targets[%d] is %s, which is no product of the model, %s of %d layers; they have %s", k,
-                    ignis__name_write(targets[k]).text, ignis__model_families[model->family], model->layers, known);
+                    ignis__name_write(targets[k]).text, ignis__families[model->family].model_type, model->layers,
+                    known);
         return false;
     }
     return true;
@@ -21775,7 +22180,8 @@ static bool ignis__lora_match_file(const char *call, const char *path, ignis__sa
     if (i < file->count)
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
                     "'%s' has a tensor %s, which has no place beside a product of the model, %s of %d layers", path,
-                    ignis__name_write(file->items[i].name).text, ignis__model_families[model->family], model->layers);
+                    ignis__name_write(file->items[i].name).text, ignis__families[model->family].model_type,
+                    model->layers);
     else if (!used)
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensors", path);
     else

@@ -175,17 +175,34 @@ static bool ignis__model_open_index(ignis__model_files *files, const char *path)
     return ok;
 }
 
+/*  Writes the names of all families, or of the architectures of GGUF files, with commas between them. */
+static void ignis__model_write_families(const ignis__model_files *files, char *out, size_t capacity)
+{
+    size_t length = 0;
+    int i;
+    for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++) {
+        const char *name = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
+        if (name && length + strlen(name) + 3 < capacity)
+            length += (size_t)snprintf(out + length, capacity - length, "%s%s", length ? ", " : "", name);
+    }
+}
+
+/*  Finds the family by model_type, or by the architecture of a GGUF file: the first one that has it. */
 static bool ignis__model_family_find(ignis__model_files *files, const char *key, const char *name)
 {
+    char known[400];
     int i;
-    for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++)
-        if (name && strcmp(name, ignis__model_families[i]) == 0)
+    for (i = IGNIS_MODEL_FAMILY_COUNT - 1; name && i > 0; i--) {
+        const char *own = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
+        if (own && strcmp(name, own) == 0)
             files->family = (ignis_model_family)i;
+    }
     if (files->family)
         return true;
+    ignis__model_write_families(files, known, sizeof known);
     if (name)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known",
-                    files->path, key, ignis__name_write(name).text);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; known are %s", files->path, key,
+                    ignis__name_write(name).text, known);
     else
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no text %s", files->path, key);
     return false;

@@ -1,7 +1,7 @@
-/*  models/weights/config_check.c - reads numbers of a description, and refuses entries that Ignis lacks
+/*  models/weights/config_check.c - reads the numbers of a description by the family's table; refuses other entries
 
-    A feature is refused by its name and value, never ignored.
-    May use: config_json.c, >>gguf. Locks: none. */
+    An entry that no table has is refused by its name and value, never ignored.
+    May use: families.c, config_json.c, >>gguf. Locks: none. */
 
 #include "room.h"
 
@@ -15,7 +15,7 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *fi
     if (files->is_gguf) {
         if (!gguf)
             return IGNIS__GGUF_NONE;
-        snprintf(name, sizeof name, "%s.%s", ignis__model_families[files->family], gguf);
+        snprintf(name, sizeof name, "%s.%s", ignis__families[files->family].architecture, gguf);
         return ignis__gguf_find_real(&files->gguf, name, value);
     }
     item = json ? ignis__config_find(&files->config, json) : NULL;
@@ -27,29 +27,6 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *fi
     }
     *value = item->number;
     return IGNIS__GGUF_FOUND;
-}
-
-/*  Reads a size: an integer from 1 to `most`. `otherwise` is its value if it is missing; 0 if it is required. */
-IGNIS__PRIVATE bool ignis__model_read_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
-                                           int most, int *size)
-{
-    double value = otherwise;
-    ignis__gguf_found found = ignis__model_read_number(files, json, gguf, &value);
-    const char *name = files->is_gguf ? gguf : json;
-    if (found == IGNIS__GGUF_BAD)
-        return false;
-    if (found == IGNIS__GGUF_NONE && otherwise == 0) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, name);
-        return false;
-    }
-    if (!(value >= 1 && value <= most) || value != (double)(int)value) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "the description of '%s' has %s %g; a whole number from 1 to %d is needed", files->path,
-                    name ? name : json, value, most);
-        return false;
-    }
-    *size = (int)value;
-    return true;
 }
 
 /*  Reads a positive number. `otherwise` is its value if it is missing; 0 if it is required. */
@@ -72,117 +49,235 @@ IGNIS__PRIVATE bool ignis__model_read_real(ignis__model_files *files, const char
     return value > 0 && value < 1e12;
 }
 
-/*  Entries of a description that change what a model computes, with the only value that Ignis supports. */
-static const struct {
-    unsigned families; /* bits, 1 << family */
-    const char *name;
-    char kind; /* the kind of the required value, as in ignis__config_item; '0': the entry must be missing */
-    double number;
-    const char *texts[3];
-} ignis__model_required_values[] = {
-    {1 << IGNIS_MODEL_GPT2, "activation_function", 't', 0, {"gelu_new", "gelu_pytorch_tanh", NULL}},
-    {1 << IGNIS_MODEL_GPT2, "scale_attn_weights", 'b', 1, {NULL, NULL, NULL}},
-    {1 << IGNIS_MODEL_GPT2, "scale_attn_by_inverse_layer_idx", 'b', 0, {NULL, NULL, NULL}},
-    {1 << IGNIS_MODEL_GPT2, "add_cross_attention", 'b', 0, {NULL, NULL, NULL}},
-    {~1u, "is_causal", 'b', 1, {NULL, NULL, NULL}},
-    {~1u, "quantization_config", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.partial_rotary_factor", 'n', 1, {NULL, NULL, NULL}},
-    {~1u, "num_experts", 'n', 0, {NULL, NULL, NULL}},
-    {~1u, "num_local_experts", 'n', 0, {NULL, NULL, NULL}},
-    {~(1u << IGNIS_MODEL_GPT2), "hidden_act", 't', 0, {"silu", "swish", NULL}},
-    {~(1u << IGNIS_MODEL_GPT2), "use_sliding_window", 'b', 0, {NULL, NULL, NULL}},
-    {1 << IGNIS_MODEL_LLAMA, "sliding_window", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_interleaved", 'b', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.full_attention", '0', 0, {NULL, NULL, NULL}}, /* separate settings for each type of layer */
-    {~1u, "rope_parameters.sliding_attention", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
-    {~1u, "rope_scaling", '{', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters", '{', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_scaling.mscale", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.mscale", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_scaling.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "rope_parameters.mscale_all_dim", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "attn_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
-    {~1u, "final_logit_softcapping", '0', 0, {NULL, NULL, NULL}},
-};
-
-/*  Refuses entries of config.json that would otherwise be ignored. */
-IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files)
+/*  Reads a size: an integer from 1 to key->most. 0 if it is missing and not required. */
+static bool ignis__model_read_size(ignis__model_files *files, const ignis__number_key *key, double *size)
 {
-    char found[80];
-    int i, d, k;
-    for (i = 0; i < files->config.count; i++) {
-        const ignis__config_item *item = &files->config.items[i];
-        for (d = 0; d < IGNIS__COUNT(ignis__model_required_values); d++) {
-            bool fits = item->kind == '0' || item->kind == ignis__model_required_values[d].kind;
-            if (!(ignis__model_required_values[d].families >> files->family & 1) ||
-                strcmp(item->name, ignis__model_required_values[d].name) != 0)
-                continue;
-            if (item->kind == 't')
-                snprintf(found, sizeof found, "%s", ignis__name_write(item->text).text);
-            else if (item->kind == 'n')
-                snprintf(found, sizeof found, "%g", item->number);
-            else
-                snprintf(found, sizeof found, "%s",
-                         item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
-            if (fits && (item->kind == 'n' || item->kind == 'b'))
-                fits = item->number == ignis__model_required_values[d].number;
-            if (fits && item->kind == 't') {
-                for (k = 0; ignis__model_required_values[d].texts[k] &&
-                            strcmp(item->text, ignis__model_required_values[d].texts[k]) != 0;
-                     k++)
-                    continue;
-                fits = ignis__model_required_values[d].texts[k] != NULL;
-            }
-            if (fits)
-                continue;
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do",
-                        files->path, item->name, found);
+    double value = key->otherwise;
+    ignis__gguf_found found = ignis__model_read_number(files, key->json, key->gguf, &value);
+    const char *name = files->is_gguf ? key->gguf : key->json;
+    if (found == IGNIS__GGUF_BAD)
+        return false;
+    if (found == IGNIS__GGUF_NONE && key->kind == 'W') {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, name);
+        return false;
+    }
+    if (found == IGNIS__GGUF_FOUND && (!(value >= 1 && value <= key->most) || value != (double)(int)value)) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s %g; a whole number from 1 to %d is needed", files->path, name,
+                    value, (int)key->most);
+        return false;
+    }
+    *size = value;
+    return true;
+}
+
+/*  Returns the key of a number: the family's own, or the common one. NULL if such models do not have it. */
+static const ignis__number_key *ignis__model_find_key(const ignis__family *family, int number)
+{
+    int i;
+    for (i = 0; i < family->key_count; i++)
+        if ((int)family->keys[i].number == number)
+            return &family->keys[i];
+    for (i = 0; i < ignis__common_key_count; i++)
+        if ((int)ignis__common_keys[i].number == number)
+            return &ignis__common_keys[i];
+    return NULL;
+}
+
+/*  Reads all numbers that the family's table has; 0 for the others. */
+IGNIS__PRIVATE bool ignis__model_read_numbers(ignis__model_files *files, double numbers[IGNIS__NUMBERS])
+{
+    int i;
+    for (i = 0; i < IGNIS__NUMBERS; i++) {
+        const ignis__number_key *key = ignis__model_find_key(&ignis__families[files->family], i);
+        numbers[i] = 0;
+        if (!key)
+            continue;
+        if (key->kind == 'w' || key->kind == 'W') {
+            if (!ignis__model_read_size(files, key, &numbers[i]))
+                return false;
+        } else if (!ignis__model_read_real(files, key->json, key->gguf, key->otherwise, &numbers[i])) {
             return false;
         }
     }
     return true;
 }
 
-/*  Refuses entries of a GGUF file that would otherwise be ignored: numbers that have to be 0 or their usual
-    value. */
+static bool ignis__model_lists(const char *const *names, const char *name, size_t size)
+{
+    for (; *names; names++)
+        if (strlen(*names) == size && memcmp(*names, name, size) == 0)
+            return true;
+    return false;
+}
+
+/*  Returns the requirement for an entry of config.json: the family's own, or the common one; or NULL. */
+static const ignis__json_must *ignis__model_find_must(const ignis__family *family, const char *name)
+{
+    const ignis__json_must *must;
+    for (must = family->musts; must->name; must++)
+        if (strcmp(must->name, name) == 0)
+            return must;
+    for (must = ignis__common_musts; must->name; must++)
+        if (strcmp(must->name, name) == 0)
+            return must;
+    return NULL;
+}
+
+/*  Tells whether an entry has one of the values that Ignis supports. */
+static bool ignis__model_fits(const ignis__json_must *must, const ignis__config_item *item)
+{
+    int k;
+    if (item->kind == '0')
+        return true;
+    if (item->kind != must->kind)
+        return false;
+    if (item->kind == 'n' || item->kind == 'b')
+        return item->number == must->number;
+    for (k = 0; item->kind == 't' && must->texts[k]; k++)
+        if (strcmp(item->text, must->texts[k]) == 0)
+            return true;
+    return item->kind != 't';
+}
+
+/*  Tells whether a table knows an entry of config.json. Members of a known entry are known, except those of RoPE,
+    which have a list. An entry that is null or false, or an inner name of transformers, sets nothing. */
+static bool ignis__model_knows(const ignis__family *family, const ignis__config_item *item)
+{
+    const char *name = item->name, *member = strchr(name, '.');
+    size_t size = strcspn(name, ".[");
+    int i;
+    if (!*name || *name == '_' || item->kind == '0' || (item->kind == 'b' && item->number == 0))
+        return true;
+    if (member && (strncmp(name, "rope_scaling.", 13) == 0 || strncmp(name, "rope_parameters.", 16) == 0))
+        return member[1] == '_' || ignis__model_lists(ignis__rope_keys, member + 1, strcspn(member + 1, ".["));
+    if (ignis__model_lists(ignis__harmless_keys, name, strlen(name)) ||
+        ignis__model_lists(ignis__harmless_keys, name, size) || ignis__model_lists(family->harmless, name, size))
+        return true;
+    for (i = 0; i < IGNIS__NUMBERS; i++) {
+        const ignis__number_key *key = ignis__model_find_key(family, i);
+        if (key && key->json && strlen(key->json) == size && strncmp(key->json, name, size) == 0)
+            return true;
+    }
+    return false;
+}
+
+/*  Refuses entries of config.json that would otherwise be ignored: those with other values than Ignis supports,
+    and those that no table knows. */
+IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files)
+{
+    const ignis__family *family = &ignis__families[files->family];
+    char found[80];
+    int i;
+    for (i = 0; i < files->config.count; i++) {
+        const ignis__config_item *item = &files->config.items[i];
+        const ignis__json_must *must = ignis__model_find_must(family, item->name);
+        if (must ? ignis__model_fits(must, item) : ignis__model_knows(family, item))
+            continue;
+        if (item->kind == 't')
+            snprintf(found, sizeof found, "%s", ignis__name_write(item->text).text);
+        else if (item->kind == 'n')
+            snprintf(found, sizeof found, "%g", item->number);
+        else
+            snprintf(found, sizeof found, "%s", item->kind == 'b' ? (item->number != 0 ? "true" : "false") : "there");
+        if (must)
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do",
+                        files->path, item->name, found);
+        else
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "config.json of '%s' has %s %s, an entry that the table of %s does not have", files->path,
+                        ignis__name_write(item->name).text, found, family->model_type);
+        return false;
+    }
+    return true;
+}
+
+/*  Numbers of a GGUF file that have to be 0 or their usual value. */
+static const struct {
+    const char *name;
+    int wanted; /* below 0: head_dim */
+} ignis__gguf_musts[] = {{"expert_count", 0},
+                         {"expert_used_count", 0},
+                         {"attention.sliding_window", 0},
+                         {"rope.dimension_count", -1},
+                         {"attention.value_length", -1},
+                         {"attention.logit_softcapping", 0},
+                         {"attn_logit_softcapping", 0},
+                         {"final_logit_softcapping", 0},
+                         {"attention.clamp_kqv", 0},
+                         {"attention.max_alibi_bias", 0},
+                         {"attention.scale", 0},
+                         {"embedding_scale", 1},
+                         {"residual_scale", 1},
+                         {"logit_scale", 1},
+                         {"rope.scaling.yarn_log_multiplier", 0},
+                         {"rope.scaling.yarn_attn_factor", 1},
+                         {"rope.scaling.yarn_ext_factor", 1}};
+
+/*  Tells whether a key of a GGUF file is one of those that the model's table has, or that are read elsewhere. name:
+    without the architecture. */
+static bool ignis__model_knows_gguf(const ignis__family *family, const char *name)
+{
+    static const char *const elsewhere[] = {"attention.causal",
+                                            "attention.head_count_kv",
+                                            "attention.key_length",
+                                            "tensor_data_layout",
+                                            "vocab_size",
+                                            "rope.freq_base",
+                                            "rope.scale_linear",
+                                            "rope.scaling.type",
+                                            "rope.scaling.factor",
+                                            "rope.scaling.attn_factor",
+                                            "rope.scaling.finetuned",
+                                            "rope.scaling.original_context_length",
+                                            "rope.scaling.yarn_beta_fast",
+                                            "rope.scaling.yarn_beta_slow",
+                                            NULL};
+    int i;
+    if (ignis__model_lists(elsewhere, name, strlen(name)))
+        return true;
+    for (i = 0; i < IGNIS__COUNT(ignis__gguf_musts); i++)
+        if (strcmp(ignis__gguf_musts[i].name, name) == 0)
+            return true;
+    for (i = 0; i < IGNIS__NUMBERS; i++) {
+        const ignis__number_key *key = ignis__model_find_key(family, i);
+        if (key && key->gguf && strcmp(key->gguf, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/*  Refuses keys of the architecture in a GGUF file that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
-    static const struct {
-        const char *name;
-        int wanted; /* below 0: head_dim */
-    } rows[] = {{"expert_count", 0},
-                {"attention.sliding_window", 0},
-                {"rope.dimension_count", -1},
-                {"attention.value_length", -1},
-                {"attention.logit_softcapping", 0},
-                {"final_logit_softcapping", 0},
-                {"attention.clamp_kqv", 0},
-                {"attention.max_alibi_bias", 0},
-                {"attention.scale", 0},
-                {"embedding_scale", 1},
-                {"residual_scale", 1},
-                {"logit_scale", 1},
-                {"rope.scaling.yarn_log_multiplier", 0},
-                {"rope.scaling.yarn_attn_factor", 1},
-                {"rope.scaling.yarn_ext_factor", 1}};
+    const ignis__family *family = &ignis__families[files->family];
+    const size_t prefix = strlen(family->architecture);
     double value, wanted;
     bool causal = true;
     char name[64];
+    int64_t k;
     int i;
-    for (i = 0; i < IGNIS__COUNT(rows); i++) {
-        wanted = rows[i].wanted < 0 ? model->head_dim : rows[i].wanted;
+    for (i = 0; i < IGNIS__COUNT(ignis__gguf_musts); i++) {
+        wanted = ignis__gguf_musts[i].wanted < 0 ? model->head_dim : ignis__gguf_musts[i].wanted;
         value = wanted;
-        if (ignis__model_read_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
+        if (ignis__model_read_number(files, NULL, ignis__gguf_musts[i].name, &value) == IGNIS__GGUF_BAD)
             return false;
         if (value != wanted) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do",
-                        files->path, ignis__model_families[files->family], rows[i].name, value, wanted);
+                        files->path, family->architecture, ignis__gguf_musts[i].name, value, wanted);
             return false;
         }
     }
-    snprintf(name, sizeof name, "%s.attention.causal", ignis__model_families[files->family]);
+    for (k = 0; k < files->gguf.key_count; k++) {
+        const char *key = files->gguf.keys[k].name;
+        if (strncmp(key, family->architecture, prefix) != 0 || key[prefix] != '.' ||
+            ignis__model_knows_gguf(family, key + prefix + 1))
+            continue;
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has a key %s that the table of %s does not have",
+                    files->path, ignis__name_write(key).text, family->model_type);
+        return false;
+    }
+    snprintf(name, sizeof name, "%s.attention.causal", family->architecture);
     if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
         return false;
     if (!causal)

@@ -1,7 +1,7 @@
 /*  models/weights/hyperparameter.c - reads the description of a model: sizes, special tokens, frequencies
 
     Every required number is checked against its bounds here.
-    May use: config_check.c, rope_scaling.c, tokenizer_gguf.c (texts of tokens). Locks: none. */
+    May use: families.c, config_check.c, rope_scaling.c, tokenizer_gguf.c (texts of tokens). Locks: none. */
 
 #include "room.h"
 
@@ -82,54 +82,21 @@ static bool ignis__model_read_special_tokens(ignis__model_files *files, ignis__m
     return true;
 }
 
-/*  Reads the description. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
+/*  Computes the sizes of heads from the numbers of the description. False, and reported, if they contradict each
+    other. */
+static bool ignis__model_read_heads(const ignis__model_files *files, ignis__model *model, const double *numbers)
 {
-    bool is_gpt2 = files->family == IGNIS_MODEL_GPT2;
-    const ignis__model_source *table;
-    const ignis__config_item *tied;
-    const int limit = 1 << 24;
-    int i;
-    model->family = files->family;
-    model->rms = model->rope = !is_gpt2;
-    model->gelu = is_gpt2;
-    if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
-        return false;
-    if (!ignis__model_read_size(files, is_gpt2 ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536,
-                                &model->layers) ||
-        !ignis__model_read_size(files, is_gpt2 ? "n_embd" : "hidden_size", "embedding_length", 0, limit,
-                                &model->hidden) ||
-        !ignis__model_read_size(files, is_gpt2 ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536,
-                                &model->heads) ||
-        !ignis__model_read_size(files, is_gpt2 ? NULL : "num_key_value_heads",
-                                is_gpt2 ? NULL : "attention.head_count_kv", model->heads, 65536, &model->kv_heads) ||
-        !ignis__model_read_size(files, is_gpt2 ? "n_inner" : "intermediate_size", "feed_forward_length",
-                                is_gpt2 ? 4 * model->hidden : 0, 4 * limit, &model->inner) ||
-        !ignis__model_read_size(files, is_gpt2 ? "n_positions" : "max_position_embeddings", "context_length", 0,
-                                1 << 30, &model->context) ||
-        !ignis__model_read_real(files, is_gpt2 ? "layer_norm_epsilon" : "rms_norm_eps",
-                                is_gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
-                                is_gpt2 ? 1e-5 : 1e-6, &model->eps))
-        return false;
-    if (model->layers > files->source_count) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "the description of '%s' has %d layers, but there are %lld tensors", files->path, model->layers,
-                    (long long)files->source_count);
-        return false;
-    }
-    if (model->hidden % model->heads == 0)
-        i = model->hidden / model->heads;
-    else
-        i = 0;
-    if (i == 0 && (is_gpt2 || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
+    model->heads = (int)numbers[IGNIS__NUMBER_HEADS];
+    model->kv_heads = numbers[IGNIS__NUMBER_KV_HEADS] > 0 ? (int)numbers[IGNIS__NUMBER_KV_HEADS] : model->heads;
+    model->head_dim = (int)numbers[IGNIS__NUMBER_HEAD_DIM];
+    if (!model->head_dim && model->hidden % model->heads == 0)
+        model->head_dim = model->hidden / model->heads;
+    if (!model->head_dim) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                     "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token",
                     files->path, model->heads, model->hidden);
         return false;
     }
-    if (!ignis__model_read_size(files, is_gpt2 ? NULL : "head_dim", is_gpt2 ? NULL : "attention.key_length", i, 65536,
-                                &model->head_dim))
-        return false;
     if (model->heads % model->kv_heads != 0) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                     "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path,
@@ -142,21 +109,62 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
                     2 * IGNIS__MODEL_HALF);
         return false;
     }
+    return true;
+}
+
+/*  Reads the number of tokens, and whether the head is the embedding. */
+static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model *model)
+{
+    const ignis__config_item *tied, *vocab;
     if (files->is_gguf) { /* the table has the number of tokens */
-        table = ignis__model_source_find(files, "token_embd.weight");
+        const ignis__model_source *table = ignis__model_source_find(files, "token_embd.weight");
         model->vocab = table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX
                            ? (int)table->shape.dim[0]
                            : 1;
         model->tied = !ignis__model_source_find(files, "output.weight");
-        if (!ignis__model_refuse_unknown_gguf_keys(files, model))
-            return false;
-    } else {
-        if (!ignis__model_read_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
-            return false;
-        tied = ignis__config_find(&files->config, "tie_word_embeddings");
-        model->tied =
-            tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+        return true;
     }
+    vocab = ignis__config_find(&files->config, "vocab_size");
+    if (!vocab || vocab->kind != 'n' || !(vocab->number >= 1 && vocab->number < INT32_MAX) ||
+        vocab->number != (double)(int)vocab->number) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s vocab_size; a whole number from 1 to %d is needed", files->path,
+                    vocab ? "a bad" : "no", INT32_MAX - 1);
+        return false;
+    }
+    model->vocab = (int)vocab->number;
+    tied = ignis__config_find(&files->config, "tie_word_embeddings");
+    model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+    return true;
+}
+
+/*  Reads the description. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
+{
+    const ignis__family *family = &ignis__families[files->family];
+    double numbers[IGNIS__NUMBERS];
+    model->family = files->family;
+    model->rms = !(family->features & IGNIS__LAYER_NORMS);
+    model->rope = !(family->features & IGNIS__POSITIONS);
+    model->gelu = family->features & IGNIS__PLAIN_GELU;
+    if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
+        return false;
+    if (!ignis__model_read_numbers(files, numbers))
+        return false;
+    model->layers = (int)numbers[IGNIS__NUMBER_LAYERS];
+    model->hidden = (int)numbers[IGNIS__NUMBER_HIDDEN];
+    model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;
+    model->context = (int)numbers[IGNIS__NUMBER_CONTEXT];
+    model->eps = numbers[IGNIS__NUMBER_EPS];
+    if (model->layers > files->source_count) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %d layers, but there are %lld tensors", files->path, model->layers,
+                    (long long)files->source_count);
+        return false;
+    }
+    if (!ignis__model_read_heads(files, model, numbers) || !ignis__model_read_vocabulary(files, model) ||
+        (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
+        return false;
     if (model->rope && !ignis__model_read_rope_scaling(files, model))
         return false;
     model->attention_factor = model->rope ? model->attention_factor : 1;

@@ -158,8 +158,8 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     int64_t begin = source->begin + first * file_row + part->skip_columns / source->elements * source->bytes;
     unsigned char *read;
     bool direct;
-    bool pairs =
-        loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
+    bool pairs = loading->files->is_gguf && part->row->how & IGNIS__MODEL_PAIRS &&
+                 ignis__families[loading->model->family].features & IGNIS__GGUF_PAIRS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
         if (!ignis__model_fill_transposed(loading, reader, chunk, to, dtype))
             return false;

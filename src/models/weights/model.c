@@ -13,6 +13,3 @@
 
 IGNIS__PRIVATE ignis__pool ignis__models =
     IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
-
-IGNIS__PRIVATE const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT] = {"", "gpt2", "llama", "qwen2",
-                                                                                    "qwen3"};

@@ -72,7 +72,8 @@ typedef struct ignis_model_info {
     info->ends: of a folder those of generation_config.json, or else of config.json; of a GGUF file those of
     its keys (eos_token_id, eot_token_id, eom_token_id, ...), and tokens of its vocabulary that llama.cpp
     knows by their texts (<|eot_id|>, <|im_end|>, <end_of_turn>, ...).
-    A tensor of the files that the family does not use is refused by name. Exceptions, in folders:
+    An entry of config.json, a key of a GGUF file's architecture, or a tensor that the table of the family does
+    not have is refused by name. Exceptions among the tensors of folders:
     rotary_emb.inv_freq; of GPT-2 attn.bias, the causal mask, and attn.masked_bias; lm_head.weight if
     tie_word_embeddings is true.
     Returns: IGNIS_OK, and *info filled, or the reason.

@@ -18,14 +18,15 @@ IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
 /*  Releases the weights. The head of a tied model is the embedding, and is released once. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
+    const ignis__family *family = &ignis__families[model->family];
     int i, layer;
     if (model->tied)
         model->head = ignis__no_tensor();
     for (layer = -1; layer < model->layers && (model->layer || layer < 0); layer++) {
-        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
-            const ignis__model_row *row = &ignis__model_rows[i];
+        for (i = 0; i < family->row_count; i++) {
+            const ignis__model_row *row = &family->rows[i];
             ignis_tensor *tensor;
-            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0))
+            if (row->in_layer != (layer >= 0))
                 continue;
             tensor = ignis__model_member(model, row, layer);
             if (tensor->id)
@@ -62,7 +63,7 @@ IGNIS__PRIVATE void ignis__models_close(const char *call)
     uint64_t index = 0;
     while ((model = (ignis__model *)ignis__pool_next(&ignis__models, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "model: %s of %d layers, %lld bytes on device %d",
-                           ignis__model_families[model->family], model->layers, (long long)model->weight_bytes,
+                           ignis__families[model->family].model_type, model->layers, (long long)model->weight_bytes,
                            (int)(model->device - ignis__devices));
         ignis__handle_kill(model);
         ignis__model_drop(call, model);

@@ -113,20 +113,26 @@ typedef struct ignis__model_type {
     char text[24];
 } ignis__model_type;
 
-#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
-
-/*  The layout of a tensor in the file, if it differs. */
+/*  Features of a family's layers. Without them a layer has RMS norms, rotated heads, and an MLP gated by silu. */
 enum {
-    IGNIS__MODEL_IN_OUT = 1, /* [in, out] in a safetensors file */
-    IGNIS__MODEL_PAIRS = 2,  /* in a GGUF file of llama, rows i and i + head_dim / 2 of a head are adjacent */
-    IGNIS__MODEL_HEAD = 4    /* only if the head is not tied */
+    IGNIS__LAYER_NORMS = 1, /* with means; biases, if the table has them */
+    IGNIS__POSITIONS = 2,   /* learned positions, no rotation */
+    IGNIS__PLAIN_GELU = 4,  /* an MLP without a gate */
+    IGNIS__GGUF_PAIRS = 8   /* in GGUF files the elements i and i + head_dim / 2 of a head of q and k are adjacent */
+};
+
+/*  The layout of a tensor in the file, if it differs, and whether it exists. */
+enum {
+    IGNIS__MODEL_IN_OUT = 1,  /* [in, out] in a safetensors file */
+    IGNIS__MODEL_PAIRS = 2,   /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
+    IGNIS__MODEL_HEAD = 4,    /* only if the head is not tied */
+    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
     queries and keys, D a head, I inner, 3 three times hidden. */
 typedef struct ignis__model_row {
-    unsigned families, optional; /* bits, 1 << family */
     bool in_layer;
     size_t member;      /* of ignis__layer or ignis__model */
     char rows, columns; /* columns 0: one dimension */
@@ -134,6 +140,59 @@ typedef struct ignis__model_row {
     const char *hf, *gguf;
     const char *whole; /* the name of the weight, if several tensors become it */
 } ignis__model_row;
+
+/*  Numbers of a description. */
+typedef enum ignis__number {
+    IGNIS__NUMBER_LAYERS,
+    IGNIS__NUMBER_HIDDEN,
+    IGNIS__NUMBER_HEADS,
+    IGNIS__NUMBER_KV_HEADS,
+    IGNIS__NUMBER_INNER,
+    IGNIS__NUMBER_CONTEXT,
+    IGNIS__NUMBER_EPS,
+    IGNIS__NUMBER_HEAD_DIM,
+    IGNIS__NUMBERS
+} ignis__number;
+
+/*  Where a number of a description is. kind: 'w' a whole number from 1 to `most`, 'r' a positive number; in
+    capitals if it is required. otherwise: its value if it is missing, 0 if it follows from other numbers. */
+typedef struct ignis__number_key {
+    ignis__number number;
+    char kind;
+    const char *json, *gguf; /* NULL: such files have no key for it */
+    double otherwise, most;
+} ignis__number_key;
+
+/*  An entry of config.json that changes what a model computes, with the only values that Ignis supports. kind:
+    as in ignis__config_item; '0': the entry must be missing, or null. */
+typedef struct ignis__json_must {
+    const char *name;
+    char kind;
+    double number;
+    const char *texts[3];
+} ignis__json_must;
+
+/*  A tensor that changes nothing: its suffix, and its dimensions (-1: any). */
+typedef struct ignis__unused_tensor {
+    const char *suffix;
+    int ndim;
+} ignis__unused_tensor;
+
+/*  A family: where its description and its weights are in the files, and the features of its layers. Its keys and
+    musts come before the common ones of families.c, and replace those of the same number or name. Lists of names
+    end with NULL, lists of rows with a row whose first pointer is NULL. */
+typedef struct ignis__family {
+    const char *model_type, *architecture; /* of config.json, of GGUF files */
+    const char *class_name;                /* in config.json */
+    unsigned features;
+    const ignis__model_row *rows;
+    int row_count;
+    const ignis__number_key *keys;
+    int key_count;
+    const ignis__json_must *musts;
+    const char *const *harmless; /* further entries of config.json that change nothing */
+    const ignis__unused_tensor *unused;
+} ignis__family;
 
 /*  A name of the table with the number of its layer. */
 typedef struct ignis__model_name {
@@ -168,7 +227,14 @@ enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
 /* model.c */
 extern ignis__pool ignis__models;
-extern const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT];
+
+/* families.c */
+extern const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT];
+extern const ignis__number_key ignis__common_keys[];
+extern const int ignis__common_key_count;
+extern const ignis__json_must ignis__common_musts[];
+extern const char *const ignis__harmless_keys[];
+extern const char *const ignis__rope_keys[];
 
 /* config_json.c */
 IGNIS__PRIVATE void ignis__config_close(ignis__config *config);
@@ -187,10 +253,9 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files);
 /* config_check.c */
 IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *files, const char *json, const char *gguf,
                                                           double *value);
-IGNIS__PRIVATE bool ignis__model_read_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
-                                           int most, int *size);
 IGNIS__PRIVATE bool ignis__model_read_real(ignis__model_files *files, const char *json, const char *gguf,
                                            double otherwise, double *real);
+IGNIS__PRIVATE bool ignis__model_read_numbers(ignis__model_files *files, double numbers[IGNIS__NUMBERS]);
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files);
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model);
 
@@ -203,7 +268,6 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model);
 
 /* weight_map.c */
-extern const ignis__model_row ignis__model_rows[38];
 IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer);
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row);

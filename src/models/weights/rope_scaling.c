@@ -83,7 +83,7 @@ static bool ignis__model_check_attention_factor(ignis__model_files *files)
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                 "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do", files->path,
-                ignis__model_families[files->family], value);
+                ignis__families[files->family].architecture, value);
     return false;
 }
 
@@ -102,7 +102,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
 #define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
     model->attention_factor = 1;
     if (files->is_gguf) {
-        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
+        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__families[files->family].architecture);
         if (ignis__gguf_find_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
             !ignis__model_read_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
             !ignis__model_read_scaling_factor(files, &factor, &said))

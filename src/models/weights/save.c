@@ -22,8 +22,6 @@ IGNIS__PRIVATE void ignis__model_write_number(ignis__string_writer *text, const 
 
 static void ignis__model_write_config(const ignis__model *model, ignis__string_writer *text)
 {
-    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM",
-                                          "Qwen3ForCausalLM"};
     static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
     static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
     bool is_gpt2 = model->family == IGNIS_MODEL_GPT2;
@@ -45,7 +43,8 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     }
 #undef IGNIS__SIZE
     ignis__string_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"",
-                      classes[model->family], ignis__model_families[model->family], dtypes[model->dtype]);
+                      ignis__families[model->family].class_name, ignis__families[model->family].model_type,
+                      dtypes[model->dtype]);
     for (i = 0; i < count; i++)
         ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
     ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s",

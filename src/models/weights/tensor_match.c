@@ -10,22 +10,14 @@
 static bool ignis__model_is_redundant(const ignis__model_files *files, const ignis__model *model,
                                       const ignis__model_source *source)
 {
-    static const struct {
-        const char *end; /* suffix of the name */
-        unsigned families;
-        int ndim; /* -1: any */
-    } rows[] = {{"rotary_emb.inv_freq", IGNIS__MODEL_ROTARY, 1},
-                {".attn.bias", 1u << IGNIS_MODEL_GPT2, 4},
-                {".attn.masked_bias", 1u << IGNIS_MODEL_GPT2, -1}};
+    const ignis__unused_tensor *unused = ignis__families[model->family].unused;
     size_t size = strlen(source->name), end;
-    int i;
     if (files->is_gguf)
         return false;
-    for (i = 0; i < IGNIS__COUNT(rows); i++) {
-        end = strlen(rows[i].end);
-        if (rows[i].families >> model->family & 1 && size >= end &&
-            strcmp(source->name + size - end, rows[i].end) == 0 &&
-            (rows[i].ndim < 0 || rows[i].ndim == source->shape.ndim))
+    for (; unused->suffix; unused++) {
+        end = strlen(unused->suffix);
+        if (size >= end && strcmp(source->name + size - end, unused->suffix) == 0 &&
+            (unused->ndim < 0 || unused->ndim == source->shape.ndim))
             return true;
     }
     return model->tied && strcmp(source->name, "lm_head.weight") == 0;
@@ -43,7 +35,7 @@ static bool ignis__model_check_unused(const ignis__model_files *files, const ign
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                     "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use", files->path,
                     ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
-                    ignis__model_families[model->family], model->layers - 1);
+                    ignis__families[model->family].model_type, model->layers - 1);
         return false;
     }
     return true;

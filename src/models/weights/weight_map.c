@@ -1,85 +1,9 @@
-/*  models/weights/weight_map.c - the table of weights: which tensors of the files become which rows of which weight
+/*  models/weights/weight_map.c - which tensors of the files become which rows of which weight
 
-    Loading, lookup by name, adapters and writing read this one table.
-    May use: checkpoint.c (names of tensors). Locks: none. */
+    Loading, lookup by name, adapters and writing read the rows of the family's table here.
+    May use: families.c, checkpoint.c (names of tensors). Locks: none. */
 
 #include "room.h"
-
-#define IGNIS__MODEL_BIASES (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN3)
-
-#define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
-#define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
-#define IGNIS__ROW_G (1u << IGNIS_MODEL_GPT2), 0
-#define IGNIS__ROW_L IGNIS__MODEL_ROTARY, 0
-#define IGNIS__ROW_B IGNIS__MODEL_ROTARY, IGNIS__MODEL_BIASES
-#define IGNIS__ROW_O IGNIS__MODEL_ROTARY, IGNIS__MODEL_ROTARY
-#define IGNIS__ROW_3 (1u << IGNIS_MODEL_QWEN3), 0
-#define IGNIS__QKV "model.layers.#.self_attn.qkv_proj."
-#define IGNIS__GATE_UP "model.layers.#.mlp.gate_up_proj."
-
-IGNIS__PRIVATE const ignis__model_row ignis__model_rows[] = {
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "wte.weight", "token_embd.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(positions), 'P', 'H', 0, "wpe.weight", "position_embd.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "ln_f.weight", "output_norm.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm_bias), 'H', 0, 0, "ln_f.bias", "output_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "h.#.ln_1.weight", "blk.#.attn_norm.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm_bias), 'H', 0, 0, "h.#.ln_1.bias", "blk.#.attn_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight",
-     "blk.#.attn_qkv.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv_bias), '3', 0, 0, "h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'Q', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight",
-     "blk.#.attn_output.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "h.#.attn.c_proj.bias", "blk.#.attn_output.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "h.#.ln_2.weight", "blk.#.ffn_norm.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm_bias), 'H', 0, 0, "h.#.ln_2.bias", "blk.#.ffn_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight",
-     NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight",
-     "blk.#.ffn_down.weight", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", NULL},
-
-    {IGNIS__ROW_L, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "model.norm.weight", "output_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight",
-     "blk.#.attn_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight",
-     "blk.#.attn_q.weight", IGNIS__QKV "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight",
-     "blk.#.attn_k.weight", IGNIS__QKV "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', 0, "model.layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight",
-     IGNIS__QKV "weight"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias",
-     "blk.#.attn_q.bias", IGNIS__QKV "bias"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias",
-     "blk.#.attn_k.bias", IGNIS__QKV "bias"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias",
-     IGNIS__QKV "bias"},
-    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight",
-     "blk.#.attn_q_norm.weight", NULL},
-    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight",
-     "blk.#.attn_k_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight",
-     "blk.#.attn_output.weight", NULL},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias",
-     "blk.#.attn_output.bias", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight",
-     "blk.#.ffn_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight",
-     IGNIS__GATE_UP "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight",
-     IGNIS__GATE_UP "weight"},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias",
-     IGNIS__GATE_UP "bias"},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias",
-     IGNIS__GATE_UP "bias"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight",
-     NULL},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias",
-     NULL},
-};
 
 IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
 {
@@ -171,16 +95,17 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
 static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
                                  int layer)
 {
+    const ignis__family *family = &ignis__families[model->family];
     int i;
     if (row->how & IGNIS__MODEL_HEAD)
         return !model->tied;
-    if (!(row->optional >> model->family & 1))
+    if (!(row->how & IGNIS__MODEL_OPTIONAL))
         return true;
     if (!files)
         return ignis__model_member(model, row, layer)->id != 0;
-    for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
-        const ignis__model_row *other = &ignis__model_rows[i];
-        if (other->families >> model->family & 1 && other->in_layer == row->in_layer && other->member == row->member &&
+    for (i = 0; i < family->row_count; i++) {
+        const ignis__model_row *other = &family->rows[i];
+        if (other->in_layer == row->in_layer && other->member == row->member &&
             ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer).text))
             return true;
     }
@@ -191,13 +116,13 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     number; parts may be NULL. */
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
 {
+    const ignis__family *family = &ignis__families[model->family];
     int count = 0, first = 0, i, layer;
     for (layer = -1; layer < model->layers; layer++) {
         const ignis__model_row *before = NULL;
-        for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
-            const ignis__model_row *row = &ignis__model_rows[i];
-            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) ||
-                !ignis__model_has_row(files, model, row, layer))
+        for (i = 0; i < family->row_count; i++) {
+            const ignis__model_row *row = &family->rows[i];
+            if (row->in_layer != (layer >= 0) || !ignis__model_has_row(files, model, row, layer))
                 continue;
             if (parts) {
                 ignis__model_part *part = &parts[count];

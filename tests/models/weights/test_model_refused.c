@@ -21,8 +21,7 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
     } cases[] = {
 #define UNSUPPORTED IGNIS_ERROR_UNSUPPORTED
 #define FORMAT IGNIS_ERROR_FORMAT
-        {&llama, "\"llama\"", "\"mixtral\"", UNSUPPORTED,
-         "has model_type 'mixtral'; gpt2, llama, qwen2 and qwen3 are known"},
+        {&llama, "\"llama\"", "\"mixtral\"", UNSUPPORTED, "has model_type 'mixtral'; known are gpt2, llama,"},
         {&llama, "\"model_type\"", "\"model_types\"", FORMAT, "has no text model_type"},
         {&llama, "\"model_type\": \"llama\"", "\"model_type\": 3", FORMAT, "has no text model_type"},
         {&llama, "\"silu\"", "\"relu2\"", UNSUPPORTED, "has hidden_act 'relu2', which Ignis cannot do"},
@@ -76,6 +75,14 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
         {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 65000", FORMAT,
          "has 65000 layers, but there are 21 tensors"},
         {&llama, "", "\"rope_interleaved\": true,", UNSUPPORTED, "has rope_interleaved true"},
+        {&llama, "", "\"moe_layers\": [3],", UNSUPPORTED,
+         "has 'moe_layers' there, an entry that the table of llama does not have"},
+        {&qwen3, "", "\"hiddenSize\": 48,", UNSUPPORTED, "has 'hiddenSize' 48, an entry that the table of qwen3"},
+        {&llama, "\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"alpha\": 3}",
+         UNSUPPORTED, "has 'rope_scaling.alpha' 3, an entry"},
+        {&gpt2, "", "\"hidden_size\": 48,", UNSUPPORTED, "has 'hidden_size' 48, an entry that the table of gpt2"},
+        {&llama, "", "\"moe_layers\": null, \"use_moe\": false, \"_name_or_path\": \"x\",", 0, NULL}, /* sets nothing */
+        {&qwen2, "", "\"task_specific_params\": {\"a\": {\"b\": 1}}, \"id2label\": {\"0\": \"x\"},", 0, NULL},
         {&llama, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", FORMAT,
          "no tensor 'model.layers.2.input_layernorm.weight', [48]"},
         {&llama, "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4", FORMAT,
@@ -386,10 +393,10 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
         const char *message;
     } cases[] = {
         {"general.architecture", "general.architecturE", IGNIS_ERROR_FORMAT, "has no text general.architecture"},
-        {NULL, NULL, IGNIS_ERROR_UNSUPPORTED,
-         "has general.architecture 'mamba'; gpt2, llama, qwen2 and qwen3 are known"},
+        {NULL, NULL, IGNIS_ERROR_UNSUPPORTED, "has general.architecture 'mamba'; known are gpt2, llama,"},
         {"llama.block_count", "llama.block_Count", IGNIS_ERROR_FORMAT, "has no block_count"},
-        {"attention.key_length", "attention.kEy_length", 0, NULL}, /* as 48 / 6 */
+        {"attention.key_length", "attention.kEy_length", IGNIS_ERROR_UNSUPPORTED,
+         "has a key 'llama.attention.kEy_length' that the table of llama does not have"},
         {"attention.key_length", "rope.dimension_count", 0, NULL}, /* which says the same */
         {"expert_count", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.expert_count 7, not 0, which Ignis cannot do"},
         {"attention.sliding_window", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.attention.sliding_window 7, not 0"},
@@ -408,7 +415,8 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
         {"blk.1.attn_q.weight", "blk.1.attn_Q.weight", IGNIS_ERROR_FORMAT,
          "has no tensor 'blk.1.attn_q.weight', [48, 48]"},
         {"output_norm.weight", "output_Norm.weight", IGNIS_ERROR_FORMAT, "has no tensor 'output_norm.weight', [48]"},
-        {"rope.freq_base", "rope.freq_Base", 0, NULL}, /* 10000 */
+        {"rope.freq_base", "rope.freq_Base", IGNIS_ERROR_UNSUPPORTED,
+         "has a key 'llama.rope.freq_Base' that the table of llama does not have"},
     };
     ignis_model_desc desc;
     ignis_model_info info;
