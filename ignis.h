@@ -2898,26 +2898,25 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
 /* >>ops.conv - convolutions -------------------------------------------------------------------------------------
 
    A convolution is a matrix product of patches, which are never stored.
-   Images are channels-last: [n, height, width, channels]. */
+   Images are channels-last: [n, height, width, channels], volumes [n, depth, height, width, channels]. */
 
-/*  Of rows and columns, in this order; ignis_conv1d takes the first of each. */
+/*  Of the dimensions of an image, in their order: ignis_conv1d takes the first of each, ignis_conv2d two. */
 typedef struct ignis_conv_desc {
-    int stride[2];   /* pixels from one patch to the next (1) */
-    int padding[2];  /* zeros before the first and after the last pixel (0) */
-    int dilation[2]; /* pixels from one tap of a patch to the next (1) */
+    int stride[3];   /* pixels from one patch to the next (1) */
+    int padding[3];  /* zeros before the first and after the last pixel (0) */
+    int dilation[3]; /* pixels from one tap of a patch to the next (1) */
     int groups;      /* the channels are in groups; a result depends on the channels of x in its group (1) */
 } ignis_conv_desc;
 
-/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x,
-    plus bias; ignis_conv1d - of rows of
-    points. As in PyTorch it is a correlation: w is not flipped. Channels are the last dimension
-    ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become
-    that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by
-    the same.
+/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x, plus bias;
+    ignis_conv1d - of rows of points; ignis_conv3d - of volumes
+    As in PyTorch it is a correlation: w is not flipped. Channels are the last dimension ("channels last", NHWC), where
+    a bias, a norm or ignis_linear have theirs. Images that come as NCHW become that by
+    ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by the same.
     Shapes: x [images, height, width, channels], w [outs, kernel height, kernel width, channels / groups],
     bias [outs] or no handle for none; the result [images, out height, out width, outs] with out = floor((in +
-    2 padding - dilation (kernel - 1) - 1) / stride) + 1. For ignis_conv1d the same without height. desc may
-    be null for all defaults.
+    2 padding - dilation (kernel - 1) - 1) / stride) + 1. For ignis_conv1d the same without height; for ignis_conv3d a
+    depth comes before each height. desc may be null for all defaults.
     Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and
     up, f32 with ignis_desc.allow_tf32; channels of a group that are not a multiple of 8 (tf32: 4), nor 4 (2),
     are copied to where they are. A 1 x 1 kernel of stride 1 without padding is ignis_linear, computed by whom
@@ -2932,24 +2931,25 @@ typedef struct ignis_conv_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
+IGNIS_API ignis_tensor ignis_conv3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 
-/*  Of rows and columns, in this order; ignis_conv_transpose1d takes the first of each. */
+/*  Of the dimensions of an image, in their order, as ignis_conv_desc. */
 typedef struct ignis_conv_transpose_desc {
-    int stride[2];         /* pixels of the result from one pixel of x to the next (1) */
-    int padding[2];        /* pixels that are cut off on both sides (0) */
-    int dilation[2];       /* pixels from one tap to the next (1) */
-    int output_padding[2]; /* pixels more after the last one, fewer than the stride (0) */
+    int stride[3];         /* pixels of the result from one pixel of x to the next (1) */
+    int padding[3];        /* pixels that are cut off on both sides (0) */
+    int dilation[3];       /* pixels from one tap to the next (1) */
+    int output_padding[3]; /* pixels more after the last one, fewer than the stride (0) */
     int groups;            /* the channels are in groups (1) */
 } ignis_conv_transpose_desc;
 
 /*  ignis_conv_transpose2d - the transpose of a convolution of images, plus bias: each pixel of x adds its product with
-    w to a patch of the result; ignis_conv_transpose1d - of rows of points
+    w to a patch of the result; ignis_conv_transpose1d - of rows of points; ignis_conv_transpose3d - of volumes
     It is the gradient of ignis_conv2d by its x, computed by the same kernels: no zeros are multiplied. As in PyTorch;
     images and weights are channels-last.
     Shapes: x [images, height, width, channels], w [channels, kernel height, kernel width, outs / groups], bias [outs]
     or no handle for none; the result [images, out height, out width, outs] with out = (in - 1) stride - 2 padding +
-    dilation (kernel - 1) + 1 + output_padding. For ignis_conv_transpose1d the same without height. desc may be null
-    for all defaults.
+    dilation (kernel - 1) + 1 + output_padding. For ignis_conv_transpose1d the same without height, for
+    ignis_conv_transpose3d with a depth before each height. desc may be null for all defaults.
     Returns: the tensor, or no handle.
     Errors: as ignis_conv2d; ARGUMENT (an output_padding that is not below the stride), SHAPE (a result without
     pixels).
@@ -2958,6 +2958,8 @@ typedef struct ignis_conv_transpose_desc {
 IGNIS_API ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
                                               const ignis_conv_transpose_desc *desc);
 IGNIS_API ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc);
+IGNIS_API ignis_tensor ignis_conv_transpose3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
                                               const ignis_conv_transpose_desc *desc);
 
 /*  ignis_pixel_shuffle - channels become pixels: [n, h, w, c f f] becomes [n, h f, w f, c] for a factor f;
@@ -4903,6 +4905,10 @@ static inline ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_te
 {
     return ignis_conv1d(x, w, bias, &desc);
 }
+static inline ignis_tensor ignis_conv3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc &desc)
+{
+    return ignis_conv3d(x, w, bias, &desc);
+}
 static inline ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
                                                   const ignis_conv_transpose_desc &desc)
 {
@@ -4912,6 +4918,11 @@ static inline ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w
                                                   const ignis_conv_transpose_desc &desc)
 {
     return ignis_conv_transpose1d(x, w, bias, &desc);
+}
+static inline ignis_tensor ignis_conv_transpose3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                                  const ignis_conv_transpose_desc &desc)
+{
+    return ignis_conv_transpose3d(x, w, bias, &desc);
 }
 static inline ignis_tensor ignis_fft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_fft(x, &desc); }
 static inline ignis_tensor ignis_ifft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_ifft(x, &desc); }
@@ -14120,9 +14131,9 @@ typedef struct IGNIS__ALIGNED(64) ignis__tensor_map {
 IGNIS__ASSERT_SIZE(ignis__tensor_map, 128);
 
 /*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
-    to the first and the last pixel, with a step of rows and columns. Columns come first. */
+    to the first and the last pixel, with a step of columns, rows and planes, in this order. */
 typedef struct ignis__tensor_pixels {
-    int lower[2], upper[2], step[2], count;
+    int lower[3], upper[3], step[3], count;
 } ignis__tensor_pixels;
 
 /*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
@@ -17148,8 +17159,8 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
 /*  Makes a TMA map of an array of up to 5 dimensions, the contiguous one first. `strides` are in bytes, for each
     dimension after the first; they and the address are multiples of 16. A tile has box[i] elements of dimension i;
     its rows of 128 bytes are swizzled in shared memory, in chunks of 16 bytes. Reads outside of the array give zeros,
-    and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], and a tile has
-    box[0] channels. */
+    and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], or
+    [image, plane, row, column, channel], and a tile has box[0] channels. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
                                                                ignis_dtype dtype, bool rounds, ignis__address data,
                                                                int rank, const int64_t *dims, const int64_t *strides,
@@ -17177,12 +17188,12 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work
     unsigned long long sizes[5], steps[5], aligned[24];
     unsigned boxes[5], walk[5];
     void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
-    IGNIS_ASSERT(rank >= 1 && rank <= 5 && !ignis__dtype_is_int(dtype) && (!pixels || rank == 4));
+    IGNIS_ASSERT(rank >= 1 && rank <= 5 && !ignis__dtype_is_int(dtype) && (!pixels || rank >= 4));
     for (i = 0; i < rank; i++) {
         sizes[i] = (unsigned long long)dims[i];
         steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
         boxes[i] = pixels ? 0 : (unsigned)box[i];
-        walk[i] = pixels && (i == 1 || i == 2) ? (unsigned)pixels->step[i - 1] : 1;
+        walk[i] = pixels && i > 0 && i + 1 < rank ? (unsigned)pixels->step[i - 1] : 1;
     }
     if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
                                     (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower,
@@ -25349,21 +25360,25 @@ typedef struct ignis__epilogue {
 
 /*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
     a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
-    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero. */
+    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero.
+    Volumes [image, depth, height, width, pixel elements] have planes as well, with -DIGNIS_VOLUMES=1. */
 typedef struct ignis__patches {
     ignis__divisor rows, columns;     /* of the grid */
     ignis__divisor channels, across;  /* of a tap, and taps in a row of a patch */
     int height, width;                /* of the array */
-    int first[2], stride[2], step[2]; /* of rows, of columns */
+    int first[3], stride[3], step[3]; /* of rows, of columns, of planes */
     int apart;                        /* of patches of a: the pixels of out are not contiguous */
     /* of patches of a with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
-    int weight, weight_step[2];
+    int weight, weight_step[3];
     int weight_channels;                      /* [weight_channels, taps, n], as it is stored */
     long long weight_row;                     /* elements from one of these channels to the next */
     long long pixel;                          /* elements between the pixels of the array */
     long long out_image, out_row, out_column; /* of patches of a: elements of out between images, rows and columns */
+    long long out_plane;
+    ignis__divisor planes, down; /* planes of the grid, and rows of taps in a plane of a patch */
+    int depth;                   /* of the array */
 } ignis__patches;
-IGNIS__ASSERT_SIZE(ignis__patches, 144);
+IGNIS__ASSERT_SIZE(ignis__patches, 200);
 
 /*  A product: out = what the epilogue makes of factor * op(a) op(b). */
 typedef struct ignis__gemm_params {
@@ -25395,7 +25410,7 @@ typedef struct ignis__gemm_params {
 #ifndef IGNIS__NO_PATCHES /* kernels of plain products end here */
     ignis__patches patches;
 } ignis__gemm_params;
-IGNIS__ASSERT_SIZE(ignis__gemm_params, 368);
+IGNIS__ASSERT_SIZE(ignis__gemm_params, 424);
 #else
 } ignis__gemm_params;
 IGNIS__ASSERT_SIZE(ignis__gemm_params, 224);
@@ -25427,6 +25442,7 @@ typedef struct ignis__gemm {
     /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
     int64_t wgmma_k;
     int64_t images, weights;     /* of these; and the channels of the weights */
+    bool volumes;                /* images have planes */
     bool folded;                 /* pairs of pixels are one with twice the channels */
     ignis_dtype dtype, operands; /* of the result; of a and b */
     int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
@@ -25623,18 +25639,21 @@ typedef struct ignis__rows {
     size_t shared;
 } ignis__rows;
 
-/*  A convolution along the rows or the columns of its images. */
+/*  A convolution along the rows, the columns or the planes of its images. */
 typedef struct ignis__conv_side {
     int64_t in, out, kernel, stride, padding, dilation;
 } ignis__conv_side;
 
-/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out, kernel *
+enum { IGNIS__ROWS, IGNIS__COLUMNS, IGNIS__PLANES, IGNIS__SIDES };
+
+/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out * out, kernel * kernel *
     kernel * channels], times weights. */
 typedef struct ignis__conv {
     int64_t images, channels, outs, groups;
-    ignis__conv_side side[2];
+    ignis__conv_side side[IGNIS__SIDES];
     ignis_dtype dtype;
-    int sides; /* 1: a signal */
+    int sides;    /* of the call: 1 of a signal */
+    bool volumes; /* there are planes; else one */
 } ignis__conv;
 
 /*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
@@ -27344,11 +27363,22 @@ static const char *ignis__gemm_operands_define(ignis_dtype dtype)
     return dtype == IGNIS_F8_E4M3 ? " -DIGNIS_OPERANDS=8" : dtype == IGNIS_F8_E5M2 ? " -DIGNIS_OPERANDS=9" : "";
 }
 
+/*  Returns the options of a variant with or without patches. */
+IGNIS__PRIVATE const char *ignis__gemm_patches_define(const ignis__gemm *p)
+{
+    static const char *const defines[][2] = {
+        {"-DIGNIS_PATCHES=0", "-DIGNIS_PATCHES=0"},
+        {"-DIGNIS_PATCHES=1", "-DIGNIS_PATCHES=1 -DIGNIS_VOLUMES=1"},
+        {"-DIGNIS_PATCHES=2", "-DIGNIS_PATCHES=2 -DIGNIS_VOLUMES=1"},
+    };
+    return defines[p->patches_of][p->volumes];
+}
+
 /*  Writes the options of the variant of kernels/gemm_mma.cu. */
 IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
-    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->params.transpose_a,
-             p->params.transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
+    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d %s%s", p->params.transpose_a,
+             p->params.transpose_b, ignis__gemm_patches_define(p), ignis__gemm_operands_define(p->operands));
 }
 
 /*  Writes the options of the variant of kernels/gemm_hopper.cu. A variant that does not finish in registers
@@ -27356,10 +27386,10 @@ IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const igni
 IGNIS__PRIVATE void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
-             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
+             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d %s -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
              "-DIGNIS_ACTIVATION=%d "
              "-DIGNIS_OTHER=%d%s%s%s",
-             p->params.transpose_a, p->params.transpose_b, p->patches_of, columns, direct,
+             p->params.transpose_a, p->params.transpose_b, ignis__gemm_patches_define(p), columns, direct,
              direct ? p->params.activation : 0,
              !direct                ? 0
              : p->params.gradient   ? 2
@@ -27515,7 +27545,7 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
     tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN(GEMM_TINY);
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* the summed values would be rounded */
     if (gemm->patches_of)
-        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", gemm->patches_of);
+        snprintf(kernel.define, sizeof kernel.define, "%s", ignis__gemm_patches_define(gemm));
     if (!tensor_cores)
         return kernel;
     ignis__gemm_mma_define(kernel.define, sizeof kernel.define, gemm);
@@ -27589,19 +27619,23 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
                                            const ignis__gemm *p, int count)
 {
     const ignis__patches *q = &p->params.patches;
-    int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
-    int64_t strides[] = {2 * q->pixel, 2 * row, 2 * row * q->height};
+    static const int side[] = {IGNIS__COLUMNS, IGNIS__ROWS, IGNIS__PLANES};
+    int sides = p->volumes ? 3 : 2;
+    int64_t dims[] = {q->pixel, q->width, q->height, q->depth, p->images}, strides[4];
     ignis__tensor_pixels pixels;
-    int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size}, i;
+    int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size, (int)q->planes.size}, i;
     pixels.count = count;
-    for (i = 0; i < 2; i++) {
-        pixels.lower[i] = q->first[1 - i];
-        pixels.step[i] = q->stride[1 - i];
-        pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
+    for (i = 0; i < sides; i++) {
+        pixels.lower[i] = q->first[side[i]];
+        pixels.step[i] = q->stride[side[i]];
+        pixels.upper[i] = pixels.lower[i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
     }
+    dims[sides + 1] = p->images;
+    for (i = 0; i <= sides; i++)
+        strides[i] = i ? strides[i - 1] * dims[i] : 2 * q->pixel;
     op->ok =
         op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->params.a : p->params.b,
-                                         4, dims, strides, &box, &pixels);
+                                         sides + 2, dims, strides, &box, &pixels);
 }
 
 /*  Makes a TMA map of the pixels of out that belong to the grid. */
@@ -27609,14 +27643,16 @@ IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map 
                                                const ignis__gemm *p)
 {
     const ignis__patches *q = &p->params.patches;
-    int64_t dims[] = {p->params.n, q->columns.size, q->rows.size, p->images};
-    int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_image};
+    int64_t dims[] = {p->params.n, q->columns.size, q->rows.size, q->planes.size, p->images};
+    int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_plane, 2 * q->out_image};
     ignis__tensor_pixels pixels = IGNIS__ZERO;
-    int box = 64;
-    pixels.step[0] = pixels.step[1] = 1;
+    int box = 64, sides = p->volumes ? 3 : 2;
+    dims[sides + 1] = p->images;
+    strides[sides] = 2 * q->out_image;
+    pixels.step[0] = pixels.step[1] = pixels.step[2] = 1;
     pixels.count = 64;
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->params.out, 4, dims, strides, &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->params.out, sides + 2, dims, strides,
+                                              &box, &pixels);
 }
 
 /*  Returns whether all rows of `row` elements from these addresses on are full packs. */
@@ -27705,7 +27741,7 @@ IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin buil
     int64_t sums = ignis__ceil_div(p->params.m, rows);
     if (epilogue->column_sums)
         p->params.column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
-    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL,
+    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? ignis__gemm_patches_define(p) : NULL,
                      ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0, params);
     if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->params.column_sums, sums);
@@ -27730,7 +27766,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
     ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMM_FINISH), dtype);
     define[0] = 0;
     if (gemm.patches_of)
-        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", gemm.patches_of);
+        snprintf(define, sizeof define, "%s", ignis__gemm_patches_define(&gemm));
     if (!eights) {
         ignis__record_builtin(IGNIS__BUILTIN(GEMM_TINY), dtype, define, 0, IGNIS__EVERY_ARCH);
         ignis__record_builtin(IGNIS__BUILTIN(GEMM), dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
@@ -31870,26 +31906,49 @@ IGNIS__PRIVATE ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side
 }
 
 /*  Returns whether no patch has some pixels of x. */
-IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv_side *side)
+IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv *conv)
 {
-    int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
-    for (tap = 0; tap < phases; tap++) {
-        ignis__conv_backward_grid(side, tap, &phase);
-        met += phase < side->in;
+    int i;
+    for (i = 0; i < IGNIS__SIDES; i++) {
+        const ignis__conv_side *side = &conv->side[i];
+        int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
+        for (tap = 0; tap < phases; tap++) {
+            ignis__conv_backward_grid(side, tap, &phase);
+            met += phase < side->in;
+        }
+        if (met < (side->stride < side->in ? side->stride : side->in))
+            return true;
     }
-    return met < (side->stride < side->in ? side->stride : side->in);
+    return false;
 }
 
-/*  Returns whether TMA can step through a grid: corners of a box of pixels, and the distances of taps, are
-    bytes. */
-static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
+/*  Returns whether TMA can step through the grids: corners of a box of pixels, and the distances of taps, have
+    8 bits, of volumes 5. */
+static bool ignis__conv_fits_tma(const ignis__conv *conv, const ignis__conv_grid walk[IGNIS__SIDES],
+                                 const int64_t size[IGNIS__SIDES])
 {
-    int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
-    return walk->first >= -128 && walk->first <= 127 && upper >= -128 && upper <= 127 && walk->stride <= 8 &&
-           (walk->taps - 1) * walk->step <= 255;
+    int64_t limit = conv->volumes ? 16 : 128;
+    int i;
+    for (i = 0; i < (conv->volumes ? 3 : 2); i++) {
+        const ignis__conv_grid *w = &walk[i];
+        int64_t upper = w->first + w->stride * (w->grid - 1) - (size[i] - 1);
+        if (w->first < -limit || w->first >= limit || upper < -limit || upper >= limit || w->stride > 8 ||
+            (w->taps - 1) * w->step >= 2 * limit)
+            return false;
+    }
+    return true;
 }
 
-IGNIS__PRIVATE int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
+IGNIS__PRIVATE int64_t ignis__conv_taps(const ignis__conv *c)
+{
+    return c->side[0].kernel * c->side[1].kernel * c->side[2].kernel;
+}
+
+/*  Returns the pixels of the result. */
+IGNIS__PRIVATE int64_t ignis__conv_pixels(const ignis__conv *c)
+{
+    return c->images * c->side[0].out * c->side[1].out * c->side[2].out;
+}
 
 /*  Returns whether a convolution is a product of the matrices as they are: x [rows, channels] w^T. */
 IGNIS__PRIVATE bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
@@ -31897,10 +31956,10 @@ IGNIS__PRIVATE bool ignis__conv_is_product(const ignis__conv *c, ignis__product 
     int i;
     if (c->groups != 1)
         return false;
-    for (i = 0; i < 2; i++)
+    for (i = 0; i < IGNIS__SIDES; i++)
         if (c->side[i].kernel != 1 || c->side[i].stride != 1 || c->side[i].padding != 0)
             return false;
-    *product = ignis__product_of(c->dtype, c->images * c->side[0].in * c->side[1].in, c->outs, c->channels, 1);
+    *product = ignis__product_of(c->dtype, ignis__conv_pixels(c), c->outs, c->channels, 1);
     return true;
 }
 
@@ -31941,9 +32000,9 @@ IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv,
         ignis__gemm_copies(op, conv->dtype, &copies[0], &copies[1]);
 }
 
-/*  Sets the patches of an array of pixels with `channels` channels, and the k of wgmma. */
+/*  Sets the patches of an array of pixels, of these sides and with `channels` channels, and the k of wgmma. */
 IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of,
-                                        const ignis__conv_grid walk[2], int64_t height, int64_t width,
+                                        const ignis__conv_grid walk[IGNIS__SIDES], const int64_t size[IGNIS__SIDES],
                                         const ignis__conv_operand *pixels, int64_t channels)
 {
     ignis__patches *q = &gemm->params.patches;
@@ -31951,25 +32010,31 @@ IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *co
     int i;
     gemm->patches_of = of;
     gemm->images = conv->images;
-    q->rows = ignis__divisor_of(walk[0].grid);
-    q->columns = ignis__divisor_of(walk[1].grid);
+    gemm->volumes = conv->volumes;
+    q->rows = ignis__divisor_of(walk[IGNIS__ROWS].grid);
+    q->columns = ignis__divisor_of(walk[IGNIS__COLUMNS].grid);
+    q->planes = ignis__divisor_of(walk[IGNIS__PLANES].grid);
     q->channels = ignis__divisor_of(channels);
-    q->across = ignis__divisor_of(walk[1].taps);
-    q->height = (int)height;
-    q->width = (int)width;
+    q->across = ignis__divisor_of(walk[IGNIS__COLUMNS].taps);
+    q->down = ignis__divisor_of(walk[IGNIS__ROWS].taps);
+    q->height = (int)size[IGNIS__ROWS];
+    q->width = (int)size[IGNIS__COLUMNS];
+    q->depth = (int)size[IGNIS__PLANES];
     q->pixel = conv->groups * pixels->channels;
-    for (i = 0; i < 2; i++) {
+    q->weight = 0;
+    for (i = 0; i < IGNIS__SIDES; i++) {
+        int64_t apart = i == IGNIS__COLUMNS ? 1 : conv->side[IGNIS__COLUMNS].kernel; /* taps of w, to the next one */
+        apart *= i == IGNIS__PLANES ? conv->side[IGNIS__ROWS].kernel : 1;
         q->first[i] = (int)walk[i].first;
         q->stride[i] = (int)walk[i].stride;
         q->step[i] = (int)walk[i].step;
+        q->weight += (int)(walk[i].weight * apart);
+        q->weight_step[i] = (int)(walk[i].weight_step * apart);
     }
-    q->weight = (int)(walk[0].weight * conv->side[1].kernel + walk[1].weight);
-    q->weight_step[0] = (int)(walk[0].weight_step * conv->side[1].kernel);
-    q->weight_step[1] = (int)walk[1].weight_step;
     gemm->wgmma_k = 0;
-    if (conv->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
-        ignis__conv_fits_tma(&walk[1], width) && (of == 1 || channels == whole))
-        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : gemm->params.k;
+    if (conv->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(conv, walk, size) &&
+        (of == 1 || channels == whole))
+        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * walk[2].taps * whole : gemm->params.k;
 }
 
 /*  Sets the weights as the second operand of a product with patches. */
@@ -31999,8 +32064,8 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
             in_row = ignis__ceil_div(q->columns.size, STRIP);
     int64_t processors = op->work.device->info.multiprocessors, taps = q->across.size;
     bool packed = ignis__gemm_packed(conv->dtype, p->a | (sums ? p->b : p->out | p->bias), conv->groups, 0);
-    bool by_strips = packed && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 && q->stride[1] <= 2 &&
-                     (sums ? p->n : p->k) <= 64;
+    bool by_strips = packed && !gemm->volumes && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 &&
+                     q->stride[1] <= 2 && (sums ? p->n : p->k) <= 64;
     ignis__divisor strips = ignis__divisor_of(in_row);
     char define[64];
     int across;
@@ -32008,7 +32073,10 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     pack = packed ? pack : 1;
     across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(conv->groups, pack)), 1, MOST_ACROSS);
     slabs = ignis__ceil_div(conv->groups, across * pack);
-    snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
+    if (gemm->volumes)
+        snprintf(define, sizeof define, "-DIGNIS_VOLUMES=1");
+    else
+        snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
     ignis__record_builtin_for_all(sums ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE),
                                   conv->dtype); /* for other addresses */
     if (sums)
@@ -32018,7 +32086,7 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
         ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE) : IGNIS__BUILTIN(DEPTHWISE_UNPACKED), conv->dtype,
-                         by_strips ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
+                         by_strips || gemm->volumes ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
     units = by_strips ? p->k / q->columns.size * in_row : p->k;
@@ -32029,7 +32097,8 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     p->split_k = ignis__ceil_div(units, p->splits);
     p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE_WEIGHTS_UNPACKED),
-                     conv->dtype, by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
+                     conv->dtype, by_strips || gemm->volumes ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1,
+                     0, params);
     ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
@@ -32163,7 +32232,7 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
         ignis__depthwise(op, c, p, sums);
         return false;
     }
-    if ((c->groups == 1 && !p->folded) || !ignis__grouped_plan(c, p, sums != NULL, &plan) ||
+    if ((c->groups == 1 && !p->folded) || c->volumes || !ignis__grouped_plan(c, p, sums != NULL, &plan) ||
         !ignis__grouped_exists(op, c->dtype, p, &plan, sums != NULL))
         return ignis__gemm_compute(op, c->dtype, p, epilogue);
     ignis__grouped_run(op, c, p, &plan, sums);
@@ -32175,11 +32244,13 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
 {
     ignis__array *const arrays[2] = {x, w};
     ignis__conv_operand operand[2];
-    ignis__conv_grid walk[2];
+    ignis__conv_grid walk[IGNIS__SIDES];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__gemm gemm;
     const int64_t channels[2] = {conv->channels, conv->channels};
+    int64_t size[IGNIS__SIDES];
+    int i;
     epilogue.bias = bias;
     if (!op->ok || out->numel == 0)
         return;
@@ -32188,19 +32259,22 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
         return;
     }
     ignis__conv_operands(op, conv, operand, arrays, channels);
-    walk[0] = ignis__conv_forward_grid(&conv->side[0]);
-    walk[1] = ignis__conv_forward_grid(&conv->side[1]);
-    product = ignis__conv_product(conv, conv->images * conv->side[0].out * conv->side[1].out, conv->outs,
+    for (i = 0; i < IGNIS__SIDES; i++) {
+        walk[i] = ignis__conv_forward_grid(&conv->side[i]);
+        size[i] = conv->side[i].in;
+    }
+    product = ignis__conv_product(conv, ignis__conv_pixels(conv), conv->outs,
                                   ignis__conv_taps(conv) * operand[0].channels, operand[0].channels);
     product.transpose_b = 1;
     gemm = ignis__gemm_describe(op, &product, out, &epilogue);
     gemm.params.a = operand[0].at;
     gemm.params.packed_a = operand[0].packed;
-    ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].in, conv->side[1].in, &operand[0], operand[0].channels);
+    ignis__conv_patches(&gemm, conv, 1, walk, size, &operand[0], operand[0].channels);
     ignis__conv_weights(&gemm, conv, &operand[1]);
     gemm.params.patches.out_column = conv->groups * conv->outs;
-    gemm.params.patches.out_row = gemm.params.patches.out_column * conv->side[1].out;
-    gemm.params.patches.out_image = gemm.params.patches.out_row * conv->side[0].out;
+    gemm.params.patches.out_row = gemm.params.patches.out_column * conv->side[IGNIS__COLUMNS].out;
+    gemm.params.patches.out_plane = gemm.params.patches.out_row * conv->side[IGNIS__ROWS].out;
+    gemm.params.patches.out_image = gemm.params.patches.out_plane * conv->side[IGNIS__PLANES].out;
     ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
 }
 
@@ -32219,6 +32293,35 @@ static void ignis__conv_fill(ignis__op *op, ignis__array *dx, ignis__array *bias
     ignis__op_strided(op, dx, bias, &strides);
 }
 
+/*  Computes the part of dx that one phase of the strides of each side gives. */
+static void ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ignis__array *dx,
+                                     const ignis__conv_operand operand[2], const ignis__conv_grid walk[IGNIS__SIDES],
+                                     const int64_t phase[IGNIS__SIDES], const ignis__epilogue *epilogue)
+{
+    const ignis__conv_side *rows = &conv->side[IGNIS__ROWS], *columns = &conv->side[IGNIS__COLUMNS],
+                           *planes = &conv->side[IGNIS__PLANES];
+    const int64_t size[IGNIS__SIDES] = {rows->out, columns->out, planes->out};
+    int64_t pixel = conv->groups * conv->channels,
+            first = (phase[IGNIS__PLANES] * rows->in + phase[IGNIS__ROWS]) * columns->in + phase[IGNIS__COLUMNS];
+    ignis__product product =
+        ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid * walk[2].grid, conv->channels,
+                            walk[0].taps * walk[1].taps * walk[2].taps * operand[0].channels, operand[0].channels);
+    ignis__gemm gemm = ignis__gemm_describe(op, &product, dx, epilogue);
+    ignis__patches *patches = &gemm.params.patches;
+    gemm.params.a = operand[0].at;
+    gemm.params.packed_a = operand[0].packed;
+    ignis__conv_patches(&gemm, conv, 1, walk, size, &operand[0], operand[0].channels);
+    ignis__conv_weights(&gemm, conv, &operand[1]);
+    gemm.params.row_b = operand[1].channels;
+    patches->apart = rows->stride > 1 || columns->stride > 1 || planes->stride > 1;
+    patches->out_column = pixel * columns->stride;
+    patches->out_row = pixel * columns->in * rows->stride;
+    patches->out_plane = pixel * columns->in * rows->in * planes->stride;
+    patches->out_image = pixel * columns->in * rows->in * planes->in;
+    gemm.params.out += (uint64_t)(first * pixel * ignis__dtypes[conv->dtype].size);
+    ignis__conv_compute(op, conv, &gemm, NULL, epilogue);
+}
+
 /*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase, plus the bias of
     a transposed convolution (NULL: none). */
 IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
@@ -32227,47 +32330,32 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
     const int64_t channels[2] = {conv->outs, conv->channels};
-    int64_t size = ignis__dtypes[conv->dtype].size, phases[2], tap[2], phase[2];
+    int64_t phases[IGNIS__SIDES], phase[IGNIS__SIDES], all = 1, k;
     ignis__conv_operand operand[2];
-    ignis__conv_grid walk[2];
-    ignis__product product;
-    ignis__gemm gemm;
+    ignis__conv_grid walk[IGNIS__SIDES];
+    int i;
     epilogue.bias = bias;
     if (!op->ok || dx->numel == 0)
         return;
-    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&conv->side[0]) ||
-        ignis__conv_skips_pixels(&conv->side[1]))
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(conv))
         ignis__conv_fill(op, dx, bias);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
     ignis__conv_operands(op, conv, operand, arrays, channels);
-    phases[0] = ignis__conv_phases(&conv->side[0]);
-    phases[1] = ignis__conv_phases(&conv->side[1]);
-    for (tap[0] = 0; tap[0] < phases[0] && op->ok; tap[0]++) {
-        walk[0] = ignis__conv_backward_grid(&conv->side[0], tap[0], &phase[0]);
-        for (tap[1] = 0; walk[0].grid && tap[1] < phases[1] && op->ok; tap[1]++) {
-            int made = op->made_count;
-            walk[1] = ignis__conv_backward_grid(&conv->side[1], tap[1], &phase[1]);
-            if (walk[1].grid == 0)
-                continue;
-            product = ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid, conv->channels,
-                                          walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
-            gemm = ignis__gemm_describe(op, &product, dx, &epilogue);
-            gemm.params.a = operand[0].at;
-            gemm.params.packed_a = operand[0].packed;
-            ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].out, conv->side[1].out, &operand[0],
-                                operand[0].channels);
-            ignis__conv_weights(&gemm, conv, &operand[1]);
-            gemm.params.row_b = operand[1].channels;
-            gemm.params.patches.apart = conv->side[0].stride > 1 || conv->side[1].stride > 1;
-            gemm.params.patches.out_column = conv->groups * conv->channels * conv->side[1].stride;
-            gemm.params.patches.out_row = conv->groups * conv->channels * conv->side[1].in * conv->side[0].stride;
-            gemm.params.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
-            gemm.params.out +=
-                (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
-            ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
-            ignis__op_free_made(op, made);
+    for (i = 0; i < IGNIS__SIDES; i++)
+        all *= phases[i] = ignis__conv_phases(&conv->side[i]);
+    for (k = 0; k < all && op->ok; k++) {
+        int made = op->made_count;
+        int64_t left = k;
+        bool exists = true;
+        for (i = 0; i < IGNIS__SIDES; i++) {
+            walk[i] = ignis__conv_backward_grid(&conv->side[i], left % phases[i], &phase[i]);
+            exists = exists && walk[i].grid > 0;
+            left /= phases[i];
         }
+        if (exists)
+            ignis__conv_grad_x_phase(op, conv, dx, operand, walk, phase, &epilogue);
+        ignis__op_free_made(op, made);
     }
 }
 
@@ -32277,7 +32365,7 @@ static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv
                                           const ignis__conv_operand operand[2])
 {
     const ignis__conv_side *side = &c->side[1];
-    return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) &&
+    return op->ok && c->groups == 1 && !c->volumes && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) &&
            op->work.device->info.compute_major >= 8 && operand[1].packed == 2 && operand[1].channels == 4 &&
            operand[1].at % 16 == 0 && operand[0].packed == 1 && side->stride == 2 && side->dilation == 1 &&
            side->in % 2 == 0;
@@ -32290,22 +32378,25 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];
-    ignis__conv_grid walk[2];
+    ignis__conv_grid walk[IGNIS__SIDES];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__array *out = dw;
-    ignis__axis rows = {1, conv->images * conv->side[0].out * conv->side[1].out, conv->groups * conv->outs};
+    ignis__axis rows = {1, ignis__conv_pixels(conv), conv->groups * conv->outs};
     ignis__gemm gemm;
     const int64_t channels[2] = {conv->outs, conv->channels};
-    int64_t taps, width = conv->side[1].in, skipped = 0;
+    int64_t taps, size[IGNIS__SIDES], skipped = 0;
     bool summed = false, folded;
+    int i;
     epilogue.row_sums = conv->groups == 1 ? db : NULL;
     if (op->ok && dw && dw->numel > 0 && (g->numel == 0 || x->numel == 0)) {
         ignis__op_zero(op, dw);
     } else if (op->ok && dw && dw->numel > 0) {
         ignis__conv_operands(op, conv, operand, arrays, channels);
-        walk[0] = ignis__conv_forward_grid(&conv->side[0]);
-        walk[1] = ignis__conv_forward_grid(&conv->side[1]);
+        for (i = 0; i < IGNIS__SIDES; i++) {
+            walk[i] = ignis__conv_forward_grid(&conv->side[i]);
+            size[i] = conv->side[i].in;
+        }
         folded = ignis__conv_folds_pixel_pairs(op, conv, operand);
         if (folded) { /* pairs of pixels: the first of them may belong to no tap */
             skipped = conv->side[1].padding % 2;
@@ -32314,9 +32405,9 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
             walk[1].taps = ignis__ceil_div(walk[1].taps + skipped, 2);
             operand[1].channels *= 2;
             operand[1].packed = 1;
-            width /= 2;
+            size[IGNIS__COLUMNS] /= 2;
         }
-        taps = walk[0].taps * walk[1].taps;
+        taps = walk[0].taps * walk[1].taps * walk[2].taps;
         if (operand[1].channels != conv->channels)
             out = ignis__op_new_row(op, conv->groups * conv->outs * taps * operand[1].channels, conv->dtype);
         product = ignis__conv_product(conv, conv->outs, taps * operand[1].channels, rows.n, operand[0].channels);
@@ -32328,13 +32419,13 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
         gemm.params.row_a = conv->groups * operand[0].channels;
         gemm.params.packed_a = operand[0].packed;
         gemm.params.packed_b = operand[1].packed;
-        ignis__conv_patches(&gemm, conv, 2, walk, conv->side[0].in, width, &operand[1], operand[1].channels);
+        ignis__conv_patches(&gemm, conv, 2, walk, size, &operand[1], operand[1].channels);
         gemm.folded = folded;
         summed = ignis__conv_compute(op, conv, &gemm, out, &epilogue);
         if (op->ok && out != dw) { /* without the channels that were added */
             ignis__strides strides = IGNIS__ZERO;
             strides.rank = 3;
-            strides.size[0] = conv->groups * conv->outs * conv->side[0].kernel;
+            strides.size[0] = conv->groups * conv->outs * conv->side[IGNIS__PLANES].kernel * conv->side[0].kernel;
             strides.size[1] = conv->side[1].kernel;
             strides.size[2] = conv->channels;
             strides.from[1] = operand[1].channels / (folded ? 2 : 1);
@@ -32350,10 +32441,12 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
-/*  >>ops.conv.conv - ignis_conv1d, ignis_conv2d and their transposes: checks, and the choice of a kernel
+/*  >>ops.conv.conv - ignis_conv1d to ignis_conv3d and their transposes: checks, and the choice of a kernel
 
     Describes the convolution from shapes and desc; implicit_gemm, depthwise and grouped compute it.
     Uses: geometry, the matmul folder. Invariant: all sizes are below 2^30. */
+
+static const char *const ignis__conv_calls[] = {"ignis_conv1d", "ignis_conv2d", "ignis_conv3d"};
 
 static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 {
@@ -32361,7 +32454,7 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__product product;
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, conv->sides == 1 ? "ignis_conv1d" : "ignis_conv2d", args))
+    if (!ignis__op_begin_backward(&op, ignis__conv_calls[conv->sides - 1], args))
         return ignis__failed();
     if (args->needed[1])
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
@@ -32381,18 +32474,74 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
-/*  Reads one number of the desc: of rows and columns, or of a signal's only side. */
+/*  Reads a number of the desc for each of `sides` dimensions. */
 static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
-                                    int standard, int64_t to[2])
+                                    int standard, int64_t to[IGNIS__SIDES])
 {
     int i;
-    to[0] = standard;
     for (i = 0; i < sides; i++) {
         if (given && given[i] < 0)
             return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.%s[%d] is %d, below %d", name, i, given[i], least);
-        to[2 - sides + i] = given && given[i] ? given[i] : standard;
+        to[i] = given && given[i] ? given[i] : standard;
     }
     return true;
+}
+
+/*  Returns which side dimension i of `sides` is: the last two are rows and columns. */
+static int ignis__conv_side_of(int sides, int i) { return sides - i == 3 ? IGNIS__PLANES : 2 - sides + i; }
+
+/*  Describes a convolution along dimension `at` of x, and checks it. */
+static bool ignis__conv_describe_side(ignis__op *op, const ignis_shape *x, int at, ignis__conv_side *side)
+{
+    const ignis_shape *w = &op->in[1]->shape;
+    const int64_t most = 1 << 30;
+    int64_t reach;
+    side->in = x->dim[at];
+    side->kernel = w->dim[at];
+    if (side->kernel < 1)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
+                              ignis__shape_write(x).text, ignis__shape_write(w).text);
+    if (side->in > most || side->kernel > most) /* before they are multiplied */
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30", at,
+                              ignis__shape_write(x).text, ignis__shape_write(w).text);
+    reach = (side->kernel - 1) * side->dilation + 1;
+    if (side->in + 2 * side->padding < reach)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                              "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld "
+                              "of w %s with a dilation of %lld",
+                              at, ignis__shape_write(x).text, (long long)side->padding, (long long)reach,
+                              ignis__shape_write(w).text, (long long)side->dilation);
+    if (side->in + 2 * side->padding > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
+                              ignis__shape_write(x).text);
+    if (side->stride > side->in + 2 * side->padding) /* larger strides have one patch, the same as this */
+        side->stride = side->in + 2 * side->padding;
+    side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
+    return true;
+}
+
+/*  Returns whether a convolution has one tap along a side, for each pixel. */
+static bool ignis__conv_side_is_plain(const ignis__conv_side *side)
+{
+    return side->kernel == 1 && side->stride == 1 && side->padding == 0;
+}
+
+/*  Makes a convolution of volumes one of images where taps are in one plane, or one above the other. */
+static void ignis__conv_drop_planes(ignis__conv *conv)
+{
+    static const ignis__conv_side one = {1, 1, 1, 1, 0, 1};
+    ignis__conv_side *side = conv->side;
+    if (ignis__conv_side_is_plain(&side[IGNIS__PLANES])) {
+        conv->images *= side[IGNIS__PLANES].in;
+        side[IGNIS__PLANES] = one;
+    } else if (ignis__conv_side_is_plain(&side[IGNIS__ROWS]) && ignis__conv_side_is_plain(&side[IGNIS__COLUMNS])) {
+        side[IGNIS__COLUMNS].in = side[IGNIS__COLUMNS].out = side[IGNIS__COLUMNS].in * side[IGNIS__ROWS].in;
+        side[IGNIS__ROWS] = side[IGNIS__PLANES];
+        side[IGNIS__PLANES] = one;
+    } else {
+        conv->volumes = true;
+    }
 }
 
 /*  Checks shapes and numbers, describes the convolution of x, and sets the shape of its result. */
@@ -32401,10 +32550,14 @@ static bool ignis__conv_describe(ignis__op *op, const ignis_shape *x, int sides,
 {
     static const char *const needs[] = {
         "[images, length, channels] and [outs, length, channels / groups]",
-        "[images, height, width, channels] and [outs, height, width, channels / groups]"};
+        "[images, height, width, channels] and [outs, height, width, channels / groups]",
+        "[images, depth, height, width, channels] and [outs, depth, height, width, channels / groups]"};
+    static const ignis__conv_side one = {1, 1, 1, 1, 0, 1};
     const ignis_shape *w = &op->in[1]->shape;
-    int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
-    int64_t stride[2], padding[2], dilation[2];
+    int64_t groups = desc && desc->groups ? desc->groups : 1, outs;
+    int64_t stride[IGNIS__SIDES], padding[IGNIS__SIDES], dilation[IGNIS__SIDES];
+    const double most = 1 << 30;
+    double pixels, results, taps = 1;
     int i;
     if (groups < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.groups is %lld, below 1", (long long)groups);
@@ -32431,44 +32584,26 @@ static bool ignis__conv_describe(ignis__op *op, const ignis_shape *x, int sides,
     conv->sides = sides;
     *out = *x;
     out->dim[sides + 1] = outs;
-    for (i = 0; i < 2; i++) {
-        ignis__conv_side *side = &conv->side[i];
-        int at = i - 1 + sides; /* of x and w; 0: rows of a signal, which has none */
-        int64_t reach;
-        side->in = at ? x->dim[at] : 1;
-        side->kernel = at ? w->dim[at] : 1;
+    pixels = results = (double)conv->images;
+    for (i = 0; i < IGNIS__SIDES; i++)
+        conv->side[i] = one;
+    for (i = 0; i < sides; i++) {
+        ignis__conv_side *side = &conv->side[ignis__conv_side_of(sides, i)];
         side->stride = stride[i];
         side->padding = padding[i];
         side->dilation = dilation[i];
-        if (side->kernel < 1)
-            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
-                                  ignis__shape_write(x).text, ignis__shape_write(w).text);
-        if (side->in > most || side->kernel > most) /* before they are multiplied */
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30", at,
-                                  ignis__shape_write(x).text, ignis__shape_write(w).text);
-        reach = (side->kernel - 1) * side->dilation + 1;
-        if (side->in + 2 * side->padding < reach)
-            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
-                                  "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld "
-                                  "of w %s with a dilation of %lld",
-                                  at, ignis__shape_write(x).text, (long long)side->padding, (long long)reach,
-                                  ignis__shape_write(w).text, (long long)side->dilation);
-        if (side->in + 2 * side->padding > most)
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
-                                  "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
-                                  ignis__shape_write(x).text);
-        if (side->stride > side->in + 2 * side->padding) /* larger strides have one patch, the same as this */
-            side->stride = side->in + 2 * side->padding;
-        side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
-        if (at)
-            out->dim[at] = side->out;
+        if (!ignis__conv_describe_side(op, x, 1 + i, side))
+            return false;
+        out->dim[1 + i] = side->out;
+        pixels *= (double)side->in;
+        results *= (double)side->out;
+        taps *= (double)side->kernel;
     }
-    if ((double)conv->images * (double)conv->side[0].in * (double)conv->side[1].in > (double)most ||
-        (double)conv->images * (double)conv->side[0].out * (double)conv->side[1].out > (double)most ||
-        (double)ignis__conv_taps(conv) * (double)(conv->channels + 8) > (double)most ||
-        (double)ignis__conv_taps(conv) * (double)(conv->outs + 8) > (double)most)
+    if (pixels > most || results > most || taps * (double)(conv->channels + 8) > most ||
+        taps * (double)(conv->outs + 8) > most)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                               "x, the result or a patch has more than 2^30 pixels or elements");
+    ignis__conv_drop_planes(conv);
     return true;
 }
 
@@ -32508,15 +32643,22 @@ IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
 }
 
+IGNIS_API ignis_tensor ignis_conv3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc)
+{
+    return ignis__conv_op("ignis_conv3d", 3, x, w, bias, desc);
+}
+
 /*  Finds the shape that a transposed convolution gives: the x of the convolution whose result has the shape of x. */
 static bool ignis__conv_transpose_shape(ignis__op *op, int sides, const ignis_conv_transpose_desc *desc,
                                         ignis_shape *result)
 {
     static const char *const needs[] = {
         "[images, length, channels] and [channels, length, outs / groups]",
-        "[images, height, width, channels] and [channels, height, width, outs / groups]"};
+        "[images, height, width, channels] and [channels, height, width, outs / groups]",
+        "[images, depth, height, width, channels] and [channels, depth, height, width, outs / groups]"};
     const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
-    int64_t groups = desc && desc->groups > 0 ? desc->groups : 1, stride[2], padding[2], dilation[2], more[2];
+    int64_t groups = desc && desc->groups > 0 ? desc->groups : 1, stride[IGNIS__SIDES], padding[IGNIS__SIDES],
+            dilation[IGNIS__SIDES], more[IGNIS__SIDES];
     int i;
     if (!ignis__conv_read_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
         !ignis__conv_read_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
@@ -32533,20 +32675,19 @@ static bool ignis__conv_transpose_shape(ignis__op *op, int sides, const ignis_co
     *result = *x;
     result->dim[sides + 1] = w->dim[sides + 1] * groups;
     for (i = 0; i < sides; i++) {
-        int side = 2 - sides + i; /* of rows and columns */
         int64_t in = x->dim[1 + i], kernel = w->dim[1 + i], out;
-        if (more[side] >= stride[side])
+        if (more[i] >= stride[i])
             return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
                                   "desc.output_padding[%d] is %lld; expected a number below the stride, %lld", i,
-                                  (long long)more[side], (long long)stride[side]);
+                                  (long long)more[i], (long long)stride[i]);
         if (in > 1 << 30 || kernel > 1 << 30)
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30",
                                   1 + i, ignis__shape_write(x).text, ignis__shape_write(w).text);
-        out = (in - 1) * stride[side] - 2 * padding[side] + dilation[side] * (kernel - 1) + 1 + more[side];
+        out = (in - 1) * stride[i] - 2 * padding[i] + dilation[i] * (kernel - 1) + 1 + more[i];
         if (in < 1 || kernel < 1 || out < 1)
             return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
                                   "dimension %d of x %s, with w %s and a padding of %lld, gives no pixel", 1 + i,
-                                  ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)padding[side]);
+                                  ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)padding[i]);
         result->dim[1 + i] = out;
     }
     return true;
@@ -32555,11 +32696,12 @@ static bool ignis__conv_transpose_shape(ignis__op *op, int sides, const ignis_co
 /*  Of the incoming gradient g: dx is the convolution of g, dw is that of a convolution of g whose gradient is x. */
 static ignis_status ignis__conv_transpose_backward(const ignis_backward_args *args)
 {
+    static const char *const calls[] = {"ignis_conv_transpose1d", "ignis_conv_transpose2d", "ignis_conv_transpose3d"};
     const ignis__conv *conv = (const ignis__conv *)args->params;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__axis pixels = {1, 0, conv->groups * conv->channels};
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, conv->sides == 1 ? "ignis_conv_transpose1d" : "ignis_conv_transpose2d", args))
+    if (!ignis__op_begin_backward(&op, calls[conv->sides - 1], args))
         return ignis__failed();
     if (args->needed[0] && (gradients[0] = ignis__op_new_like(&op, op.in[1])) != NULL)
         ignis__conv_forward(&op, conv, gradients[0], op.in[0], op.in[2], NULL);
@@ -32618,6 +32760,12 @@ IGNIS_API ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ig
                                               const ignis_conv_transpose_desc *desc)
 {
     return ignis__conv_transpose("ignis_conv_transpose2d", 2, x, w, bias, desc);
+}
+
+IGNIS_API ignis_tensor ignis_conv_transpose3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc)
+{
+    return ignis__conv_transpose("ignis_conv_transpose3d", 3, x, w, bias, desc);
 }
 
 /*  Moves factor * factor channels of a pixel to as many pixels, or back. */
@@ -32747,6 +32895,26 @@ IGNIS__PRIVATE void ignis__vjp_of_conv_part(const ignis_vjp_args *args)
     for (i = 0; i < 2; i++)
         if (args->needed[i])
             args->grad_inputs[i] = ignis__conv_part_op(part, ignis__conv_part_operand(part, i), operands);
+}
+
+/*  The result is the x of a convolution, and its input the result of that. */
+IGNIS__PRIVATE void ignis__vjp_of_conv_transpose(const ignis_vjp_args *args)
+{
+    ignis__conv_part part = IGNIS__ZERO;
+    ignis_tensor operands[IGNIS__CONV_OPERANDS];
+    memcpy(&part.conv, args->params, sizeof part.conv);
+    part.shape[IGNIS__CONV_X] = args->node->output->shape;
+    part.shape[IGNIS__CONV_W] = *ignis__vjp_shape(args, 1);
+    part.shape[IGNIS__CONV_RESULT] = *ignis__vjp_shape(args, 0);
+    operands[IGNIS__CONV_X] = args->grad_output;
+    operands[IGNIS__CONV_W] = ignis__vjp_input(args, 1, 1);
+    operands[IGNIS__CONV_RESULT] = ignis__vjp_input(args, 0, 0);
+    if (args->needed[0])
+        args->grad_inputs[0] = ignis__conv_part_op(&part, IGNIS__CONV_RESULT, operands);
+    if (args->needed[1])
+        args->grad_inputs[1] = ignis__conv_part_op(&part, IGNIS__CONV_W, operands);
+    if (args->input_count > 2 && args->needed[2])
+        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
 }
 
 IGNIS__PRIVATE void ignis__vjp_of_conv(const ignis_vjp_args *args)
@@ -39828,6 +39996,10 @@ static const struct {
     {"cross_entropy", ignis__vjp_of_cross_entropy},
     {"conv1d", ignis__vjp_of_conv},
     {"conv2d", ignis__vjp_of_conv},
+    {"conv3d", ignis__vjp_of_conv},
+    {"conv_transpose1d", ignis__vjp_of_conv_transpose},
+    {"conv_transpose2d", ignis__vjp_of_conv_transpose},
+    {"conv_transpose3d", ignis__vjp_of_conv_transpose},
     {"gradient of conv", ignis__vjp_of_conv_part},
     {"max_pool", ignis__vjp_of_max_pool},
     {"avg_pool", ignis__vjp_of_avg_pool},
@@ -47029,8 +47201,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_mlp_gated(...) IGNIS__AT(ignis_mlp_gated(__VA_ARGS__))
 #define ignis_conv2d(...) IGNIS__AT(ignis_conv2d(__VA_ARGS__))
 #define ignis_conv1d(...) IGNIS__AT(ignis_conv1d(__VA_ARGS__))
+#define ignis_conv3d(...) IGNIS__AT(ignis_conv3d(__VA_ARGS__))
 #define ignis_conv_transpose2d(...) IGNIS__AT(ignis_conv_transpose2d(__VA_ARGS__))
 #define ignis_conv_transpose1d(...) IGNIS__AT(ignis_conv_transpose1d(__VA_ARGS__))
+#define ignis_conv_transpose3d(...) IGNIS__AT(ignis_conv_transpose3d(__VA_ARGS__))
 #define ignis_pixel_shuffle(...) IGNIS__AT(ignis_pixel_shuffle(__VA_ARGS__))
 #define ignis_pixel_unshuffle(...) IGNIS__AT(ignis_pixel_unshuffle(__VA_ARGS__))
 #define ignis_fft(...) IGNIS__AT(ignis_fft(__VA_ARGS__))

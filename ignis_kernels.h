@@ -19,7 +19,7 @@
         channel_norm.cu            490 lines   15383 bytes
         collective.cu              669 lines   20089 bytes
         collective.cuh             287 lines    7891 bytes
-        depthwise.cu               351 lines   11233 bytes
+        depthwise.cu               357 lines   11548 bytes
         distribution.cu            186 lines    4451 bytes
         divisor.cuh                 20 lines     367 bytes
         elementwise.cu              80 lines    2266 bytes
@@ -30,12 +30,12 @@
         fft_rows.cu                 38 lines     972 bytes
         gather.cu                  292 lines    8083 bytes
         gemm.cu                    380 lines   11637 bytes
-        gemm.cuh                   329 lines    9200 bytes
-        gemm_hopper.cu             975 lines   29831 bytes
+        gemm.cuh                   357 lines    9993 bytes
+        gemm_hopper.cu             987 lines   30252 bytes
         gemm_hopper_ahead.cuh      252 lines    7270 bytes
         gemm_mma.cu                321 lines   10108 bytes
         grouped_mma.cu             293 lines    9923 bytes
-        hopper.cuh                 545 lines   18532 bytes
+        hopper.cuh                 564 lines   19401 bytes
         image.cuh                   55 lines    1398 bytes
         linalg.cu                  324 lines    9683 bytes
         linalg.cuh                  93 lines    1940 bytes
@@ -68,7 +68,7 @@
         shared/collective.h         83 lines    1847 bytes
         shared/divisor.h             7 lines     139 bytes
         shared/fft.h                47 lines     803 bytes
-        shared/gemm.h               75 lines    1573 bytes
+        shared/gemm.h               79 lines    1635 bytes
         shared/image.h              42 lines     800 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h              7 lines     168 bytes
@@ -186,7 +186,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x8a34835d98ca0ea0ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x27050ab3b5a20e4dULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -6347,7 +6347,7 @@ static const char ignis__text_depthwise_cu_0[] =
     "const Slab<N> slab(p, across);\n"
     "const long long row = (long long)slab.rest * slab.down * PIXELS + slab.line;\n"
     "const T *from[PIXELS];\n"
-    "int y[PIXELS], x[PIXELS];\n"
+    "int y[PIXELS], x[PIXELS], z[PIXELS];\n"
     "Wide sum[PIXELS][N];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PIXELS; i++) {\n"
@@ -6355,7 +6355,7 @@ static const char ignis__text_depthwise_cu_0[] =
     "const Pixel at = grid_pixel(q, exists ? (int)(row + i * slab.down) : 0);\n"
     "y[i] = exists ? q.first[0] + at.row * q.stride[0] : -(1 << 30) - (1 << 29);\n"
     "x[i] = q.first[1] + at.column * q.stride[1];\n"
-    "from[i] = p.a + (long long)at.image * q.height * q.width * q.pixel + slab.channel;\n"
+    "from[i] = p.a + first_plane(q, at, z[i]) * q.height * q.width * q.pixel + slab.channel;\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "sum[i][n] = 0;\n"
@@ -6374,17 +6374,19 @@ static const char ignis__text_depthwise_cu_0[] =
     "#pragma unroll 1\n"
     "for (int i = 0; i < taps; i++) {\n"
     "const Tap tap = patch_tap(q, first + i);\n"
-    "const int down = tap.row * q.step[0], right = tap.column * q.step[1];\n"
+    "const int down = tap.row * q.step[0], right = tap.column * q.step[1],\n"
+    "deep = IGNIS_VOLUMES ? tap.plane * q.step[2] : 0;\n"
     "Wide w[N];\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "w[n] = weights[i][threadIdx.x % across * N + n];\n"
     "#pragma unroll\n"
     "for (int k = 0; k < PIXELS; k++) {\n"
-    "if ((unsigned)(y[k] + down) >= (unsigned)q.height || (unsigned)(x[k] + right) >= (unsigned)q.width)\n"
+    "if ((unsigned)(y[k] + down) >= (unsigned)q.height || (unsigned)(x[k] + right) >= (unsigned)q.width ||\n"
+    "(IGNIS_VOLUMES && (unsigned)(z[k] + deep) >= (unsigned)q.depth))\n"
     "continue;\n"
-    "const auto pack =\n"
-    "ignis_load<N>(from[k] + ((long long)(y[k] + down) * q.width + x[k] + right) * q.pixel);\n"
+    "const auto pack = ignis_load<N>(\n"
+    "from[k] + (((long long)deep * q.height + y[k] + down) * q.width + x[k] + right) * q.pixel);\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "sum[k][n] += Wide(pack[n]) * w[n];\n"
@@ -6414,13 +6416,14 @@ static const char ignis__text_depthwise_cu_0[] =
     "split = slab.rest / chunks;\n"
     "const int count = min(TAPS, taps - first);\n"
     "const long long end = min(p.k, (split + 1) * p.split_k);\n"
-    "int down[TAPS], right[TAPS];\n"
+    "int down[TAPS], right[TAPS], deep[TAPS];\n"
     "Wide sum[TAPS][N];\n"
     "#pragma unroll\n"
     "for (int t = 0; t < TAPS; t++) {\n"
     "const Tap tap = patch_tap(q, first + t);\n"
     "down[t] = tap.row * q.step[0];\n"
     "right[t] = tap.column * q.step[1];\n"
+    "deep[t] = IGNIS_VOLUMES ? tap.plane * q.step[2] : 0;\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "sum[t][n] = 0;\n"
@@ -6428,17 +6431,20 @@ static const char ignis__text_depthwise_cu_0[] =
     "if (slab.exists)\n"
     "#pragma unroll 1\n"
     "for (long long pixel = split * p.split_k + slab.line; pixel < end; pixel += slab.down) {\n"
-    "const auto g = ignis_load<N>(p.a + pixel * p.row_a + slab.channel);\n"
+    "const auto g = ignis_load<N>(p.a + pixel * p.row_a + slab.channel);\n";
+static const char ignis__text_depthwise_cu_1[] =
     "const Pixel at = grid_pixel(q, (int)pixel);\n"
     "const int y = q.first[0] + at.row * q.stride[0], x = q.first[1] + at.column * q.stride[1];\n"
-    "const T *from = p.b + (long long)at.image * q.height * q.width * q.pixel + slab.channel;\n"
-    "#pragma unroll\n";
-static const char ignis__text_depthwise_cu_1[] =
+    "int z;\n"
+    "const T *from = p.b + first_plane(q, at, z) * q.height * q.width * q.pixel + slab.channel;\n"
+    "#pragma unroll\n"
     "for (int t = 0; t < TAPS; t++) {\n"
     "if (t >= count || (unsigned)(y + down[t]) >= (unsigned)q.height ||\n"
-    "(unsigned)(x + right[t]) >= (unsigned)q.width)\n"
+    "(unsigned)(x + right[t]) >= (unsigned)q.width ||\n"
+    "(IGNIS_VOLUMES && (unsigned)(z + deep[t]) >= (unsigned)q.depth))\n"
     "continue;\n"
-    "const auto pack = ignis_load<N>(from + ((long long)(y + down[t]) * q.width + x + right[t]) * q.pixel);\n"
+    "const auto pack = ignis_load<N>(\n"
+    "from + (((long long)deep[t] * q.height + y + down[t]) * q.width + x + right[t]) * q.pixel);\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "sum[t][n] += Wide(g[n]) * Wide(pack[n]);\n"
@@ -6531,7 +6537,8 @@ static const char ignis__text_depthwise_cu_1[] =
     "if (u - k * IGNIS_STRIDE >= 0 && u - k * IGNIS_STRIDE < COLUMNS)\n"
     "sum[k][n] += value * w[u - k * IGNIS_STRIDE][n];\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_depthwise_cu_2[] =
     "T *const to = p.out + strip.at.image * q.out_image + strip.at.row * q.out_row + strip.at.column * q.out_column +\n"
     "slab.channel;\n"
     "#pragma unroll\n"
@@ -6543,8 +6550,7 @@ static const char ignis__text_depthwise_cu_1[] =
     "#pragma unroll\n"
     "for (int n = 0; n < PACK; n++)\n"
     "sum[k][n] += ignis_wide_at(bias, n);\n"
-    "}\n";
-static const char ignis__text_depthwise_cu_2[] =
+    "}\n"
     "ignis_store(to + k * q.out_column, ignis_pack_round<T, PACK>(sum[k]));\n"
     "}\n"
     "}\n"
@@ -8033,7 +8039,7 @@ static const char *const ignis__text_gemm_cu[] = {
 };
 
 static const char ignis__text_gemm_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMM_CUH\n"
     "#define IGNIS_GEMM_CUH\n\n"
     "#include \"activation.cuh\"\n"
@@ -8052,30 +8058,45 @@ static const char ignis__text_gemm_cuh_0[] =
     "#if !IGNIS_PATCHES\n"
     "#define IGNIS__NO_PATCHES\n"
     "#endif\n"
-    "#include \"shared/gemm.h\"\n\n\n"
+    "#ifndef IGNIS_VOLUMES\n"
+    "#define IGNIS_VOLUMES 0\n"
+    "#endif\n"
+    "#include \"shared/gemm.h\"\n\n\n\n"
     "struct Pixel {\n"
-    "int image, row, column;\n"
+    "int image, plane, row, column;\n"
     "};\n\n\n"
     "struct Tap {\n"
-    "int row, column, channel;\n"
+    "int plane, row, column, channel;\n"
     "};\n\n"
     "__device__ inline Pixel grid_pixel(const ignis__patches &q, int index)\n"
     "{\n"
     "Pixel pixel;\n"
-    "const int line = ignis_divide(q.columns, index, pixel.column);\n"
-    "pixel.image = ignis_divide(q.rows, line, pixel.row);\n"
+    "const int line = ignis_divide(q.columns, index, pixel.column), plane = ignis_divide(q.rows, line, pixel.row);\n"
+    "pixel.image = plane;\n"
+    "pixel.plane = 0;\n"
+    "if (IGNIS_VOLUMES)\n"
+    "pixel.image = ignis_divide(q.planes, plane, pixel.plane);\n"
     "return pixel;\n"
     "}\n\n"
     "__device__ inline Tap patch_tap(const ignis__patches &q, int element)\n"
     "{\n"
     "Tap tap;\n"
-    "const int number = ignis_divide(q.channels, element, tap.channel);\n"
-    "tap.row = ignis_divide(q.across, number, tap.column);\n"
+    "const int number = ignis_divide(q.channels, element, tap.channel), row = ignis_divide(q.across, number, tap.column);\n"
+    "tap.row = row;\n"
+    "tap.plane = 0;\n"
+    "if (IGNIS_VOLUMES)\n"
+    "tap.plane = ignis_divide(q.down, row, tap.row);\n"
     "return tap;\n"
     "}\n\n\n"
     "__device__ inline int weight_tap(const ignis__patches &q, const Tap &tap)\n"
     "{\n"
-    "return q.weight + tap.row * q.weight_step[0] + tap.column * q.weight_step[1];\n"
+    "return q.weight + (IGNIS_VOLUMES ? tap.plane * q.weight_step[2] : 0) + tap.row * q.weight_step[0] +\n"
+    "tap.column * q.weight_step[1];\n"
+    "}\n\n\n\n"
+    "__device__ inline long long first_plane(const ignis__patches &q, const Pixel &at, int &z)\n"
+    "{\n"
+    "z = IGNIS_VOLUMES ? q.first[2] + at.plane * q.stride[2] : 0;\n"
+    "return IGNIS_VOLUMES ? (long long)at.image * q.depth + z : at.image;\n"
     "}\n\n\n"
     "__device__ inline long long patch_offset(const ignis__patches &q, int index, int element)\n"
     "{\n"
@@ -8083,16 +8104,24 @@ static const char ignis__text_gemm_cuh_0[] =
     "const Tap of = patch_tap(q, element);\n"
     "const int y = q.first[0] + at.row * q.stride[0] + of.row * q.step[0],\n"
     "x = q.first[1] + at.column * q.stride[1] + of.column * q.step[1];\n"
+    "long long plane = at.image;\n"
     "if ((unsigned)y >= (unsigned)q.height || (unsigned)x >= (unsigned)q.width)\n"
     "return -1;\n"
-    "return (((long long)at.image * q.height + y) * q.width + x) * q.pixel + of.channel;\n"
+    "if (IGNIS_VOLUMES) {\n"
+    "const int z = q.first[2] + at.plane * q.stride[2] + of.plane * q.step[2];\n"
+    "if ((unsigned)z >= (unsigned)q.depth)\n"
+    "return -1;\n"
+    "plane = plane * q.depth + z;\n"
+    "}\n"
+    "return ((plane * q.height + y) * q.width + x) * q.pixel + of.channel;\n"
     "}\n\n\n"
     "struct Product : ignis__gemm_params {\n\n"
     "__device__ long long out_at(long long batch, long long row) const\n"
     "{\n"
     "#if IGNIS_PATCHES == 1\n"
     "const Pixel at = grid_pixel(patches, (int)row);\n"
-    "return at.image * patches.out_image + at.row * patches.out_row + at.column * patches.out_column + batch * n;\n"
+    "return at.image * patches.out_image + (IGNIS_VOLUMES ? at.plane * patches.out_plane : 0) +\n"
+    "at.row * patches.out_row + at.column * patches.out_column + batch * n;\n"
     "#else\n"
     "return (batch * m + row) * n;\n"
     "#endif\n"
@@ -8122,7 +8151,8 @@ static const char ignis__text_gemm_cuh_0[] =
     "Index row, column, batch, split, first_k, end_k;\n\n"
     "PlaceOf() = default;\n"
     "template <typename From>\n"
-    "__device__ explicit PlaceOf(const PlaceOf<From> &from)\n"
+    "__device__ explicit PlaceOf(const PlaceOf<From> &from)\n";
+static const char ignis__text_gemm_cuh_1[] =
     ": row(from.row), column(from.column), batch(from.batch), split(from.split), first_k(from.first_k),\n"
     "end_k(from.end_k)\n"
     "{\n"
@@ -8141,8 +8171,7 @@ static const char ignis__text_gemm_cuh_0[] =
     "end_k = min((Index)p.k, first_k + (Index)p.split_k);\n"
     "}\n"
     "};\n"
-    "typedef PlaceOf<long long> Place;\n\n\n\n\n\n\n";
-static const char ignis__text_gemm_cuh_1[] =
+    "typedef PlaceOf<long long> Place;\n\n\n\n\n\n\n"
     "template <int threads, int columns, bool one_row = false> struct Epilogue {\n"
     "static constexpr int N = 16 / sizeof(T), across = columns / N, down = threads / across;\n"
     "static_assert(threads % across == 0, \"a thread has the same columns in each row\");\n"
@@ -8241,7 +8270,8 @@ static const char ignis__text_gemm_cuh_1[] =
     "if (p.residual) {\n"
     "pack = ignis_load<some>(p.residual + at);\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < some; i++)\n"
+    "for (int i = 0; i < some; i++)\n";
+static const char ignis__text_gemm_cuh_2[] =
     "x[i] += Wide(pack[i]);\n"
     "}\n"
     "if (p.accumulate) {\n"
@@ -8268,8 +8298,7 @@ static const char ignis__text_gemm_cuh_1[] =
     "else\n"
     "first[i] = silu(Wide(gate[i])) * Wide(up[i]);\n"
     "ignis_store(p.out + at, ignis_pack_round<T, some>(first));\n"
-    "if (p.gradient)\n";
-static const char ignis__text_gemm_cuh_2[] =
+    "if (p.gradient)\n"
     "ignis_store(p.out + up_at, ignis_pack_round<T, some>(second));\n"
     "else if (p.keeps)\n"
     "ignis_store(p.pre + up_at, up);\n"
@@ -8405,8 +8434,14 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "__device__ inline void load_pixels(const ignis__patches &q, uint32_t to, const ignis__tensor_map *map, uint32_t barrier,\n"
     "const Pixel &at, const Tap &of)\n"
     "{\n"
-    "ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1],\n"
-    "q.first[0] + at.row * q.stride[0], at.image, of.column * q.step[1], of.row * q.step[0]);\n"
+    "const int x = q.first[1] + at.column * q.stride[1], y = q.first[0] + at.row * q.stride[0],\n"
+    "right = of.column * q.step[1], down = of.row * q.step[0];\n"
+    "#if IGNIS_VOLUMES\n"
+    "ignis_ptx_voxels_load(to, map, barrier, of.channel, x, y, q.first[2] + at.plane * q.stride[2], at.image, right,\n"
+    "down, of.plane * q.step[2]);\n"
+    "#else\n"
+    "ignis_ptx_pixels_load(to, map, barrier, of.channel, x, y, at.image, right, down);\n"
+    "#endif\n"
     "}\n"
     "#endif\n\n\n"
     "__device__ inline void store_slab(const Product &p, const ignis__tensor_map *map, uint32_t from, int column, int row,\n"
@@ -8415,7 +8450,11 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "#if IGNIS_PATCHES == 1\n"
     "if (p.patches.apart) {\n"
     "const Pixel at = grid_pixel(p.patches, row);\n"
+    "#if IGNIS_VOLUMES\n"
+    "ignis_ptx_voxels_store(map, from, column, at.column, at.row, at.plane, at.image);\n"
+    "#else\n"
     "ignis_ptx_pixels_store(map, from, column, at.column, at.row, at.image);\n"
+    "#endif\n"
     "return;\n"
     "}\n"
     "#endif\n"
@@ -8495,7 +8534,8 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "ignis_ptx_bar_sync(1 + group, 128);\n"
     "if (width < 64) {\n"
     "for (int i = threadIdx.x % 128; i < 8 * width; i += 128) {\n"
-    "const int r = i / (width / 8), c = i % (width / 8);\n"
+    "const int r = i / (width / 8), c = i % (width / 8);\n";
+static const char ignis__text_gemm_hopper_cu_2[] =
     "if (row + r < (int)p.m && at + 8 * c < (int)p.n)\n"
     "*(uint4 *)(array + p.out_at(batch, row + r) + at + 8 * c) =\n"
     "*(const uint4 *)__cvta_shared_to_generic(room + r * 128 + (c ^ r % 8) * 16);\n"
@@ -8506,8 +8546,7 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "return;\n"
     "#pragma unroll\n"
     "for (int slab = 0; slab < across / 64; slab++)\n"
-    "if (at + 64 * slab < (int)p.n)\n";
-static const char ignis__text_gemm_hopper_cu_2[] =
+    "if (at + 64 * slab < (int)p.n)\n"
     "store_slab(p, map, room + slab * SLAB, at + 64 * slab, row, batch);\n"
     "ignis_ptx_bulk_commit();\n"
     "};\n"
@@ -8613,7 +8652,8 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, count = strips_of(p, place);\n"
     "const Chunks chunks(room, warp, lane);\n"
     "const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_gemm_hopper_cu_3[] =
     "for (int strip = 0; strip < N / 64; strip++, turn++) {\n"
     "if (strip >= count)\n"
     "return;\n"
@@ -8623,8 +8663,7 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "for (int c = 0; c < 8; c += 2) {\n"
     "uint32_t words[4];\n"
     "ignis_ptx_ldmatrix(words, chunks.at(c) + slot);\n"
-    "#pragma unroll\n";
-static const char ignis__text_gemm_hopper_cu_3[] =
+    "#pragma unroll\n"
     "for (int i = 0; i < 4; i++) {\n"
     "float *const x = &sum[8 * strip + c + i / 2][i % 2 * 2];\n"
     "combine(x, words[i]);\n"
@@ -8731,15 +8770,15 @@ static const char ignis__text_gemm_hopper_cu_3[] =
     "if (IGNIS_OTHER)\n"
     "before = ignis_load<2>(other + at);\n"
     "#pragma unroll\n"
-    "for (int e = 0; e < 2; e++)\n"
+    "for (int e = 0; e < 2; e++)\n";
+static const char ignis__text_gemm_hopper_cu_4[] =
     "x[e] = sum[c][2 * i + e] + (p.bias ? Wide(bias[e]) : 0);\n"
     "if (IGNIS_ACTIVATION && !IGNIS_OTHER && p.pre)\n"
     "ignis_store(p.pre + at, ignis_pack_round<T, 2>(x));\n"
     "#pragma unroll\n"
     "for (int e = 0; e < 2; e++)\n"
     "x[e] = IGNIS_OTHER == NO_OTHER ? activated(x[e])\n"
-    ": IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])\n";
-static const char ignis__text_gemm_hopper_cu_4[] =
+    ": IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])\n"
     ": IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))\n"
     ": gelu_gradient(x[e], Wide(before[e]));\n"
     "ignis_store(p.out + at, ignis_pack_round<T, 2>(x));\n"
@@ -8848,11 +8887,11 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "if (group < 0) {\n"
     "ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : 40>();\n"
     "int parity = 1;\n"
-    "for (Spot place; threadIdx.x == 0 && walk(place);) {\n"
+    "for (Spot place; threadIdx.x == 0 && walk(place);) {\n";
+static const char ignis__text_gemm_hopper_cu_5[] =
     "const int row = place.row, column = place.column, end_k = place.end_k;\n"
     "const int box_a = SKIPS ? p.box_a : A_BY_K ? BM : 64, box_b = SKIPS ? p.box_b : B_BY_K ? BN : 64;\n"
-    "const int of_a = SKIPS ? boxes_of(BM, row, p.m, box_a) : BM / box_a;\n";
-static const char ignis__text_gemm_hopper_cu_5[] =
+    "const int of_a = SKIPS ? boxes_of(BM, row, p.m, box_a) : BM / box_a;\n"
     "const int of_b = SKIPS && !IS_PAIRED ? boxes_of(BN, column, p.n, box_b) : B_ROWS / box_b;\n"
     "const int bytes = SKIPS ? (of_a * box_a + of_b * box_b) * 128 : STAGE_BYTES;\n"
     "#if IGNIS_PATCHES == 1\n"
@@ -8878,6 +8917,8 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "tap.channel = 0;\n"
     "if (++tap.column == (int)p.patches.across.size)\n"
     "tap.column = 0, tap.row++;\n"
+    "if (IGNIS_VOLUMES && tap.row == (int)p.patches.down.size)\n"
+    "tap.row = 0, tap.plane++;\n"
     "}\n"
     "#elif IGNIS_PATCHES == 2\n"
     "const Pixel pixel = grid_pixel(p.patches, k);\n"
@@ -8952,7 +8993,8 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "const bool is_there = walk(place);\n"
     "place.row += 64 * group;\n"
     "return is_there;\n"
-    "};\n\n\n"
+    "};\n\n\n";
+static const char ignis__text_gemm_hopper_cu_6[] =
     "const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4],\n"
     "const Spot &place_before) __attribute__((always_inline))\n"
     "{\n"
@@ -8960,8 +9002,7 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "uint32_t next_bias[2];\n"
     "finish.load_bias(next_bias, place_before, 0, 0);\n"
     "const auto piece = [&](auto number) __attribute__((always_inline))\n"
-    "{\n";
-static const char ignis__text_gemm_hopper_cu_6[] =
+    "{\n"
     "constexpr int i = decltype(number)::value;\n"
     "const uint32_t bias[2] = {next_bias[0], next_bias[1]};\n"
     "const int now = issue(Constant<(i > 0)>(), sum);\n"
@@ -9081,7 +9122,8 @@ static const char ignis__text_gemm_hopper_cu_6[] =
     "{\n"
     "ignis_wgmma_hold(some);\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < N / 2; i++)\n"
+    "for (int i = 0; i < N / 2; i++)\n";
+static const char ignis__text_gemm_hopper_cu_7[] =
     "total[i / 4][i % 4] += some[i / 4][i % 4];\n"
     "};\n\n\n"
     "const auto go_over = [&](float(&next)[N / 8][4], float(&before)[N / 8][4]) __attribute__((always_inline))\n"
@@ -9091,8 +9133,7 @@ static const char ignis__text_gemm_hopper_cu_6[] =
     "end_before();\n"
     "add(before);\n"
     "go_on(next, min(steps, step + IGNIS_GEMM_SUM_STEPS - 1));\n"
-    "};\n\n\n";
-static const char ignis__text_gemm_hopper_cu_7[] =
+    "};\n\n\n"
     "const auto ends = [&](float(&some)[N / 8][4]) __attribute__((always_inline))\n"
     "{\n"
     "if (step < steps)\n"
@@ -10155,6 +10196,23 @@ static const char ignis__text_hopper_cuh_2[] =
     "\"r\"(from), \"r\"(channel), \"r\"(x), \"r\"(y), \"r\"(image)\n"
     ": \"memory\");\n"
     "}\n\n"
+    "__device__ inline void ignis_ptx_voxels_load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int channel,\n"
+    "int x, int y, int z, int image, int right, int down, int deep)\n"
+    "{\n"
+    "asm volatile(\"cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, \"\n"
+    "\"%4, %5, %6, %7}], [%2], {%8, %9, %10};\" ::\"r\"(to),\n"
+    "\"l\"(map), \"r\"(barrier), \"r\"(channel), \"r\"(x), \"r\"(y), \"r\"(z), \"r\"(image), \"h\"((unsigned short)right),\n"
+    "\"h\"((unsigned short)down), \"h\"((unsigned short)deep)\n"
+    ": \"memory\");\n"
+    "}\n\n"
+    "__device__ inline void ignis_ptx_voxels_store(const ignis__tensor_map *map, uint32_t from, int channel, int x, int y,\n"
+    "int z, int image)\n"
+    "{\n"
+    "asm volatile(\"cp.async.bulk.tensor.5d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5, %6}], \"\n"
+    "\"[%1];\" ::\"l\"(map),\n"
+    "\"r\"(from), \"r\"(channel), \"r\"(x), \"r\"(y), \"r\"(z), \"r\"(image)\n"
+    ": \"memory\");\n"
+    "}\n\n"
     "template <int rank>\n"
     "__device__ inline void ignis_ptx_tensor_add(const ignis__tensor_map *map, uint32_t from, int x, int y, int z = 0,\n"
     "int u = 0, int v = 0)\n"
@@ -10228,7 +10286,8 @@ static const char ignis__text_hopper_cuh_2[] =
     "template <int pending> __device__ inline void ignis_ptx_bulk_wait()\n"
     "{\n"
     "asm volatile(\"cp.async.bulk.wait_group %0;\" ::\"n\"(pending) : \"memory\");\n"
-    "}\n\n\n"
+    "}\n\n\n";
+static const char ignis__text_hopper_cuh_3[] =
     "__device__ inline void ignis_ptx_stmatrix(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d)\n"
     "{\n"
     "asm volatile(\"stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};\" ::\"r\"(to), \"r\"(a), \"r\"(b),\n"
@@ -10246,8 +10305,7 @@ static const char ignis__text_hopper_cuh_2[] =
     "template <int pending> __device__ inline void ignis_ptx_wgmma_wait()\n"
     "{\n"
     "asm volatile(\"wgmma.wait_group.sync.aligned %0;\" ::\"n\"(pending) : \"memory\");\n"
-    "}\n\n";
-static const char ignis__text_hopper_cuh_3[] =
+    "}\n\n"
     "template <int n> __device__ inline void ignis_wgmma_hold(float (&c)[n][4])\n"
     "{\n"
     "#pragma unroll\n"
@@ -10300,7 +10358,8 @@ static const char ignis__text_hopper_cuh_3[] =
     "#define IGNIS_WGMMA_TEXT_144 IGNIS_WGMMA_TEXT_128 \", %64, %65, %66, %67, %68, %69, %70, %71\"\n"
     "#define IGNIS_WGMMA_SUMS_144 IGNIS_WGMMA_SUMS_128, IGNIS_WGMMA_SUM(16), IGNIS_WGMMA_SUM(17)\n"
     "#define IGNIS_WGMMA_TEXT_160 IGNIS_WGMMA_TEXT_144 \", %72, %73, %74, %75, %76, %77, %78, %79\"\n"
-    "#define IGNIS_WGMMA_SUMS_160 IGNIS_WGMMA_SUMS_144, IGNIS_WGMMA_SUM(18), IGNIS_WGMMA_SUM(19)\n"
+    "#define IGNIS_WGMMA_SUMS_160 IGNIS_WGMMA_SUMS_144, IGNIS_WGMMA_SUM(18), IGNIS_WGMMA_SUM(19)\n";
+static const char ignis__text_hopper_cuh_4[] =
     "#define IGNIS_WGMMA_TEXT_176 IGNIS_WGMMA_TEXT_160 \", %80, %81, %82, %83, %84, %85, %86, %87\"\n"
     "#define IGNIS_WGMMA_SUMS_176 IGNIS_WGMMA_SUMS_160, IGNIS_WGMMA_SUM(20), IGNIS_WGMMA_SUM(21)\n"
     "#define IGNIS_WGMMA_TEXT_192 IGNIS_WGMMA_TEXT_176 \", %88, %89, %90, %91, %92, %93, %94, %95\"\n"
@@ -10310,8 +10369,7 @@ static const char ignis__text_hopper_cuh_3[] =
     "#define IGNIS_WGMMA_TEXT_224 IGNIS_WGMMA_TEXT_208 \", %104, %105, %106, %107, %108, %109, %110, %111\"\n"
     "#define IGNIS_WGMMA_SUMS_224 IGNIS_WGMMA_SUMS_208, IGNIS_WGMMA_SUM(26), IGNIS_WGMMA_SUM(27)\n"
     "#define IGNIS_WGMMA_TEXT_240 IGNIS_WGMMA_TEXT_224 \", %112, %113, %114, %115, %116, %117, %118, %119\"\n"
-    "#define IGNIS_WGMMA_SUMS_240 IGNIS_WGMMA_SUMS_224, IGNIS_WGMMA_SUM(28), IGNIS_WGMMA_SUM(29)\n";
-static const char ignis__text_hopper_cuh_4[] =
+    "#define IGNIS_WGMMA_SUMS_240 IGNIS_WGMMA_SUMS_224, IGNIS_WGMMA_SUM(28), IGNIS_WGMMA_SUM(29)\n"
     "#define IGNIS_WGMMA_TEXT_256 IGNIS_WGMMA_TEXT_240 \", %120, %121, %122, %123, %124, %125, %126, %127\"\n"
     "#define IGNIS_WGMMA_SUMS_256 IGNIS_WGMMA_SUMS_240, IGNIS_WGMMA_SUM(30), IGNIS_WGMMA_SUM(31)\n\n"
     "#if IGNIS_OPERANDS == 1 || IGNIS_OPERANDS == 2\n"
@@ -15403,20 +15461,23 @@ static const char *const ignis__text_shared_fft_h[] = {
 };
 
 static const char ignis__text_shared_gemm_h_0[] =
-    "#pragma once\n\n\n\n\n\n\n"
+    "#pragma once\n\n\n\n\n\n\n\n"
     "typedef struct ignis__patches {\n"
     "ignis__divisor rows, columns;\n"
     "ignis__divisor channels, across;\n"
     "int height, width;\n"
-    "int first[2], stride[2], step[2];\n"
+    "int first[3], stride[3], step[3];\n"
     "int apart;\n\n"
-    "int weight, weight_step[2];\n"
+    "int weight, weight_step[3];\n"
     "int weight_channels;\n"
     "long long weight_row;\n"
     "long long pixel;\n"
     "long long out_image, out_row, out_column;\n"
+    "long long out_plane;\n"
+    "ignis__divisor planes, down;\n"
+    "int depth;\n"
     "} ignis__patches;\n"
-    "IGNIS__ASSERT_SIZE(ignis__patches, 144);\n\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__patches, 200);\n\n\n"
     "typedef struct ignis__gemm_params {\n"
     "IGNIS__POINTER(const Operand) a, b;\n"
     "IGNIS__POINTER(T) out;\n"
@@ -15441,7 +15502,7 @@ static const char ignis__text_shared_gemm_h_0[] =
     "#ifndef IGNIS__NO_PATCHES\n"
     "ignis__patches patches;\n"
     "} ignis__gemm_params;\n"
-    "IGNIS__ASSERT_SIZE(ignis__gemm_params, 368);\n"
+    "IGNIS__ASSERT_SIZE(ignis__gemm_params, 424);\n"
     "#else\n"
     "} ignis__gemm_params;\n"
     "IGNIS__ASSERT_SIZE(ignis__gemm_params, 224);\n"
@@ -17021,7 +17082,7 @@ static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0xe2a25e0698583bb5ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 30};
+    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 30};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17118,7 +17179,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x5579a69037d365adULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 63};
+    "shared/gemm.h", 0x9e19ae80bdc5a668ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 63};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17129,7 +17190,7 @@ static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cuh = {
-    "gemm.cuh", 0x96d427d6fffa234eULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 25};
+    "gemm.cuh", 0x43372193c16e9c76ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 25};
 
 static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17141,7 +17202,7 @@ static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_depthwise_cu = {
-    "depthwise.cu", 0x8b734fc1adc68799ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 14};
+    "depthwise.cu", 0x25bc655a65c95b53ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 14};
 
 static const ignis__source *const ignis__includes_distribution_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17260,7 +17321,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0xf3f49f844ea05a32ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 26};
+    "gemm_hopper.cu", 0x1ec6a6c8d192a061ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 26};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  bench_conv.c - convolutions in bf16: those of ResNet-50 with 64 images, a depthwise one, and one of rows of points
+/*  bench_conv.c - convolutions in bf16: those of ResNet-50 with 64 images, a depthwise one, one of rows of points, and
+    some of volumes
 
         cc -O2 -I. bench/bench_conv.c -o bench_conv -lm -ldl -lpthread && ./bench_conv [part of a name]
 
@@ -19,7 +20,7 @@
 #define ROUNDS 11
 
 /*  Of square images and kernels; the padding keeps their size, but for the stride, which a transposed convolution
-    multiplies them by. A height of 1: of rows of points. */
+    multiplies them by. A height of 1: of rows of points. The depth of volumes is their height. */
 typedef struct layer {
     const char *name;
     int times; /* that it is in ResNet-50 */
@@ -51,13 +52,16 @@ static const layer layers[] = {{"stem_7x7_3_64_s2", 1, 64, 224, 224, 3, 64, 7, 2
                                {"3x3_512_512_7", 2, 64, 7, 7, 512, 512, 3, 1, 1},
                                {"depthwise_3x3_384_28", 0, 64, 28, 28, 384, 384, 3, 1, 384},
                                {"grouped_3x3_256_256_28_32", 0, 64, 28, 28, 256, 256, 3, 1, 32},
+                               {"conv3d_3x3x3_32_32_64", 0, 1, 64, 64, 32, 32, 3, 1, 1}, /* of a U-Net of volumes */
+                               {"conv3d_3x3x3_128_128_16", 0, 8, 16, 16, 128, 128, 3, 1, 1},
+                               {"conv3d_3x3x3_64_128_32_s2", 0, 4, 32, 32, 64, 128, 3, 2, 1},
                                {"conv1d_3_512_512_1500", 0, 16, 1, 1500, 512, 512, 3, 1, 1},
                                {"transpose_4x4_512_256_8_s2", 0, 64, 8, 8, 512, 256, 4, 2, 1}, /* of a DCGAN */
                                {"transpose_4x4_128_64_32_s2", 0, 64, 32, 32, 128, 64, 4, 2, 1},
                                {"transpose_2x2_256_128_64_s2", 0, 16, 64, 64, 256, 128, 2, 2, 1}}; /* of a U-Net */
 
 typedef struct work {
-    bool is_row, is_transposed, wants_x; /* the gradient of x */
+    bool is_row, is_volume, is_transposed, wants_x; /* the gradient of x */
     ignis_conv_desc desc;
     ignis_conv_transpose_desc transposed;
     ignis_tensor x, w, y;
@@ -69,7 +73,18 @@ static ignis_tensor convolve(const work *l)
     ignis_tensor none = {0};
     if (l->is_transposed)
         return ignis_conv_transpose2d(l->x, l->w, none, &l->transposed);
+    if (l->is_volume)
+        return ignis_conv3d(l->x, l->w, none, &l->desc);
     return l->is_row ? ignis_conv1d(l->x, l->w, none, &l->desc) : ignis_conv2d(l->x, l->w, none, &l->desc);
+}
+
+/*  Images, or filters, of these sides. */
+static ignis_shape shape_of(const work *l, int64_t first, int64_t height, int64_t width, int64_t channels)
+{
+    if (l->is_row)
+        return IGNIS_SHAPE(first, width, channels);
+    return l->is_volume ? IGNIS_SHAPE(first, height, height, width, channels)
+                        : IGNIS_SHAPE(first, height, width, channels);
 }
 
 static void run_forward(const work *l)
@@ -139,8 +154,9 @@ int main(int argc, char **argv)
         memset(&k, 0, sizeof k);
         k.is_row = l.height == 1;
         k.desc.groups = l.groups;
-        k.desc.stride[0] = k.desc.stride[1] = l.stride;
-        k.desc.padding[0] = k.desc.padding[1] = l.kernel / 2;
+        k.is_volume = strncmp(l.name, "conv3d", 6) == 0;
+        k.desc.stride[0] = k.desc.stride[1] = k.desc.stride[2] = l.stride;
+        k.desc.padding[0] = k.desc.padding[1] = k.desc.padding[2] = l.kernel / 2;
         k.is_transposed = strncmp(l.name, "transpose", 9) == 0;
         k.transposed.stride[0] = k.transposed.stride[1] = l.stride;
         k.transposed.padding[0] = k.transposed.padding[1] = (l.kernel - l.stride) / 2;
@@ -148,20 +164,16 @@ int main(int argc, char **argv)
         if (k.is_transposed)
             rows = l.height * l.stride, columns = l.width * l.stride;
         desc.requires_grad = k.wants_x = l.channels != 3;
-        k.x = ignis_tensor_randn(k.is_row ? IGNIS_SHAPE(l.images, l.width, l.channels)
-                                          : IGNIS_SHAPE(l.images, l.height, l.width, l.channels),
-                                 &desc);
+        k.x = ignis_tensor_randn(shape_of(&k, l.images, l.height, l.width, l.channels), &desc);
         desc.requires_grad = true;
-        k.w = ignis_tensor_randn(k.is_transposed ? IGNIS_SHAPE(l.channels, l.kernel, l.kernel, l.outs)
-                                 : k.is_row      ? IGNIS_SHAPE(l.outs, l.kernel, l.channels)
-                                                 : IGNIS_SHAPE(l.outs, l.kernel, l.kernel, l.channels / l.groups),
+        k.w = ignis_tensor_randn(k.is_transposed ? shape_of(&k, l.channels, l.kernel, l.kernel, l.outs)
+                                                 : shape_of(&k, l.outs, l.kernel, l.kernel, l.channels / l.groups),
                                  &desc);
         desc.requires_grad = false;
         k.y = convolve(&k);
-        k.g = ignis_tensor_data(ignis_tensor_randn(
-            k.is_row ? IGNIS_SHAPE(l.images, columns, l.outs) : IGNIS_SHAPE(l.images, rows, columns, l.outs), &desc));
-        flops =
-            2.0 * l.images * rows * columns * l.outs * (l.channels / l.groups) * l.kernel * (k.is_row ? 1 : l.kernel);
+        k.g = ignis_tensor_data(ignis_tensor_randn(shape_of(&k, l.images, rows, columns, l.outs), &desc));
+        flops = 2.0 * l.images * rows * columns * l.outs * (l.channels / l.groups) * l.kernel;
+        flops *= k.is_row ? 1 : k.is_volume ? (double)rows * l.kernel * l.kernel : l.kernel;
         if (k.is_transposed) /* each pixel of x has a patch */
             flops /= l.stride * l.stride;
         seconds[0] = seconds_of(run_forward, &k);

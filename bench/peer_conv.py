@@ -41,6 +41,10 @@ def main():
         if height == 1:
             x, w = torch.randn(images, channels, width, **options), torch.randn(outs, channels, kernel, **options)
             convolve = torch.nn.functional.conv1d
+        elif name.startswith("conv3d"):
+            x, w = torch.randn(images, channels, *[height] * 3, **options), torch.randn(outs, channels, *[kernel] * 3, **options)
+            x, w = x.to(memory_format=torch.channels_last_3d), w.to(memory_format=torch.channels_last_3d)
+            convolve = torch.nn.functional.conv3d
         elif name.startswith("transpose"):
             x, w = torch.randn(images, channels, height, width, **options), torch.randn(channels, outs, kernel, kernel, **options)
             x, w = x.to(memory_format=torch.channels_last), w.to(memory_format=torch.channels_last)

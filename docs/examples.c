@@ -194,6 +194,15 @@ static void ops_conv(void)
     ignis_conv2d(images, w, bias, &desc); // [2, 8, 8, 12]
 }
 
+/* A convolution of volumes. */
+static void ops_conv3d(void)
+{
+    ignis_conv_desc desc = {.padding = {1, 1, 1}};
+    ignis_tensor volumes = ignis_tensor_randn(IGNIS_SHAPE(1, 4, 6, 6, 8), NULL), none = {0};
+    ignis_tensor w = ignis_tensor_randn(IGNIS_SHAPE(16, 3, 3, 3, 8), NULL);
+    ignis_conv3d(volumes, w, none, &desc); // [1, 4, 6, 6, 16]
+}
+
 /* Images twice as large: a transposed convolution, and channels that become pixels. */
 static void ops_conv_transpose(void)
 {
@@ -656,19 +665,19 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),        RUN(setup),        RUN(device),        RUN(stream),
-        RUN(memory),        RUN(array),        RUN(elementwise),   RUN(formula),
-        RUN(contract),      RUN(kernel),       RUN(tensor),        RUN(tape),
-        RUN(ops_matmul),    RUN(ops_conv),     RUN(ops_pointwise), RUN(ops_formula),
-        RUN(ops_fft),       RUN(ops_einsum),   RUN(ops_sum),       RUN(ops_shape),
-        RUN(ops_norm),      RUN(ops_image),    RUN(ops_rope),      RUN(ops_embedding),
-        RUN(ops_index),     RUN(ops_sort),     RUN(ops_loss),      RUN(ops_conv_transpose),
-        RUN(ops_random),    RUN(ops_select),   RUN(grad),          RUN(linalg),
-        RUN(ops_attention), RUN(optim),        RUN(graph),         RUN(file),
-        COMPILE(text),      COMPILE(chat),     RUN(grammar),       COMPILE(model),
-        COMPILE(lora),      COMPILE(generate), RUN(dlpack),        COMPILE(graphics),
-        RUN(profile),       RUN(vmm),          COMPILE(channel),   RUN(transport),
-        COMPILE(share),     RUN(comm),         RUN(parallel),
+        RUN(status),       RUN(setup),         RUN(device),        RUN(stream),
+        RUN(memory),       RUN(array),         RUN(elementwise),   RUN(formula),
+        RUN(contract),     RUN(kernel),        RUN(tensor),        RUN(tape),
+        RUN(ops_matmul),   RUN(ops_conv),      RUN(ops_pointwise), RUN(ops_formula),
+        RUN(ops_fft),      RUN(ops_einsum),    RUN(ops_sum),       RUN(ops_shape),
+        RUN(ops_norm),     RUN(ops_image),     RUN(ops_rope),      RUN(ops_embedding),
+        RUN(ops_index),    RUN(ops_sort),      RUN(ops_loss),      RUN(ops_conv_transpose),
+        RUN(ops_conv3d),   RUN(ops_random),    RUN(ops_select),    RUN(grad),
+        RUN(linalg),       RUN(ops_attention), RUN(optim),         RUN(graph),
+        RUN(file),         COMPILE(text),      COMPILE(chat),      RUN(grammar),
+        COMPILE(model),    COMPILE(lora),      COMPILE(generate),  RUN(dlpack),
+        COMPILE(graphics), RUN(profile),       RUN(vmm),           COMPILE(channel),
+        RUN(transport),    COMPILE(share),     RUN(comm),          RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

@@ -7,7 +7,7 @@
 
     With -DIGNIS_TAPS=<columns of taps> -DIGNIS_STRIDE=<along columns>, where there is one pixel from a tap to
     the next, and packs: a thread has STRIP pixels of a row, and reads what they share once. strips is how
-    many there are in a row. */
+    many there are in a row. Images alone have strips, no volumes. */
 #define IGNIS_PATCHES 1
 #ifndef IGNIS_TAPS
 #define IGNIS_TAPS 0
@@ -48,7 +48,7 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
     const Slab<N> slab(p, across);
     const long long row = (long long)slab.rest * slab.down * PIXELS + slab.line;
     const T *from[PIXELS];
-    int y[PIXELS], x[PIXELS];
+    int y[PIXELS], x[PIXELS], z[PIXELS];
     Wide sum[PIXELS][N];
 #pragma unroll
     for (int i = 0; i < PIXELS; i++) {
@@ -56,7 +56,7 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
         const Pixel at = grid_pixel(q, exists ? (int)(row + i * slab.down) : 0);
         y[i] = exists ? q.first[0] + at.row * q.stride[0] : -(1 << 30) - (1 << 29); /* never inside */
         x[i] = q.first[1] + at.column * q.stride[1];
-        from[i] = p.a + (long long)at.image * q.height * q.width * q.pixel + slab.channel;
+        from[i] = p.a + first_plane(q, at, z[i]) * q.height * q.width * q.pixel + slab.channel;
 #pragma unroll
         for (int n = 0; n < N; n++)
             sum[i][n] = 0;
@@ -75,17 +75,19 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
 #pragma unroll 1
         for (int i = 0; i < taps; i++) {
             const Tap tap = patch_tap(q, first + i);
-            const int down = tap.row * q.step[0], right = tap.column * q.step[1];
+            const int down = tap.row * q.step[0], right = tap.column * q.step[1],
+                      deep = IGNIS_VOLUMES ? tap.plane * q.step[2] : 0;
             Wide w[N];
 #pragma unroll
             for (int n = 0; n < N; n++)
                 w[n] = weights[i][threadIdx.x % across * N + n];
 #pragma unroll
             for (int k = 0; k < PIXELS; k++) {
-                if ((unsigned)(y[k] + down) >= (unsigned)q.height || (unsigned)(x[k] + right) >= (unsigned)q.width)
+                if ((unsigned)(y[k] + down) >= (unsigned)q.height || (unsigned)(x[k] + right) >= (unsigned)q.width ||
+                    (IGNIS_VOLUMES && (unsigned)(z[k] + deep) >= (unsigned)q.depth))
                     continue;
-                const auto pack =
-                    ignis_load<N>(from[k] + ((long long)(y[k] + down) * q.width + x[k] + right) * q.pixel);
+                const auto pack = ignis_load<N>(
+                    from[k] + (((long long)deep * q.height + y[k] + down) * q.width + x[k] + right) * q.pixel);
 #pragma unroll
                 for (int n = 0; n < N; n++)
                     sum[k][n] += Wide(pack[n]) * w[n];
@@ -118,13 +120,14 @@ template <int N> __device__ inline void weights(const Product &p, int across)
               split = slab.rest / chunks;
     const int count = min(TAPS, taps - first);
     const long long end = min(p.k, (split + 1) * p.split_k);
-    int down[TAPS], right[TAPS];
+    int down[TAPS], right[TAPS], deep[TAPS];
     Wide sum[TAPS][N];
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
         const Tap tap = patch_tap(q, first + t);
         down[t] = tap.row * q.step[0];
         right[t] = tap.column * q.step[1];
+        deep[t] = IGNIS_VOLUMES ? tap.plane * q.step[2] : 0;
 #pragma unroll
         for (int n = 0; n < N; n++)
             sum[t][n] = 0;
@@ -135,13 +138,16 @@ template <int N> __device__ inline void weights(const Product &p, int across)
             const auto g = ignis_load<N>(p.a + pixel * p.row_a + slab.channel);
             const Pixel at = grid_pixel(q, (int)pixel);
             const int y = q.first[0] + at.row * q.stride[0], x = q.first[1] + at.column * q.stride[1];
-            const T *from = p.b + (long long)at.image * q.height * q.width * q.pixel + slab.channel;
+            int z;
+            const T *from = p.b + first_plane(q, at, z) * q.height * q.width * q.pixel + slab.channel;
 #pragma unroll
             for (int t = 0; t < TAPS; t++) {
                 if (t >= count || (unsigned)(y + down[t]) >= (unsigned)q.height ||
-                    (unsigned)(x + right[t]) >= (unsigned)q.width)
+                    (unsigned)(x + right[t]) >= (unsigned)q.width ||
+                    (IGNIS_VOLUMES && (unsigned)(z + deep[t]) >= (unsigned)q.depth))
                     continue;
-                const auto pack = ignis_load<N>(from + ((long long)(y + down[t]) * q.width + x + right[t]) * q.pixel);
+                const auto pack = ignis_load<N>(
+                    from + (((long long)deep[t] * q.height + y + down[t]) * q.width + x + right[t]) * q.pixel);
 #pragma unroll
                 for (int n = 0; n < N; n++)
                     sum[t][n] += Wide(g[n]) * Wide(pack[n]);

@@ -7,7 +7,8 @@
     type instead, and have scales.
 
     A program compiled with -DIGNIS_PATCHES=<PATCHES_A or PATCHES_B> is a convolution: a, or b, is an array of
-    pixels, and the matrix is that of its patches, which is never stored. */
+    pixels, and the matrix is that of its patches, which is never stored. With -DIGNIS_VOLUMES=1 the pixels are in
+    three dimensions. */
 #ifndef IGNIS_GEMM_CUH
 #define IGNIS_GEMM_CUH
 
@@ -32,38 +33,57 @@ enum { NO_PATCHES, PATCHES_A, PATCHES_B };
 #if !IGNIS_PATCHES
 #define IGNIS__NO_PATCHES
 #endif
+#ifndef IGNIS_VOLUMES
+#define IGNIS_VOLUMES 0
+#endif
 #include "shared/gemm.h"
 
-/*  A pixel of a grid: numbered along the columns of a row, the rows of an image, and the images. */
+/*  A pixel of a grid: numbered along the columns of a row, the rows of a plane, the planes of an image, and the images.
+    Images without depth have one plane. */
 struct Pixel {
-    int image, row, column;
+    int image, plane, row, column;
 };
 
-/*  An element of a patch: numbered along the channels of a tap, and the taps of a row. */
+/*  An element of a patch: numbered along the channels of a tap, the taps of a row, and the rows of a plane. */
 struct Tap {
-    int row, column, channel;
+    int plane, row, column, channel;
 };
 
 __device__ inline Pixel grid_pixel(const ignis__patches &q, int index)
 {
     Pixel pixel;
-    const int line = ignis_divide(q.columns, index, pixel.column);
-    pixel.image = ignis_divide(q.rows, line, pixel.row);
+    const int line = ignis_divide(q.columns, index, pixel.column), plane = ignis_divide(q.rows, line, pixel.row);
+    pixel.image = plane;
+    pixel.plane = 0;
+    if (IGNIS_VOLUMES)
+        pixel.image = ignis_divide(q.planes, plane, pixel.plane);
     return pixel;
 }
 
 __device__ inline Tap patch_tap(const ignis__patches &q, int element)
 {
     Tap tap;
-    const int number = ignis_divide(q.channels, element, tap.channel);
-    tap.row = ignis_divide(q.across, number, tap.column);
+    const int number = ignis_divide(q.channels, element, tap.channel), row = ignis_divide(q.across, number, tap.column);
+    tap.row = row;
+    tap.plane = 0;
+    if (IGNIS_VOLUMES)
+        tap.plane = ignis_divide(q.down, row, tap.row);
     return tap;
 }
 
 /*  Returns the tap of the weights that a tap of a patch is multiplied by. */
 __device__ inline int weight_tap(const ignis__patches &q, const Tap &tap)
 {
-    return q.weight + tap.row * q.weight_step[0] + tap.column * q.weight_step[1];
+    return q.weight + (IGNIS_VOLUMES ? tap.plane * q.weight_step[2] : 0) + tap.row * q.weight_step[0] +
+           tap.column * q.weight_step[1];
+}
+
+/*  Returns the plane of the array, numbered through its images, in which a pixel of the grid begins its patch; and in z
+    the plane of that image. */
+__device__ inline long long first_plane(const ignis__patches &q, const Pixel &at, int &z)
+{
+    z = IGNIS_VOLUMES ? q.first[2] + at.plane * q.stride[2] : 0;
+    return IGNIS_VOLUMES ? (long long)at.image * q.depth + z : at.image;
 }
 
 /*  Returns where an element of the matrix of patches is in the array; below 0 if it is zero. */
@@ -73,9 +93,16 @@ __device__ inline long long patch_offset(const ignis__patches &q, int index, int
     const Tap of = patch_tap(q, element);
     const int y = q.first[0] + at.row * q.stride[0] + of.row * q.step[0],
               x = q.first[1] + at.column * q.stride[1] + of.column * q.step[1];
+    long long plane = at.image;
     if ((unsigned)y >= (unsigned)q.height || (unsigned)x >= (unsigned)q.width)
         return -1;
-    return (((long long)at.image * q.height + y) * q.width + x) * q.pixel + of.channel;
+    if (IGNIS_VOLUMES) {
+        const int z = q.first[2] + at.plane * q.stride[2] + of.plane * q.step[2];
+        if ((unsigned)z >= (unsigned)q.depth)
+            return -1;
+        plane = plane * q.depth + z;
+    }
+    return ((plane * q.height + y) * q.width + x) * q.pixel + of.channel;
 }
 
 /*  The params of a product, with its patches if it has some. */
@@ -85,7 +112,8 @@ struct Product : ignis__gemm_params {
     {
 #if IGNIS_PATCHES == 1
         const Pixel at = grid_pixel(patches, (int)row);
-        return at.image * patches.out_image + at.row * patches.out_row + at.column * patches.out_column + batch * n;
+        return at.image * patches.out_image + (IGNIS_VOLUMES ? at.plane * patches.out_plane : 0) +
+               at.row * patches.out_row + at.column * patches.out_column + batch * n;
 #else
         return (batch * m + row) * n;
 #endif

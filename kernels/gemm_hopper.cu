@@ -140,8 +140,14 @@ __device__ inline int boxes_of(int rows, int first, long long all, int box)
 __device__ inline void load_pixels(const ignis__patches &q, uint32_t to, const ignis__tensor_map *map, uint32_t barrier,
                                    const Pixel &at, const Tap &of)
 {
-    ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1],
-                          q.first[0] + at.row * q.stride[0], at.image, of.column * q.step[1], of.row * q.step[0]);
+    const int x = q.first[1] + at.column * q.stride[1], y = q.first[0] + at.row * q.stride[0],
+              right = of.column * q.step[1], down = of.row * q.step[0];
+#if IGNIS_VOLUMES
+    ignis_ptx_voxels_load(to, map, barrier, of.channel, x, y, q.first[2] + at.plane * q.stride[2], at.image, right,
+                          down, of.plane * q.step[2]);
+#else
+    ignis_ptx_pixels_load(to, map, barrier, of.channel, x, y, at.image, right, down);
+#endif
 }
 #endif
 
@@ -152,7 +158,11 @@ __device__ inline void store_slab(const Product &p, const ignis__tensor_map *map
 #if IGNIS_PATCHES == 1
     if (p.patches.apart) {
         const Pixel at = grid_pixel(p.patches, row);
+#if IGNIS_VOLUMES
+        ignis_ptx_voxels_store(map, from, column, at.column, at.row, at.plane, at.image);
+#else
         ignis_ptx_pixels_store(map, from, column, at.column, at.row, at.image);
+#endif
         return;
     }
 #endif
@@ -671,6 +681,8 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
                     tap.channel = 0;
                     if (++tap.column == (int)p.patches.across.size)
                         tap.column = 0, tap.row++;
+                    if (IGNIS_VOLUMES && tap.row == (int)p.patches.down.size)
+                        tap.row = 0, tap.plane++;
                 }
 #elif IGNIS_PATCHES == 2
                 const Pixel pixel = grid_pixel(p.patches, k);

@@ -273,7 +273,7 @@ __device__ inline void ignis_ptx_tensor_store(const ignis__tensor_map *map, uint
 
 /*  As above, for pixels: rows of a tile are consecutive pixels of a box in each image of a tensor [image, y,
     x, channel], as cuTensorMapEncodeIm2col describes it, from a pixel of the box on. Loads read at (right,
-    down) from there, 0 to 255. */
+    down) from there, 0 to 255. Volumes [image, z, y, x, channel] are read at (right, down, deep), 0 to 31. */
 __device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int channel,
                                              int x, int y, int image, int right, int down)
 {
@@ -291,6 +291,25 @@ __device__ inline void ignis_ptx_pixels_store(const ignis__tensor_map *map, uint
         "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
         "r"(from), "r"(channel), "r"(x), "r"(y), "r"(image)
         : "memory");
+}
+
+__device__ inline void ignis_ptx_voxels_load(uint32_t to, const ignis__tensor_map *map, uint32_t barrier, int channel,
+                                             int x, int y, int z, int image, int right, int down, int deep)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+                 "%4, %5, %6, %7}], [%2], {%8, %9, %10};" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(z), "r"(image), "h"((unsigned short)right),
+                 "h"((unsigned short)down), "h"((unsigned short)deep)
+                 : "memory");
+}
+
+__device__ inline void ignis_ptx_voxels_store(const ignis__tensor_map *map, uint32_t from, int channel, int x, int y,
+                                              int z, int image)
+{
+    asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5, %6}], "
+                 "[%1];" ::"l"(map),
+                 "r"(from), "r"(channel), "r"(x), "r"(y), "r"(z), "r"(image)
+                 : "memory");
 }
 
 template <int rank>

@@ -6,7 +6,7 @@ TEST_SOURCES := $(shell find tests -name 'test_*.c')
 FUZZ_SOURCES := $(shell find tests -name 'fuzz_*.c')
 TESTS := $(patsubst %.c,$(OUT)/%,$(notdir $(TEST_SOURCES))) $(OUT)/test_engine
 # Those that take a minute come first, so that none of them runs alone at the end.
-SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv cross_entropy formula formula_table \
+SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv conv3d cross_entropy formula formula_table \
     gemm generate generate_kernels generate_parallel lora losses model ops_attention ops_rows sdpa_masks training)
 TESTS := $(filter $(SLOW),$(TESTS)) $(filter-out $(SLOW),$(TESTS))
 

@@ -185,6 +185,19 @@ SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_4d_shared_im2col_no_offs_bulk_group
 {
     sim_rt->tensor_store(sim_generic(map), where, -4, sim_shared(from), 0, SIM_HERE);
 }
+/* As above, of five dimensions, three of which are pixels. */
+SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_5d_shared__cluster_im2col_mbarrier__complete_tx__bytes(
+    sim_address to, sim_address map, sim_coordinates where, sim_address barrier, unsigned short x, unsigned short y,
+    unsigned short z, SIM_AT)
+{
+    where.offset[0] = x, where.offset[1] = y, where.offset[2] = z;
+    sim_rt->tensor_load(sim_shared(to), sim_generic(map), where, -5, sim_shared(barrier), SIM_HERE);
+}
+SIM_DEVICE void sim_ptx_cp_async_bulk_tensor_5d_shared_im2col_no_offs_bulk_group(sim_address map, sim_coordinates where,
+                                                                                 sim_address from, SIM_AT)
+{
+    sim_rt->tensor_store(sim_generic(map), where, -5, sim_shared(from), 0, SIM_HERE);
+}
 SIM_TENSOR_COPIES(1)
 SIM_TENSOR_COPIES(2)
 SIM_TENSOR_COPIES(3)

@@ -339,6 +339,7 @@ static const char *const generate_step_normed[] = {HEAD_NORMS(""), NULL}, *const
 static const char *const attention_decode_mma[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", SIZES_UP("-DIGNIS_T=2"), NULL};
 
 #define PATCHES(which) " -DIGNIS_PATCHES=" #which
+#define VOLUMES(which) PATCHES(which) " -DIGNIS_VOLUMES=1"
 static const char *const gemm[] = {"-DIGNIS_T=1",
                                    "-DIGNIS_T=2",
                                    "-DIGNIS_T=3",
@@ -348,6 +349,8 @@ static const char *const gemm[] = {"-DIGNIS_T=1",
                                    "-DIGNIS_T=3" PATCHES(2),
                                    "-DIGNIS_T=4" PATCHES(1),
                                    "-DIGNIS_T=4" PATCHES(2),
+                                   "-DIGNIS_T=3" VOLUMES(1),
+                                   "-DIGNIS_T=3" VOLUMES(2),
                                    NULL};
 #define TRANSPOSED(a, b) " -DIGNIS_TRANSPOSE_A=" #a " -DIGNIS_TRANSPOSE_B=" #b
 static const char *const gemm_mma_eights[] = {"-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TRANSPOSED(0, 1),
@@ -365,6 +368,9 @@ static const char *const gemm_mma[] = {"-DIGNIS_T=2" TRANSPOSED(0, 0),
                                        "-DIGNIS_T=2" TRANSPOSED(1, 0) PATCHES(2),
                                        "-DIGNIS_T=3" TRANSPOSED(0, 1) PATCHES(1),
                                        "-DIGNIS_T=3" TRANSPOSED(1, 0) PATCHES(2),
+                                       "-DIGNIS_T=2" TRANSPOSED(0, 1) VOLUMES(1),
+                                       "-DIGNIS_T=2" TRANSPOSED(0, 0) VOLUMES(1),
+                                       "-DIGNIS_T=2" TRANSPOSED(1, 0) VOLUMES(2),
                                        NULL};
 
 #define TILED(a, b, columns, direct) TRANSPOSED(a, b) " -DIGNIS_COLUMNS=" #columns " -DIGNIS_DIRECT=" #direct
@@ -404,6 +410,9 @@ static const char *const gemm_hopper[] = {
     "-DIGNIS_T=2" TILED(0, 0, 256, 1) PATCHES(1),
     "-DIGNIS_T=2" TILED(1, 0, 256, 0) PATCHES(2),
     "-DIGNIS_T=1" TILED(1, 0, 128, 1) PATCHES(2),
+    "-DIGNIS_T=2" TILED(0, 1, 256, 1) VOLUMES(1),
+    "-DIGNIS_T=2" TILED(0, 0, 128, 1) VOLUMES(1),
+    "-DIGNIS_T=2" TILED(1, 0, 256, 0) VOLUMES(2),
     "-DIGNIS_T=2" TILED(0, 1, 64, 1),
     "-DIGNIS_T=2" TILED(1, 0, 64, 0),
     "-DIGNIS_T=2" TILED(0, 1, 64, 1) " -DIGNIS_ACTIVATION=2",
@@ -471,6 +480,8 @@ static const char *const depthwise[] = {"-DIGNIS_T=1 -DIGNIS_TAPS=3 -DIGNIS_STRI
                                         "-DIGNIS_T=2 -DIGNIS_TAPS=7 -DIGNIS_STRIDE=2",
                                         "-DIGNIS_T=3 -DIGNIS_TAPS=7 -DIGNIS_STRIDE=2",
                                         "-DIGNIS_T=4 -DIGNIS_TAPS=7 -DIGNIS_STRIDE=2",
+                                        "-DIGNIS_T=2 -DIGNIS_VOLUMES=1",
+                                        "-DIGNIS_T=4 -DIGNIS_VOLUMES=1",
                                         NULL};
 
 #define GROUPED(channels, outs, taps, slab) \

@@ -493,9 +493,9 @@ typedef struct ignis__kernel {
 #include "../shared/tensor_map.h"
 
 /*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
-    to the first and the last pixel, with a step of rows and columns. Columns come first. */
+    to the first and the last pixel, with a step of columns, rows and planes, in this order. */
 typedef struct ignis__tensor_pixels {
-    int lower[2], upper[2], step[2], count;
+    int lower[3], upper[3], step[3], count;
 } ignis__tensor_pixels;
 
 /*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel

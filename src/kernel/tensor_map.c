@@ -9,8 +9,8 @@
 /*  Makes a TMA map of an array of up to 5 dimensions, the contiguous one first. `strides` are in bytes, for each
     dimension after the first; they and the address are multiples of 16. A tile has box[i] elements of dimension i;
     its rows of 128 bytes are swizzled in shared memory, in chunks of 16 bytes. Reads outside of the array give zeros,
-    and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], and a tile has
-    box[0] channels. */
+    and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], or
+    [image, plane, row, column, channel], and a tile has box[0] channels. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
                                                                ignis_dtype dtype, bool rounds, ignis__address data,
                                                                int rank, const int64_t *dims, const int64_t *strides,
@@ -38,12 +38,12 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work
     unsigned long long sizes[5], steps[5], aligned[24];
     unsigned boxes[5], walk[5];
     void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
-    IGNIS_ASSERT(rank >= 1 && rank <= 5 && !ignis__dtype_is_int(dtype) && (!pixels || rank == 4));
+    IGNIS_ASSERT(rank >= 1 && rank <= 5 && !ignis__dtype_is_int(dtype) && (!pixels || rank >= 4));
     for (i = 0; i < rank; i++) {
         sizes[i] = (unsigned long long)dims[i];
         steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
         boxes[i] = pixels ? 0 : (unsigned)box[i];
-        walk[i] = pixels && (i == 1 || i == 2) ? (unsigned)pixels->step[i - 1] : 1;
+        walk[i] = pixels && i > 0 && i + 1 < rank ? (unsigned)pixels->step[i - 1] : 1;
     }
     if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
                                     (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower,

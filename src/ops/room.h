@@ -84,6 +84,7 @@ typedef struct ignis__gemm {
     /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
     int64_t wgmma_k;
     int64_t images, weights;     /* of these; and the channels of the weights */
+    bool volumes;                /* images have planes */
     bool folded;                 /* pairs of pixels are one with twice the channels */
     ignis_dtype dtype, operands; /* of the result; of a and b */
     int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
@@ -220,18 +221,21 @@ typedef struct ignis__rows {
     size_t shared;
 } ignis__rows;
 
-/*  A convolution along the rows or the columns of its images. */
+/*  A convolution along the rows, the columns or the planes of its images. */
 typedef struct ignis__conv_side {
     int64_t in, out, kernel, stride, padding, dilation;
 } ignis__conv_side;
 
-/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out, kernel *
+enum { IGNIS__ROWS, IGNIS__COLUMNS, IGNIS__PLANES, IGNIS__SIDES };
+
+/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out * out, kernel * kernel *
     kernel * channels], times weights. */
 typedef struct ignis__conv {
     int64_t images, channels, outs, groups;
-    ignis__conv_side side[2];
+    ignis__conv_side side[IGNIS__SIDES];
     ignis_dtype dtype;
-    int sides; /* 1: a signal */
+    int sides;    /* of the call: 1 of a signal */
+    bool volumes; /* there are planes; else one */
 } ignis__conv;
 
 /*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
@@ -488,6 +492,7 @@ IGNIS__PRIVATE void ignis__vjp_of_cross_entropy(const ignis_vjp_args *args);
 extern const char ignis__soft_cross_entropy_name[35];
 IGNIS__PRIVATE void ignis__vjp_of_soft_cross_entropy(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_conv(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_conv_transpose(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_conv_part(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_max_pool(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_avg_pool(const ignis_vjp_args *args);
@@ -580,6 +585,7 @@ IGNIS__PRIVATE bool ignis__gemm_gates(const ignis__gemm *p);
 IGNIS__PRIVATE int64_t ignis__gemm_out_columns(const ignis__gemm *p);
 IGNIS__PRIVATE bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns);
 IGNIS__PRIVATE ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p);
+IGNIS__PRIVATE const char *ignis__gemm_patches_define(const ignis__gemm *p);
 IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p);
 IGNIS__PRIVATE void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns,
                                               bool direct);
@@ -728,14 +734,15 @@ IGNIS__PRIVATE void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, i
 IGNIS__PRIVATE ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side);
 IGNIS__PRIVATE int64_t ignis__conv_phases(const ignis__conv_side *side);
 IGNIS__PRIVATE ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase);
-IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv_side *side);
+IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv *conv);
 IGNIS__PRIVATE int64_t ignis__conv_taps(const ignis__conv *c);
+IGNIS__PRIVATE int64_t ignis__conv_pixels(const ignis__conv *c);
 IGNIS__PRIVATE bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product);
 IGNIS__PRIVATE bool ignis__conv_is_depthwise(const ignis__conv *c);
 IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__conv_operand operand[2],
                                          ignis__array *const arrays[2], const int64_t channels[2]);
 IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of,
-                                        const ignis__conv_grid walk[2], int64_t height, int64_t width,
+                                        const ignis__conv_grid walk[IGNIS__SIDES], const int64_t size[IGNIS__SIDES],
                                         const ignis__conv_operand *pixels, int64_t channels);
 IGNIS__PRIVATE void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w);
 

@@ -4,21 +4,25 @@
 
 /*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
     a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
-    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero. */
+    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero.
+    Volumes [image, depth, height, width, pixel elements] have planes as well, with -DIGNIS_VOLUMES=1. */
 typedef struct ignis__patches {
     ignis__divisor rows, columns;     /* of the grid */
     ignis__divisor channels, across;  /* of a tap, and taps in a row of a patch */
     int height, width;                /* of the array */
-    int first[2], stride[2], step[2]; /* of rows, of columns */
+    int first[3], stride[3], step[3]; /* of rows, of columns, of planes */
     int apart;                        /* of patches of a: the pixels of out are not contiguous */
     /* of patches of a with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
-    int weight, weight_step[2];
+    int weight, weight_step[3];
     int weight_channels;                      /* [weight_channels, taps, n], as it is stored */
     long long weight_row;                     /* elements from one of these channels to the next */
     long long pixel;                          /* elements between the pixels of the array */
     long long out_image, out_row, out_column; /* of patches of a: elements of out between images, rows and columns */
+    long long out_plane;
+    ignis__divisor planes, down; /* planes of the grid, and rows of taps in a plane of a patch */
+    int depth;                   /* of the array */
 } ignis__patches;
-IGNIS__ASSERT_SIZE(ignis__patches, 144);
+IGNIS__ASSERT_SIZE(ignis__patches, 200);
 
 /*  A product: out = what the epilogue makes of factor * op(a) op(b). */
 typedef struct ignis__gemm_params {
@@ -50,7 +54,7 @@ typedef struct ignis__gemm_params {
 #ifndef IGNIS__NO_PATCHES /* kernels of plain products end here */
     ignis__patches patches;
 } ignis__gemm_params;
-IGNIS__ASSERT_SIZE(ignis__gemm_params, 368);
+IGNIS__ASSERT_SIZE(ignis__gemm_params, 424);
 #else
 } ignis__gemm_params;
 IGNIS__ASSERT_SIZE(ignis__gemm_params, 224);

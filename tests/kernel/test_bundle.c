@@ -998,6 +998,10 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_conv2d(image, ones(IGNIS_SHAPE(8, 3, 3, 2), dtype, true), eight, &halves));
     WALK(ignis_conv2d(ones(IGNIS_SHAPE(r, c + 2, 5, 4), dtype, true), taps, eight, NULL));
     WALK(ignis_conv1d(ones(IGNIS_SHAPE(r, c + 4, 4), dtype, true), taps1, eight, NULL));
+    WALK(ignis_conv3d(ones(IGNIS_SHAPE(1, 3, r, 4, 4), dtype, true), ones(IGNIS_SHAPE(8, 2, 2, 2, 4), dtype, true),
+                      eight, NULL));
+    WALK(ignis_conv3d(ones(IGNIS_SHAPE(1, 3, r, 4, 4), dtype, true), ones(IGNIS_SHAPE(4, 2, 2, 2, 1), dtype, true),
+                      channels, &groups));
     WALK(ignis_conv_transpose2d(image, ones(IGNIS_SHAPE(4, 3, 3, 8), dtype, true), eight, NULL));
     WALK(ignis_pixel_shuffle(image, 2));
     WALK(ignis_batch_norm(image, channels, channels, NULL));

@@ -421,9 +421,14 @@ TEST(cross_entropy_in_other_dtypes)
 }
 
 static ignis_conv_desc conv_desc;
+static const ignis_conv_transpose_desc transpose_desc = {.stride = {2, 1, 2}, .padding = {1, 0, 1}};
 
 OPERATION(op_conv1d, ignis_conv1d(x[0], x[1], x[2], &conv_desc))
 OPERATION(op_conv2d, ignis_conv2d(x[0], x[1], x[2], &conv_desc))
+OPERATION(op_conv3d, ignis_conv3d(x[0], x[1], x[2], &conv_desc))
+OPERATION(op_conv_transpose1d, ignis_conv_transpose1d(x[0], x[1], x[2], NULL))
+OPERATION(op_conv_transpose2d, ignis_conv_transpose2d(x[0], x[1], x[2], &transpose_desc))
+OPERATION(op_conv_transpose3d, ignis_conv_transpose3d(x[0], x[1], x[2], &transpose_desc))
 OPERATION(op_conv2d_alone, ignis_conv2d(x[0], x[1], no_tensor(), &conv_desc))
 
 TEST(convolutions)
@@ -432,6 +437,10 @@ TEST(convolutions)
         {"conv1d", op_conv1d, 3, {{3, {2, 5, 2}}, {3, {3, 3, 2}}, {1, {3}}}, 0, 1},
         {"conv2d", op_conv2d, 3, {{4, {1, 4, 5, 2}}, {4, {3, 3, 2, 2}}, {1, {3}}}, 0, 1},
         {"conv2d, 1x1", op_conv2d, 3, {{4, {1, 2, 3, 2}}, {4, {3, 1, 1, 2}}, {1, {3}}}, 0, 1},
+        {"conv3d", op_conv3d, 3, {{5, {1, 2, 3, 3, 2}}, {5, {2, 2, 2, 2, 2}}, {1, {2}}}, 0, 1},
+        {"conv_transpose1d", op_conv_transpose1d, 3, {{3, {2, 3, 2}}, {3, {2, 2, 3}}, {1, {3}}}, 0, 1},
+        {"conv_transpose2d", op_conv_transpose2d, 3, {{4, {1, 3, 2, 2}}, {4, {2, 3, 2, 2}}, {1, {2}}}, 0, 1},
+        {"conv_transpose3d", op_conv_transpose3d, 3, {{5, {1, 2, 2, 2, 2}}, {5, {2, 2, 1, 2, 2}}, {1, {2}}}, 0, 1},
     };
     static const operation grouped = {
         "conv2d, groups", op_conv2d_alone, 2, {{4, {1, 4, 4, 4}}, {4, {2, 2, 2, 2}}}, 0, 1};

@@ -208,10 +208,10 @@ def conv_of(m, sides, groups, channels, outs, bias):
     stride, padding, dilation, kernel = ([m.random.randint(low, high) for _ in range(sides)] for low, high in ((1, 3), (0, 3), (1, 2), (1, 4)))
     size = [d * (k - 1) + 1 + m.random.randint(0, 12) for k, d in zip(kernel, dilation)]
     inputs = [m.normal(m.random.randint(1, 3), *size, groups * channels), m.normal(groups * outs, *kernel, channels)]
-    fn = (F.conv1d, F.conv2d)[sides - 1]
+    fn = (F.conv1d, F.conv2d, F.conv3d)[sides - 1]
     first = lambda x: x.movedim(-1, 1)
     convolve = lambda x, w, b=None: fn(first(x), first(w), b, stride, padding, dilation, groups).movedim(1, -1)
-    ints = [groups] + [n for pair in (stride, padding, dilation) for n in (pair * 2)[:2]]
+    ints = [groups] + [n for pair in (stride, padding, dilation) for n in (pair * 3)[:3]]
     note = f"stride {stride} padding {padding} dilation {dilation} groups {groups}"
     return Case(f"conv{sides}d", inputs + [m.normal(groups * outs)] * bias, convolve, ints=ints, note=note)
 
@@ -226,6 +226,12 @@ def conv2d_cases(m):
     yield conv_of(m, 2, 1, m.random.randint(1, 40), m.random.randint(1, 40), False)
     yield conv_of(m, 2, m.random.randint(2, 4), m.random.randint(1, 16), m.random.randint(1, 9), True)
     yield conv_of(m, 2, m.random.randint(2, 40), 1, 1, True)
+
+
+def conv3d_cases(m):
+    yield conv_of(m, 3, 1, 8 * m.random.randint(1, 3), 8 * m.random.randint(1, 3), True)
+    yield conv_of(m, 3, m.random.randint(2, 3), m.random.randint(1, 5), m.random.randint(1, 5), False)
+    yield conv_of(m, 3, m.random.randint(2, 17), 1, 1, True)
 
 
 def activation_cases(m, op, fn, exact=False):

@@ -338,20 +338,21 @@ static void run_linear(job *j)
     one(j, ignis_linear(j->in[0], j->in[1], j->input_count > 2 ? j->in[2] : none));
 }
 
-/*  groups, stride, padding and dilation, each of rows and columns */
+/*  groups, stride, padding and dilation, each of three sides */
 static void run_conv(job *j)
 {
+    typedef ignis_tensor (*conv)(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
+    static const conv convs[] = {ignis_conv1d, ignis_conv2d, ignis_conv3d};
     ignis_conv_desc desc;
     ignis_tensor none = {0}, bias = j->input_count > 2 ? j->in[2] : none;
     int i;
     desc.groups = (int)j->ints[0];
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 3; i++) {
         desc.stride[i] = (int)j->ints[1 + i];
-        desc.padding[i] = (int)j->ints[3 + i];
-        desc.dilation[i] = (int)j->ints[5 + i];
+        desc.padding[i] = (int)j->ints[4 + i];
+        desc.dilation[i] = (int)j->ints[7 + i];
     }
-    one(j, strcmp(j->name, "conv1d") == 0 ? ignis_conv1d(j->in[0], j->in[1], bias, &desc)
-                                          : ignis_conv2d(j->in[0], j->in[1], bias, &desc));
+    one(j, convs[j->name[4] - '1'](j->in[0], j->in[1], bias, &desc));
 }
 
 /*  dimension, count, whether sizes follow, sizes */
@@ -656,6 +657,7 @@ static const struct {
     {"linear", run_linear},
     {"conv1d", run_conv},
     {"conv2d", run_conv},
+    {"conv3d", run_conv},
     {"relu", run_relu},
     {"gelu", run_gelu},
     {"gelu_exact", run_gelu_exact},

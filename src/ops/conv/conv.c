@@ -1,9 +1,11 @@
-/*  >>ops.conv.conv - ignis_conv1d, ignis_conv2d and their transposes: checks, and the choice of a kernel
+/*  >>ops.conv.conv - ignis_conv1d to ignis_conv3d and their transposes: checks, and the choice of a kernel
 
     Describes the convolution from shapes and desc; implicit_gemm, depthwise and grouped compute it.
     Uses: geometry, the matmul folder. Invariant: all sizes are below 2^30. */
 
 #include "../room.h"
+
+static const char *const ignis__conv_calls[] = {"ignis_conv1d", "ignis_conv2d", "ignis_conv3d"};
 
 static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 {
@@ -11,7 +13,7 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__product product;
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, conv->sides == 1 ? "ignis_conv1d" : "ignis_conv2d", args))
+    if (!ignis__op_begin_backward(&op, ignis__conv_calls[conv->sides - 1], args))
         return ignis__failed();
     if (args->needed[1])
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
@@ -31,18 +33,74 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
-/*  Reads one number of the desc: of rows and columns, or of a signal's only side. */
+/*  Reads a number of the desc for each of `sides` dimensions. */
 static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
-                                    int standard, int64_t to[2])
+                                    int standard, int64_t to[IGNIS__SIDES])
 {
     int i;
-    to[0] = standard;
     for (i = 0; i < sides; i++) {
         if (given && given[i] < 0)
             return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.%s[%d] is %d, below %d", name, i, given[i], least);
-        to[2 - sides + i] = given && given[i] ? given[i] : standard;
+        to[i] = given && given[i] ? given[i] : standard;
     }
     return true;
+}
+
+/*  Returns which side dimension i of `sides` is: the last two are rows and columns. */
+static int ignis__conv_side_of(int sides, int i) { return sides - i == 3 ? IGNIS__PLANES : 2 - sides + i; }
+
+/*  Describes a convolution along dimension `at` of x, and checks it. */
+static bool ignis__conv_describe_side(ignis__op *op, const ignis_shape *x, int at, ignis__conv_side *side)
+{
+    const ignis_shape *w = &op->in[1]->shape;
+    const int64_t most = 1 << 30;
+    int64_t reach;
+    side->in = x->dim[at];
+    side->kernel = w->dim[at];
+    if (side->kernel < 1)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
+                              ignis__shape_write(x).text, ignis__shape_write(w).text);
+    if (side->in > most || side->kernel > most) /* before they are multiplied */
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30", at,
+                              ignis__shape_write(x).text, ignis__shape_write(w).text);
+    reach = (side->kernel - 1) * side->dilation + 1;
+    if (side->in + 2 * side->padding < reach)
+        return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
+                              "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld "
+                              "of w %s with a dilation of %lld",
+                              at, ignis__shape_write(x).text, (long long)side->padding, (long long)reach,
+                              ignis__shape_write(w).text, (long long)side->dilation);
+    if (side->in + 2 * side->padding > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
+                              ignis__shape_write(x).text);
+    if (side->stride > side->in + 2 * side->padding) /* larger strides have one patch, the same as this */
+        side->stride = side->in + 2 * side->padding;
+    side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
+    return true;
+}
+
+/*  Returns whether a convolution has one tap along a side, for each pixel. */
+static bool ignis__conv_side_is_plain(const ignis__conv_side *side)
+{
+    return side->kernel == 1 && side->stride == 1 && side->padding == 0;
+}
+
+/*  Makes a convolution of volumes one of images where taps are in one plane, or one above the other. */
+static void ignis__conv_drop_planes(ignis__conv *conv)
+{
+    static const ignis__conv_side one = {1, 1, 1, 1, 0, 1};
+    ignis__conv_side *side = conv->side;
+    if (ignis__conv_side_is_plain(&side[IGNIS__PLANES])) {
+        conv->images *= side[IGNIS__PLANES].in;
+        side[IGNIS__PLANES] = one;
+    } else if (ignis__conv_side_is_plain(&side[IGNIS__ROWS]) && ignis__conv_side_is_plain(&side[IGNIS__COLUMNS])) {
+        side[IGNIS__COLUMNS].in = side[IGNIS__COLUMNS].out = side[IGNIS__COLUMNS].in * side[IGNIS__ROWS].in;
+        side[IGNIS__ROWS] = side[IGNIS__PLANES];
+        side[IGNIS__PLANES] = one;
+    } else {
+        conv->volumes = true;
+    }
 }
 
 /*  Checks shapes and numbers, describes the convolution of x, and sets the shape of its result. */
@@ -51,10 +109,14 @@ static bool ignis__conv_describe(ignis__op *op, const ignis_shape *x, int sides,
 {
     static const char *const needs[] = {
         "[images, length, channels] and [outs, length, channels / groups]",
-        "[images, height, width, channels] and [outs, height, width, channels / groups]"};
+        "[images, height, width, channels] and [outs, height, width, channels / groups]",
+        "[images, depth, height, width, channels] and [outs, depth, height, width, channels / groups]"};
+    static const ignis__conv_side one = {1, 1, 1, 1, 0, 1};
     const ignis_shape *w = &op->in[1]->shape;
-    int64_t groups = desc && desc->groups ? desc->groups : 1, outs, most = 1 << 30;
-    int64_t stride[2], padding[2], dilation[2];
+    int64_t groups = desc && desc->groups ? desc->groups : 1, outs;
+    int64_t stride[IGNIS__SIDES], padding[IGNIS__SIDES], dilation[IGNIS__SIDES];
+    const double most = 1 << 30;
+    double pixels, results, taps = 1;
     int i;
     if (groups < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.groups is %lld, below 1", (long long)groups);
@@ -81,44 +143,26 @@ static bool ignis__conv_describe(ignis__op *op, const ignis_shape *x, int sides,
     conv->sides = sides;
     *out = *x;
     out->dim[sides + 1] = outs;
-    for (i = 0; i < 2; i++) {
-        ignis__conv_side *side = &conv->side[i];
-        int at = i - 1 + sides; /* of x and w; 0: rows of a signal, which has none */
-        int64_t reach;
-        side->in = at ? x->dim[at] : 1;
-        side->kernel = at ? w->dim[at] : 1;
+    pixels = results = (double)conv->images;
+    for (i = 0; i < IGNIS__SIDES; i++)
+        conv->side[i] = one;
+    for (i = 0; i < sides; i++) {
+        ignis__conv_side *side = &conv->side[ignis__conv_side_of(sides, i)];
         side->stride = stride[i];
         side->padding = padding[i];
         side->dilation = dilation[i];
-        if (side->kernel < 1)
-            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
-                                  ignis__shape_write(x).text, ignis__shape_write(w).text);
-        if (side->in > most || side->kernel > most) /* before they are multiplied */
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30", at,
-                                  ignis__shape_write(x).text, ignis__shape_write(w).text);
-        reach = (side->kernel - 1) * side->dilation + 1;
-        if (side->in + 2 * side->padding < reach)
-            return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
-                                  "dimension %d of x %s with a padding of %lld on both sides is shorter than the %lld "
-                                  "of w %s with a dilation of %lld",
-                                  at, ignis__shape_write(x).text, (long long)side->padding, (long long)reach,
-                                  ignis__shape_write(w).text, (long long)side->dilation);
-        if (side->in + 2 * side->padding > most)
-            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
-                                  "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
-                                  ignis__shape_write(x).text);
-        if (side->stride > side->in + 2 * side->padding) /* larger strides have one patch, the same as this */
-            side->stride = side->in + 2 * side->padding;
-        side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
-        if (at)
-            out->dim[at] = side->out;
+        if (!ignis__conv_describe_side(op, x, 1 + i, side))
+            return false;
+        out->dim[1 + i] = side->out;
+        pixels *= (double)side->in;
+        results *= (double)side->out;
+        taps *= (double)side->kernel;
     }
-    if ((double)conv->images * (double)conv->side[0].in * (double)conv->side[1].in > (double)most ||
-        (double)conv->images * (double)conv->side[0].out * (double)conv->side[1].out > (double)most ||
-        (double)ignis__conv_taps(conv) * (double)(conv->channels + 8) > (double)most ||
-        (double)ignis__conv_taps(conv) * (double)(conv->outs + 8) > (double)most)
+    if (pixels > most || results > most || taps * (double)(conv->channels + 8) > most ||
+        taps * (double)(conv->outs + 8) > most)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                               "x, the result or a patch has more than 2^30 pixels or elements");
+    ignis__conv_drop_planes(conv);
     return true;
 }
 
@@ -158,15 +202,22 @@ IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
 }
 
+IGNIS_API ignis_tensor ignis_conv3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc)
+{
+    return ignis__conv_op("ignis_conv3d", 3, x, w, bias, desc);
+}
+
 /*  Finds the shape that a transposed convolution gives: the x of the convolution whose result has the shape of x. */
 static bool ignis__conv_transpose_shape(ignis__op *op, int sides, const ignis_conv_transpose_desc *desc,
                                         ignis_shape *result)
 {
     static const char *const needs[] = {
         "[images, length, channels] and [channels, length, outs / groups]",
-        "[images, height, width, channels] and [channels, height, width, outs / groups]"};
+        "[images, height, width, channels] and [channels, height, width, outs / groups]",
+        "[images, depth, height, width, channels] and [channels, depth, height, width, outs / groups]"};
     const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape;
-    int64_t groups = desc && desc->groups > 0 ? desc->groups : 1, stride[2], padding[2], dilation[2], more[2];
+    int64_t groups = desc && desc->groups > 0 ? desc->groups : 1, stride[IGNIS__SIDES], padding[IGNIS__SIDES],
+            dilation[IGNIS__SIDES], more[IGNIS__SIDES];
     int i;
     if (!ignis__conv_read_number(op, "stride", desc ? desc->stride : NULL, sides, 1, 1, stride) ||
         !ignis__conv_read_number(op, "padding", desc ? desc->padding : NULL, sides, 0, 0, padding) ||
@@ -183,20 +234,19 @@ static bool ignis__conv_transpose_shape(ignis__op *op, int sides, const ignis_co
     *result = *x;
     result->dim[sides + 1] = w->dim[sides + 1] * groups;
     for (i = 0; i < sides; i++) {
-        int side = 2 - sides + i; /* of rows and columns */
         int64_t in = x->dim[1 + i], kernel = w->dim[1 + i], out;
-        if (more[side] >= stride[side])
+        if (more[i] >= stride[i])
             return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
                                   "desc.output_padding[%d] is %lld; expected a number below the stride, %lld", i,
-                                  (long long)more[side], (long long)stride[side]);
+                                  (long long)more[i], (long long)stride[i]);
         if (in > 1 << 30 || kernel > 1 << 30)
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30",
                                   1 + i, ignis__shape_write(x).text, ignis__shape_write(w).text);
-        out = (in - 1) * stride[side] - 2 * padding[side] + dilation[side] * (kernel - 1) + 1 + more[side];
+        out = (in - 1) * stride[i] - 2 * padding[i] + dilation[i] * (kernel - 1) + 1 + more[i];
         if (in < 1 || kernel < 1 || out < 1)
             return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE,
                                   "dimension %d of x %s, with w %s and a padding of %lld, gives no pixel", 1 + i,
-                                  ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)padding[side]);
+                                  ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)padding[i]);
         result->dim[1 + i] = out;
     }
     return true;
@@ -205,11 +255,12 @@ static bool ignis__conv_transpose_shape(ignis__op *op, int sides, const ignis_co
 /*  Of the incoming gradient g: dx is the convolution of g, dw is that of a convolution of g whose gradient is x. */
 static ignis_status ignis__conv_transpose_backward(const ignis_backward_args *args)
 {
+    static const char *const calls[] = {"ignis_conv_transpose1d", "ignis_conv_transpose2d", "ignis_conv_transpose3d"};
     const ignis__conv *conv = (const ignis__conv *)args->params;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__axis pixels = {1, 0, conv->groups * conv->channels};
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, conv->sides == 1 ? "ignis_conv_transpose1d" : "ignis_conv_transpose2d", args))
+    if (!ignis__op_begin_backward(&op, calls[conv->sides - 1], args))
         return ignis__failed();
     if (args->needed[0] && (gradients[0] = ignis__op_new_like(&op, op.in[1])) != NULL)
         ignis__conv_forward(&op, conv, gradients[0], op.in[0], op.in[2], NULL);
@@ -268,6 +319,12 @@ IGNIS_API ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ig
                                               const ignis_conv_transpose_desc *desc)
 {
     return ignis__conv_transpose("ignis_conv_transpose2d", 2, x, w, bias, desc);
+}
+
+IGNIS_API ignis_tensor ignis_conv_transpose3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc)
+{
+    return ignis__conv_transpose("ignis_conv_transpose3d", 3, x, w, bias, desc);
 }
 
 /*  Moves factor * factor channels of a pixel to as many pixels, or back. */

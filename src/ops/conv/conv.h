@@ -1,26 +1,25 @@
 /* >>ops.conv - convolutions -------------------------------------------------------------------------------------
 
    A convolution is a matrix product of patches, which are never stored.
-   Images are channels-last: [n, height, width, channels]. */
+   Images are channels-last: [n, height, width, channels], volumes [n, depth, height, width, channels]. */
 
-/*  Of rows and columns, in this order; ignis_conv1d takes the first of each. */
+/*  Of the dimensions of an image, in their order: ignis_conv1d takes the first of each, ignis_conv2d two. */
 typedef struct ignis_conv_desc {
-    int stride[2];   /* pixels from one patch to the next (1) */
-    int padding[2];  /* zeros before the first and after the last pixel (0) */
-    int dilation[2]; /* pixels from one tap of a patch to the next (1) */
+    int stride[3];   /* pixels from one patch to the next (1) */
+    int padding[3];  /* zeros before the first and after the last pixel (0) */
+    int dilation[3]; /* pixels from one tap of a patch to the next (1) */
     int groups;      /* the channels are in groups; a result depends on the channels of x in its group (1) */
 } ignis_conv_desc;
 
-/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x,
-    plus bias; ignis_conv1d - of rows of
-    points. As in PyTorch it is a correlation: w is not flipped. Channels are the last dimension
-    ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become
-    that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by
-    the same.
+/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x, plus bias;
+    ignis_conv1d - of rows of points; ignis_conv3d - of volumes
+    As in PyTorch it is a correlation: w is not flipped. Channels are the last dimension ("channels last", NHWC), where
+    a bias, a norm or ignis_linear have theirs. Images that come as NCHW become that by
+    ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by the same.
     Shapes: x [images, height, width, channels], w [outs, kernel height, kernel width, channels / groups],
     bias [outs] or no handle for none; the result [images, out height, out width, outs] with out = floor((in +
-    2 padding - dilation (kernel - 1) - 1) / stride) + 1. For ignis_conv1d the same without height. desc may
-    be null for all defaults.
+    2 padding - dilation (kernel - 1) - 1) / stride) + 1. For ignis_conv1d the same without height; for ignis_conv3d a
+    depth comes before each height. desc may be null for all defaults.
     Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and
     up, f32 with ignis_desc.allow_tf32; channels of a group that are not a multiple of 8 (tf32: 4), nor 4 (2),
     are copied to where they are. A 1 x 1 kernel of stride 1 without padding is ignis_linear, computed by whom
@@ -35,24 +34,25 @@ typedef struct ignis_conv_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
+IGNIS_API ignis_tensor ignis_conv3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 
-/*  Of rows and columns, in this order; ignis_conv_transpose1d takes the first of each. */
+/*  Of the dimensions of an image, in their order, as ignis_conv_desc. */
 typedef struct ignis_conv_transpose_desc {
-    int stride[2];         /* pixels of the result from one pixel of x to the next (1) */
-    int padding[2];        /* pixels that are cut off on both sides (0) */
-    int dilation[2];       /* pixels from one tap to the next (1) */
-    int output_padding[2]; /* pixels more after the last one, fewer than the stride (0) */
+    int stride[3];         /* pixels of the result from one pixel of x to the next (1) */
+    int padding[3];        /* pixels that are cut off on both sides (0) */
+    int dilation[3];       /* pixels from one tap to the next (1) */
+    int output_padding[3]; /* pixels more after the last one, fewer than the stride (0) */
     int groups;            /* the channels are in groups (1) */
 } ignis_conv_transpose_desc;
 
 /*  ignis_conv_transpose2d - the transpose of a convolution of images, plus bias: each pixel of x adds its product with
-    w to a patch of the result; ignis_conv_transpose1d - of rows of points
+    w to a patch of the result; ignis_conv_transpose1d - of rows of points; ignis_conv_transpose3d - of volumes
     It is the gradient of ignis_conv2d by its x, computed by the same kernels: no zeros are multiplied. As in PyTorch;
     images and weights are channels-last.
     Shapes: x [images, height, width, channels], w [channels, kernel height, kernel width, outs / groups], bias [outs]
     or no handle for none; the result [images, out height, out width, outs] with out = (in - 1) stride - 2 padding +
-    dilation (kernel - 1) + 1 + output_padding. For ignis_conv_transpose1d the same without height. desc may be null
-    for all defaults.
+    dilation (kernel - 1) + 1 + output_padding. For ignis_conv_transpose1d the same without height, for
+    ignis_conv_transpose3d with a depth before each height. desc may be null for all defaults.
     Returns: the tensor, or no handle.
     Errors: as ignis_conv2d; ARGUMENT (an output_padding that is not below the stride), SHAPE (a result without
     pixels).
@@ -61,6 +61,8 @@ typedef struct ignis_conv_transpose_desc {
 IGNIS_API ignis_tensor ignis_conv_transpose2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
                                               const ignis_conv_transpose_desc *desc);
 IGNIS_API ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                              const ignis_conv_transpose_desc *desc);
+IGNIS_API ignis_tensor ignis_conv_transpose3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
                                               const ignis_conv_transpose_desc *desc);
 
 /*  ignis_pixel_shuffle - channels become pixels: [n, h, w, c f f] becomes [n, h f, w f, c] for a factor f;

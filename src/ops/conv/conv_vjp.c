@@ -90,6 +90,26 @@ IGNIS__PRIVATE void ignis__vjp_of_conv_part(const ignis_vjp_args *args)
             args->grad_inputs[i] = ignis__conv_part_op(part, ignis__conv_part_operand(part, i), operands);
 }
 
+/*  The result is the x of a convolution, and its input the result of that. */
+IGNIS__PRIVATE void ignis__vjp_of_conv_transpose(const ignis_vjp_args *args)
+{
+    ignis__conv_part part = IGNIS__ZERO;
+    ignis_tensor operands[IGNIS__CONV_OPERANDS];
+    memcpy(&part.conv, args->params, sizeof part.conv);
+    part.shape[IGNIS__CONV_X] = args->node->output->shape;
+    part.shape[IGNIS__CONV_W] = *ignis__vjp_shape(args, 1);
+    part.shape[IGNIS__CONV_RESULT] = *ignis__vjp_shape(args, 0);
+    operands[IGNIS__CONV_X] = args->grad_output;
+    operands[IGNIS__CONV_W] = ignis__vjp_input(args, 1, 1);
+    operands[IGNIS__CONV_RESULT] = ignis__vjp_input(args, 0, 0);
+    if (args->needed[0])
+        args->grad_inputs[0] = ignis__conv_part_op(&part, IGNIS__CONV_RESULT, operands);
+    if (args->needed[1])
+        args->grad_inputs[1] = ignis__conv_part_op(&part, IGNIS__CONV_W, operands);
+    if (args->input_count > 2 && args->needed[2])
+        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+}
+
 IGNIS__PRIVATE void ignis__vjp_of_conv(const ignis_vjp_args *args)
 {
     ignis__conv_part part = IGNIS__ZERO;

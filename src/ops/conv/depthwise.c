@@ -16,8 +16,8 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
             in_row = ignis__ceil_div(q->columns.size, STRIP);
     int64_t processors = op->work.device->info.multiprocessors, taps = q->across.size;
     bool packed = ignis__gemm_packed(conv->dtype, p->a | (sums ? p->b : p->out | p->bias), conv->groups, 0);
-    bool by_strips = packed && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 && q->stride[1] <= 2 &&
-                     (sums ? p->n : p->k) <= 64;
+    bool by_strips = packed && !gemm->volumes && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 &&
+                     q->stride[1] <= 2 && (sums ? p->n : p->k) <= 64;
     ignis__divisor strips = ignis__divisor_of(in_row);
     char define[64];
     int across;
@@ -25,7 +25,10 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     pack = packed ? pack : 1;
     across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(conv->groups, pack)), 1, MOST_ACROSS);
     slabs = ignis__ceil_div(conv->groups, across * pack);
-    snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
+    if (gemm->volumes)
+        snprintf(define, sizeof define, "-DIGNIS_VOLUMES=1");
+    else
+        snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
     ignis__record_builtin_for_all(sums ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE),
                                   conv->dtype); /* for other addresses */
     if (sums)
@@ -35,7 +38,7 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
         ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE) : IGNIS__BUILTIN(DEPTHWISE_UNPACKED), conv->dtype,
-                         by_strips ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
+                         by_strips || gemm->volumes ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
     units = by_strips ? p->k / q->columns.size * in_row : p->k;
@@ -46,6 +49,7 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     p->split_k = ignis__ceil_div(units, p->splits);
     p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE_WEIGHTS_UNPACKED),
-                     conv->dtype, by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
+                     conv->dtype, by_strips || gemm->volumes ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1,
+                     0, params);
     ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }

@@ -59,26 +59,49 @@ IGNIS__PRIVATE ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side
 }
 
 /*  Returns whether no patch has some pixels of x. */
-IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv_side *side)
+IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv *conv)
 {
-    int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
-    for (tap = 0; tap < phases; tap++) {
-        ignis__conv_backward_grid(side, tap, &phase);
-        met += phase < side->in;
+    int i;
+    for (i = 0; i < IGNIS__SIDES; i++) {
+        const ignis__conv_side *side = &conv->side[i];
+        int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
+        for (tap = 0; tap < phases; tap++) {
+            ignis__conv_backward_grid(side, tap, &phase);
+            met += phase < side->in;
+        }
+        if (met < (side->stride < side->in ? side->stride : side->in))
+            return true;
     }
-    return met < (side->stride < side->in ? side->stride : side->in);
+    return false;
 }
 
-/*  Returns whether TMA can step through a grid: corners of a box of pixels, and the distances of taps, are
-    bytes. */
-static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
+/*  Returns whether TMA can step through the grids: corners of a box of pixels, and the distances of taps, have
+    8 bits, of volumes 5. */
+static bool ignis__conv_fits_tma(const ignis__conv *conv, const ignis__conv_grid walk[IGNIS__SIDES],
+                                 const int64_t size[IGNIS__SIDES])
 {
-    int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
-    return walk->first >= -128 && walk->first <= 127 && upper >= -128 && upper <= 127 && walk->stride <= 8 &&
-           (walk->taps - 1) * walk->step <= 255;
+    int64_t limit = conv->volumes ? 16 : 128;
+    int i;
+    for (i = 0; i < (conv->volumes ? 3 : 2); i++) {
+        const ignis__conv_grid *w = &walk[i];
+        int64_t upper = w->first + w->stride * (w->grid - 1) - (size[i] - 1);
+        if (w->first < -limit || w->first >= limit || upper < -limit || upper >= limit || w->stride > 8 ||
+            (w->taps - 1) * w->step >= 2 * limit)
+            return false;
+    }
+    return true;
 }
 
-IGNIS__PRIVATE int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
+IGNIS__PRIVATE int64_t ignis__conv_taps(const ignis__conv *c)
+{
+    return c->side[0].kernel * c->side[1].kernel * c->side[2].kernel;
+}
+
+/*  Returns the pixels of the result. */
+IGNIS__PRIVATE int64_t ignis__conv_pixels(const ignis__conv *c)
+{
+    return c->images * c->side[0].out * c->side[1].out * c->side[2].out;
+}
 
 /*  Returns whether a convolution is a product of the matrices as they are: x [rows, channels] w^T. */
 IGNIS__PRIVATE bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
@@ -86,10 +109,10 @@ IGNIS__PRIVATE bool ignis__conv_is_product(const ignis__conv *c, ignis__product 
     int i;
     if (c->groups != 1)
         return false;
-    for (i = 0; i < 2; i++)
+    for (i = 0; i < IGNIS__SIDES; i++)
         if (c->side[i].kernel != 1 || c->side[i].stride != 1 || c->side[i].padding != 0)
             return false;
-    *product = ignis__product_of(c->dtype, c->images * c->side[0].in * c->side[1].in, c->outs, c->channels, 1);
+    *product = ignis__product_of(c->dtype, ignis__conv_pixels(c), c->outs, c->channels, 1);
     return true;
 }
 
@@ -130,9 +153,9 @@ IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv,
         ignis__gemm_copies(op, conv->dtype, &copies[0], &copies[1]);
 }
 
-/*  Sets the patches of an array of pixels with `channels` channels, and the k of wgmma. */
+/*  Sets the patches of an array of pixels, of these sides and with `channels` channels, and the k of wgmma. */
 IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of,
-                                        const ignis__conv_grid walk[2], int64_t height, int64_t width,
+                                        const ignis__conv_grid walk[IGNIS__SIDES], const int64_t size[IGNIS__SIDES],
                                         const ignis__conv_operand *pixels, int64_t channels)
 {
     ignis__patches *q = &gemm->params.patches;
@@ -140,25 +163,31 @@ IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *co
     int i;
     gemm->patches_of = of;
     gemm->images = conv->images;
-    q->rows = ignis__divisor_of(walk[0].grid);
-    q->columns = ignis__divisor_of(walk[1].grid);
+    gemm->volumes = conv->volumes;
+    q->rows = ignis__divisor_of(walk[IGNIS__ROWS].grid);
+    q->columns = ignis__divisor_of(walk[IGNIS__COLUMNS].grid);
+    q->planes = ignis__divisor_of(walk[IGNIS__PLANES].grid);
     q->channels = ignis__divisor_of(channels);
-    q->across = ignis__divisor_of(walk[1].taps);
-    q->height = (int)height;
-    q->width = (int)width;
+    q->across = ignis__divisor_of(walk[IGNIS__COLUMNS].taps);
+    q->down = ignis__divisor_of(walk[IGNIS__ROWS].taps);
+    q->height = (int)size[IGNIS__ROWS];
+    q->width = (int)size[IGNIS__COLUMNS];
+    q->depth = (int)size[IGNIS__PLANES];
     q->pixel = conv->groups * pixels->channels;
-    for (i = 0; i < 2; i++) {
+    q->weight = 0;
+    for (i = 0; i < IGNIS__SIDES; i++) {
+        int64_t apart = i == IGNIS__COLUMNS ? 1 : conv->side[IGNIS__COLUMNS].kernel; /* taps of w, to the next one */
+        apart *= i == IGNIS__PLANES ? conv->side[IGNIS__ROWS].kernel : 1;
         q->first[i] = (int)walk[i].first;
         q->stride[i] = (int)walk[i].stride;
         q->step[i] = (int)walk[i].step;
+        q->weight += (int)(walk[i].weight * apart);
+        q->weight_step[i] = (int)(walk[i].weight_step * apart);
     }
-    q->weight = (int)(walk[0].weight * conv->side[1].kernel + walk[1].weight);
-    q->weight_step[0] = (int)(walk[0].weight_step * conv->side[1].kernel);
-    q->weight_step[1] = (int)walk[1].weight_step;
     gemm->wgmma_k = 0;
-    if (conv->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
-        ignis__conv_fits_tma(&walk[1], width) && (of == 1 || channels == whole))
-        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : gemm->params.k;
+    if (conv->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(conv, walk, size) &&
+        (of == 1 || channels == whole))
+        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * walk[2].taps * whole : gemm->params.k;
 }
 
 /*  Sets the weights as the second operand of a product with patches. */

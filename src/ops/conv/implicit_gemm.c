@@ -28,7 +28,7 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
         ignis__depthwise(op, c, p, sums);
         return false;
     }
-    if ((c->groups == 1 && !p->folded) || !ignis__grouped_plan(c, p, sums != NULL, &plan) ||
+    if ((c->groups == 1 && !p->folded) || c->volumes || !ignis__grouped_plan(c, p, sums != NULL, &plan) ||
         !ignis__grouped_exists(op, c->dtype, p, &plan, sums != NULL))
         return ignis__gemm_compute(op, c->dtype, p, epilogue);
     ignis__grouped_run(op, c, p, &plan, sums);
@@ -40,11 +40,13 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
 {
     ignis__array *const arrays[2] = {x, w};
     ignis__conv_operand operand[2];
-    ignis__conv_grid walk[2];
+    ignis__conv_grid walk[IGNIS__SIDES];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__gemm gemm;
     const int64_t channels[2] = {conv->channels, conv->channels};
+    int64_t size[IGNIS__SIDES];
+    int i;
     epilogue.bias = bias;
     if (!op->ok || out->numel == 0)
         return;
@@ -53,19 +55,22 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
         return;
     }
     ignis__conv_operands(op, conv, operand, arrays, channels);
-    walk[0] = ignis__conv_forward_grid(&conv->side[0]);
-    walk[1] = ignis__conv_forward_grid(&conv->side[1]);
-    product = ignis__conv_product(conv, conv->images * conv->side[0].out * conv->side[1].out, conv->outs,
+    for (i = 0; i < IGNIS__SIDES; i++) {
+        walk[i] = ignis__conv_forward_grid(&conv->side[i]);
+        size[i] = conv->side[i].in;
+    }
+    product = ignis__conv_product(conv, ignis__conv_pixels(conv), conv->outs,
                                   ignis__conv_taps(conv) * operand[0].channels, operand[0].channels);
     product.transpose_b = 1;
     gemm = ignis__gemm_describe(op, &product, out, &epilogue);
     gemm.params.a = operand[0].at;
     gemm.params.packed_a = operand[0].packed;
-    ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].in, conv->side[1].in, &operand[0], operand[0].channels);
+    ignis__conv_patches(&gemm, conv, 1, walk, size, &operand[0], operand[0].channels);
     ignis__conv_weights(&gemm, conv, &operand[1]);
     gemm.params.patches.out_column = conv->groups * conv->outs;
-    gemm.params.patches.out_row = gemm.params.patches.out_column * conv->side[1].out;
-    gemm.params.patches.out_image = gemm.params.patches.out_row * conv->side[0].out;
+    gemm.params.patches.out_row = gemm.params.patches.out_column * conv->side[IGNIS__COLUMNS].out;
+    gemm.params.patches.out_plane = gemm.params.patches.out_row * conv->side[IGNIS__ROWS].out;
+    gemm.params.patches.out_image = gemm.params.patches.out_plane * conv->side[IGNIS__PLANES].out;
     ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
 }
 
@@ -84,6 +89,35 @@ static void ignis__conv_fill(ignis__op *op, ignis__array *dx, ignis__array *bias
     ignis__op_strided(op, dx, bias, &strides);
 }
 
+/*  Computes the part of dx that one phase of the strides of each side gives. */
+static void ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ignis__array *dx,
+                                     const ignis__conv_operand operand[2], const ignis__conv_grid walk[IGNIS__SIDES],
+                                     const int64_t phase[IGNIS__SIDES], const ignis__epilogue *epilogue)
+{
+    const ignis__conv_side *rows = &conv->side[IGNIS__ROWS], *columns = &conv->side[IGNIS__COLUMNS],
+                           *planes = &conv->side[IGNIS__PLANES];
+    const int64_t size[IGNIS__SIDES] = {rows->out, columns->out, planes->out};
+    int64_t pixel = conv->groups * conv->channels,
+            first = (phase[IGNIS__PLANES] * rows->in + phase[IGNIS__ROWS]) * columns->in + phase[IGNIS__COLUMNS];
+    ignis__product product =
+        ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid * walk[2].grid, conv->channels,
+                            walk[0].taps * walk[1].taps * walk[2].taps * operand[0].channels, operand[0].channels);
+    ignis__gemm gemm = ignis__gemm_describe(op, &product, dx, epilogue);
+    ignis__patches *patches = &gemm.params.patches;
+    gemm.params.a = operand[0].at;
+    gemm.params.packed_a = operand[0].packed;
+    ignis__conv_patches(&gemm, conv, 1, walk, size, &operand[0], operand[0].channels);
+    ignis__conv_weights(&gemm, conv, &operand[1]);
+    gemm.params.row_b = operand[1].channels;
+    patches->apart = rows->stride > 1 || columns->stride > 1 || planes->stride > 1;
+    patches->out_column = pixel * columns->stride;
+    patches->out_row = pixel * columns->in * rows->stride;
+    patches->out_plane = pixel * columns->in * rows->in * planes->stride;
+    patches->out_image = pixel * columns->in * rows->in * planes->in;
+    gemm.params.out += (uint64_t)(first * pixel * ignis__dtypes[conv->dtype].size);
+    ignis__conv_compute(op, conv, &gemm, NULL, epilogue);
+}
+
 /*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase, plus the bias of
     a transposed convolution (NULL: none). */
 IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
@@ -92,47 +126,32 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
     const int64_t channels[2] = {conv->outs, conv->channels};
-    int64_t size = ignis__dtypes[conv->dtype].size, phases[2], tap[2], phase[2];
+    int64_t phases[IGNIS__SIDES], phase[IGNIS__SIDES], all = 1, k;
     ignis__conv_operand operand[2];
-    ignis__conv_grid walk[2];
-    ignis__product product;
-    ignis__gemm gemm;
+    ignis__conv_grid walk[IGNIS__SIDES];
+    int i;
     epilogue.bias = bias;
     if (!op->ok || dx->numel == 0)
         return;
-    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&conv->side[0]) ||
-        ignis__conv_skips_pixels(&conv->side[1]))
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(conv))
         ignis__conv_fill(op, dx, bias);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
     ignis__conv_operands(op, conv, operand, arrays, channels);
-    phases[0] = ignis__conv_phases(&conv->side[0]);
-    phases[1] = ignis__conv_phases(&conv->side[1]);
-    for (tap[0] = 0; tap[0] < phases[0] && op->ok; tap[0]++) {
-        walk[0] = ignis__conv_backward_grid(&conv->side[0], tap[0], &phase[0]);
-        for (tap[1] = 0; walk[0].grid && tap[1] < phases[1] && op->ok; tap[1]++) {
-            int made = op->made_count;
-            walk[1] = ignis__conv_backward_grid(&conv->side[1], tap[1], &phase[1]);
-            if (walk[1].grid == 0)
-                continue;
-            product = ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid, conv->channels,
-                                          walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
-            gemm = ignis__gemm_describe(op, &product, dx, &epilogue);
-            gemm.params.a = operand[0].at;
-            gemm.params.packed_a = operand[0].packed;
-            ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].out, conv->side[1].out, &operand[0],
-                                operand[0].channels);
-            ignis__conv_weights(&gemm, conv, &operand[1]);
-            gemm.params.row_b = operand[1].channels;
-            gemm.params.patches.apart = conv->side[0].stride > 1 || conv->side[1].stride > 1;
-            gemm.params.patches.out_column = conv->groups * conv->channels * conv->side[1].stride;
-            gemm.params.patches.out_row = conv->groups * conv->channels * conv->side[1].in * conv->side[0].stride;
-            gemm.params.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
-            gemm.params.out +=
-                (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
-            ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
-            ignis__op_free_made(op, made);
+    for (i = 0; i < IGNIS__SIDES; i++)
+        all *= phases[i] = ignis__conv_phases(&conv->side[i]);
+    for (k = 0; k < all && op->ok; k++) {
+        int made = op->made_count;
+        int64_t left = k;
+        bool exists = true;
+        for (i = 0; i < IGNIS__SIDES; i++) {
+            walk[i] = ignis__conv_backward_grid(&conv->side[i], left % phases[i], &phase[i]);
+            exists = exists && walk[i].grid > 0;
+            left /= phases[i];
         }
+        if (exists)
+            ignis__conv_grad_x_phase(op, conv, dx, operand, walk, phase, &epilogue);
+        ignis__op_free_made(op, made);
     }
 }
 
@@ -142,7 +161,7 @@ static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv
                                           const ignis__conv_operand operand[2])
 {
     const ignis__conv_side *side = &c->side[1];
-    return op->ok && c->groups == 1 && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) &&
+    return op->ok && c->groups == 1 && !c->volumes && (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16) &&
            op->work.device->info.compute_major >= 8 && operand[1].packed == 2 && operand[1].channels == 4 &&
            operand[1].at % 16 == 0 && operand[0].packed == 1 && side->stride == 2 && side->dilation == 1 &&
            side->in % 2 == 0;
@@ -155,22 +174,25 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];
-    ignis__conv_grid walk[2];
+    ignis__conv_grid walk[IGNIS__SIDES];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__array *out = dw;
-    ignis__axis rows = {1, conv->images * conv->side[0].out * conv->side[1].out, conv->groups * conv->outs};
+    ignis__axis rows = {1, ignis__conv_pixels(conv), conv->groups * conv->outs};
     ignis__gemm gemm;
     const int64_t channels[2] = {conv->outs, conv->channels};
-    int64_t taps, width = conv->side[1].in, skipped = 0;
+    int64_t taps, size[IGNIS__SIDES], skipped = 0;
     bool summed = false, folded;
+    int i;
     epilogue.row_sums = conv->groups == 1 ? db : NULL;
     if (op->ok && dw && dw->numel > 0 && (g->numel == 0 || x->numel == 0)) {
         ignis__op_zero(op, dw);
     } else if (op->ok && dw && dw->numel > 0) {
         ignis__conv_operands(op, conv, operand, arrays, channels);
-        walk[0] = ignis__conv_forward_grid(&conv->side[0]);
-        walk[1] = ignis__conv_forward_grid(&conv->side[1]);
+        for (i = 0; i < IGNIS__SIDES; i++) {
+            walk[i] = ignis__conv_forward_grid(&conv->side[i]);
+            size[i] = conv->side[i].in;
+        }
         folded = ignis__conv_folds_pixel_pairs(op, conv, operand);
         if (folded) { /* pairs of pixels: the first of them may belong to no tap */
             skipped = conv->side[1].padding % 2;
@@ -179,9 +201,9 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
             walk[1].taps = ignis__ceil_div(walk[1].taps + skipped, 2);
             operand[1].channels *= 2;
             operand[1].packed = 1;
-            width /= 2;
+            size[IGNIS__COLUMNS] /= 2;
         }
-        taps = walk[0].taps * walk[1].taps;
+        taps = walk[0].taps * walk[1].taps * walk[2].taps;
         if (operand[1].channels != conv->channels)
             out = ignis__op_new_row(op, conv->groups * conv->outs * taps * operand[1].channels, conv->dtype);
         product = ignis__conv_product(conv, conv->outs, taps * operand[1].channels, rows.n, operand[0].channels);
@@ -193,13 +215,13 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
         gemm.params.row_a = conv->groups * operand[0].channels;
         gemm.params.packed_a = operand[0].packed;
         gemm.params.packed_b = operand[1].packed;
-        ignis__conv_patches(&gemm, conv, 2, walk, conv->side[0].in, width, &operand[1], operand[1].channels);
+        ignis__conv_patches(&gemm, conv, 2, walk, size, &operand[1], operand[1].channels);
         gemm.folded = folded;
         summed = ignis__conv_compute(op, conv, &gemm, out, &epilogue);
         if (op->ok && out != dw) { /* without the channels that were added */
             ignis__strides strides = IGNIS__ZERO;
             strides.rank = 3;
-            strides.size[0] = conv->groups * conv->outs * conv->side[0].kernel;
+            strides.size[0] = conv->groups * conv->outs * conv->side[IGNIS__PLANES].kernel * conv->side[0].kernel;
             strides.size[1] = conv->side[1].kernel;
             strides.size[2] = conv->channels;
             strides.from[1] = operand[1].channels / (folded ? 2 : 1);

@@ -51,19 +51,23 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
                                            const ignis__gemm *p, int count)
 {
     const ignis__patches *q = &p->params.patches;
-    int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
-    int64_t strides[] = {2 * q->pixel, 2 * row, 2 * row * q->height};
+    static const int side[] = {IGNIS__COLUMNS, IGNIS__ROWS, IGNIS__PLANES};
+    int sides = p->volumes ? 3 : 2;
+    int64_t dims[] = {q->pixel, q->width, q->height, q->depth, p->images}, strides[4];
     ignis__tensor_pixels pixels;
-    int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size}, i;
+    int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size, (int)q->planes.size}, i;
     pixels.count = count;
-    for (i = 0; i < 2; i++) {
-        pixels.lower[i] = q->first[1 - i];
-        pixels.step[i] = q->stride[1 - i];
-        pixels.upper[i] = q->first[1 - i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
+    for (i = 0; i < sides; i++) {
+        pixels.lower[i] = q->first[side[i]];
+        pixels.step[i] = q->stride[side[i]];
+        pixels.upper[i] = pixels.lower[i] + pixels.step[i] * (grid[i] - 1) - (int)(dims[1 + i] - 1);
     }
+    dims[sides + 1] = p->images;
+    for (i = 0; i <= sides; i++)
+        strides[i] = i ? strides[i - 1] * dims[i] : 2 * q->pixel;
     op->ok =
         op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->params.a : p->params.b,
-                                         4, dims, strides, &box, &pixels);
+                                         sides + 2, dims, strides, &box, &pixels);
 }
 
 /*  Makes a TMA map of the pixels of out that belong to the grid. */
@@ -71,14 +75,16 @@ IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map 
                                                const ignis__gemm *p)
 {
     const ignis__patches *q = &p->params.patches;
-    int64_t dims[] = {p->params.n, q->columns.size, q->rows.size, p->images};
-    int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_image};
+    int64_t dims[] = {p->params.n, q->columns.size, q->rows.size, q->planes.size, p->images};
+    int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_plane, 2 * q->out_image};
     ignis__tensor_pixels pixels = IGNIS__ZERO;
-    int box = 64;
-    pixels.step[0] = pixels.step[1] = 1;
+    int box = 64, sides = p->volumes ? 3 : 2;
+    dims[sides + 1] = p->images;
+    strides[sides] = 2 * q->out_image;
+    pixels.step[0] = pixels.step[1] = pixels.step[2] = 1;
     pixels.count = 64;
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->params.out, 4, dims, strides, &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->params.out, sides + 2, dims, strides,
+                                              &box, &pixels);
 }
 
 /*  Returns whether all rows of `row` elements from these addresses on are full packs. */
@@ -167,7 +173,7 @@ IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin buil
     int64_t sums = ignis__ceil_div(p->params.m, rows);
     if (epilogue->column_sums)
         p->params.column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
-    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? "-DIGNIS_PATCHES=1" : NULL,
+    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? ignis__gemm_patches_define(p) : NULL,
                      ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0, params);
     if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->params.column_sums, sums);
@@ -192,7 +198,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
     ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMM_FINISH), dtype);
     define[0] = 0;
     if (gemm.patches_of)
-        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", gemm.patches_of);
+        snprintf(define, sizeof define, "%s", ignis__gemm_patches_define(&gemm));
     if (!eights) {
         ignis__record_builtin(IGNIS__BUILTIN(GEMM_TINY), dtype, define, 0, IGNIS__EVERY_ARCH);
         ignis__record_builtin(IGNIS__BUILTIN(GEMM), dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);

@@ -202,11 +202,22 @@ static const char *ignis__gemm_operands_define(ignis_dtype dtype)
     return dtype == IGNIS_F8_E4M3 ? " -DIGNIS_OPERANDS=8" : dtype == IGNIS_F8_E5M2 ? " -DIGNIS_OPERANDS=9" : "";
 }
 
+/*  Returns the options of a variant with or without patches. */
+IGNIS__PRIVATE const char *ignis__gemm_patches_define(const ignis__gemm *p)
+{
+    static const char *const defines[][2] = {
+        {"-DIGNIS_PATCHES=0", "-DIGNIS_PATCHES=0"},
+        {"-DIGNIS_PATCHES=1", "-DIGNIS_PATCHES=1 -DIGNIS_VOLUMES=1"},
+        {"-DIGNIS_PATCHES=2", "-DIGNIS_PATCHES=2 -DIGNIS_VOLUMES=1"},
+    };
+    return defines[p->patches_of][p->volumes];
+}
+
 /*  Writes the options of the variant of kernels/gemm_mma.cu. */
 IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
-    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->params.transpose_a,
-             p->params.transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
+    snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d %s%s", p->params.transpose_a,
+             p->params.transpose_b, ignis__gemm_patches_define(p), ignis__gemm_operands_define(p->operands));
 }
 
 /*  Writes the options of the variant of kernels/gemm_hopper.cu. A variant that does not finish in registers
@@ -214,10 +225,10 @@ IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const igni
 IGNIS__PRIVATE void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
-             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
+             "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d %s -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
              "-DIGNIS_ACTIVATION=%d "
              "-DIGNIS_OTHER=%d%s%s%s",
-             p->params.transpose_a, p->params.transpose_b, p->patches_of, columns, direct,
+             p->params.transpose_a, p->params.transpose_b, ignis__gemm_patches_define(p), columns, direct,
              direct ? p->params.activation : 0,
              !direct                ? 0
              : p->params.gradient   ? 2
@@ -373,7 +384,7 @@ IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_
     tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN(GEMM_TINY);
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* the summed values would be rounded */
     if (gemm->patches_of)
-        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", gemm->patches_of);
+        snprintf(kernel.define, sizeof kernel.define, "%s", ignis__gemm_patches_define(gemm));
     if (!tensor_cores)
         return kernel;
     ignis__gemm_mma_define(kernel.define, sizeof kernel.define, gemm);

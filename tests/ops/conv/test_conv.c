@@ -45,9 +45,9 @@ static ignis_conv_desc conv_desc(const scenario *s)
 {
     ignis_conv_desc desc;
     memset(&desc, 0, sizeof desc);
-    memcpy(desc.stride, s->stride, sizeof desc.stride);
-    memcpy(desc.padding, s->padding, sizeof desc.padding);
-    memcpy(desc.dilation, s->dilation, sizeof desc.dilation);
+    memcpy(desc.stride, s->stride, sizeof s->stride);
+    memcpy(desc.padding, s->padding, sizeof s->padding);
+    memcpy(desc.dilation, s->dilation, sizeof s->dilation);
     desc.groups = s->groups;
     return desc;
 }

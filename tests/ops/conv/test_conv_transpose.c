@@ -82,10 +82,10 @@ static ignis_conv_transpose_desc transpose_desc(const scenario *s)
 {
     ignis_conv_transpose_desc desc;
     memset(&desc, 0, sizeof desc);
-    memcpy(desc.stride, s->stride, sizeof desc.stride);
-    memcpy(desc.padding, s->padding, sizeof desc.padding);
-    memcpy(desc.dilation, s->dilation, sizeof desc.dilation);
-    memcpy(desc.output_padding, s->more, sizeof desc.output_padding);
+    memcpy(desc.stride, s->stride, sizeof s->stride);
+    memcpy(desc.padding, s->padding, sizeof s->padding);
+    memcpy(desc.dilation, s->dilation, sizeof s->dilation);
+    memcpy(desc.output_padding, s->more, sizeof s->more);
     desc.groups = s->groups;
     return desc;
 }
