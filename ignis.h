@@ -22,6 +22,7 @@
                         .shape .norm .image .rope .embedding .index .sort .select .random .loss .attention  ON THE TAPE
         >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling  ON OPTIMIZERS
+        >>init          initial values of weights                       ON OPTIMIZERS
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
@@ -531,7 +532,7 @@
     }
     ---- end example
 
-    ON OPTIMIZERS (>>optim)
+    ON OPTIMIZERS (>>optim, >>init)
 
         A step updates all parameters that have a gradient, in one launch for each dtype. Rates, counts and the scale
         of the loss are on the device: a graph of a step can be launched again and again. An optimizer's state is
@@ -550,6 +551,9 @@
             ignis_optimizer_step(both[0]);
             ignis_optimizer_step(both[1]);
 
+        ignis_initialize fills weights before training: Kaiming, Xavier, orthogonal and truncated normal values, as
+        torch.nn.init has them.
+
     ---- begin example groups
         // A head that learns ten times as fast as the rest, without decay of its bias
         ignis_tensor_desc trained = {.requires_grad = true};
@@ -557,6 +561,9 @@
         ignis_tensor body = ignis_tensor_randn(IGNIS_SHAPE(32, 16), &trained);
         ignis_tensor head = ignis_tensor_randn(IGNIS_SHAPE(4, 32), &trained);
         ignis_tensor bias = ignis_tensor_zeros(IGNIS_SHAPE(4), &trained);
+        ignis_init_desc xavier = {.kind = IGNIS_INIT_XAVIER_UNIFORM};
+        ignis_initialize(body, NULL);                        // Kaiming, for the ReLU that follows
+        ignis_initialize(head, &xavier);
         ignis_adamw_desc adamw = {.lr = 1e-4, .weight_decay = 0.01};
         ignis_optimizer optimizer = ignis_adamw(&adamw);
         ignis_optimizer_add(optimizer, body, true);          // group 0
@@ -4472,6 +4479,58 @@ IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer optimizer, int param
     Threads: any. */
 IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer optimizer);
 
+/* >>init - initial values of weights ------------------------------------------------------------------------- */
+
+/*  The values that ignis_initialize draws. */
+typedef enum ignis_init {
+    IGNIS_INIT_KAIMING_UNIFORM,
+    IGNIS_INIT_KAIMING_NORMAL,
+    IGNIS_INIT_XAVIER_UNIFORM,
+    IGNIS_INIT_XAVIER_NORMAL,
+    IGNIS_INIT_ORTHOGONAL,
+    IGNIS_INIT_TRUNCATED_NORMAL
+} ignis_init;
+
+/*  The number of elements that the variance is divided by. */
+typedef enum ignis_fan {
+    IGNIS_FAN_IN, /* inputs of an output: the variance of results stays in the forward pass */
+    IGNIS_FAN_OUT /* outputs of an input: that of gradients stays in the backward pass */
+} ignis_fan;
+
+/*  Gains of functions that follow the weights, as torch.nn.init.calculate_gain has them. */
+#define IGNIS_GAIN_LINEAR 1.0 /* and sigmoid */
+#define IGNIS_GAIN_TANH (5.0 / 3)
+#define IGNIS_GAIN_RELU 1.41421356237309504880
+#define IGNIS_GAIN_SELU 0.75
+
+typedef struct ignis_init_desc {
+    ignis_init kind; /* IGNIS_INIT_KAIMING_UNIFORM */
+    ignis_fan fan;   /* of the Kaiming kinds (IGNIS_FAN_IN) */
+    double gain;     /* (Kaiming: that of slope; Xavier and orthogonal: 1) */
+    double slope;    /* of the leaky ReLU that follows, for Kaiming: the gain is sqrt(2 / (1 + slope^2)) (0: ReLU) */
+    double mean;     /* of the normal distribution before it is truncated (0) */
+    double std;      /* its standard deviation (1) */
+    double low;      /* the least value (-2, if high is 0 too) */
+    double high;     /* the largest value (2, if low is 0 too) */
+} ignis_init_desc;
+
+/*  ignis_initialize - fill a weight with random initial values, as torch.nn.init does
+    Kaiming (He et al., Delving Deep into Rectifiers, 2015): variance gain^2 / fan, uniform between -sqrt(3 variance)
+    and its opposite, or normal. Xavier (Glorot and Bengio 2010): variance 2 gain^2 / (fan in + fan out). Orthogonal
+    (Saxe et al. 2014): the tensor as a matrix of its first dimension by all others has orthonormal rows or columns,
+    whichever are fewer, times gain, uniformly distributed. Truncated normal: by the inverse of the distribution. Of a
+    weight of ignis_linear or of a convolution, [outs, ..., ins], the fan in is the number of elements of an output,
+    and the fan out that of an input. Of w [ins, outs] of ignis_matmul the two change places. A slope of
+    sqrt(5) gives the default of PyTorch's Linear and Conv layers. The numbers follow from ignis_seed and the calls
+    since. desc may be null for all defaults.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, DTYPE (not floating), SHAPE (fewer than 2 dimensions, but for the truncated normal), ARGUMENT (an
+    unknown kind or fan; a gain, slope or std below 0, NaN or infinite; low that is not below high), MEMORY, LIBRARY,
+    COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_desc *desc);
+
 /* >>graph - a step captured once, replayed with one call -------------------------------------------------------- */
 
 /*  Work captured once and replayed with one call. */
@@ -5017,6 +5076,10 @@ static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ign
 static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
 static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
 static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
+static inline ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_desc &desc)
+{
+    return ignis_initialize(tensor, &desc);
+}
 #endif
 static inline ignis_array ignis_external_array(const ignis_external_desc &desc) { return ignis_external_array(&desc); }
 static inline ignis_fence ignis_external_fence(const ignis_external_fence_desc &desc)
@@ -25285,7 +25348,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     return result;
 }
 
-/*  train - optimizers and gradcheck. */
+/*  train - optimizers, initial values, gradcheck. */
 
 /*  ops - operations on tensors: checks, forward, backward. Knows no optimizer. */
 
@@ -26035,6 +26098,75 @@ typedef struct ignis__adjoint {
     bool back;
     unsigned char params[512];
 } ignis__adjoint;
+
+
+/*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
+
+/*  A batch of matrices of T by strides, in elements, which may be negative: exchanged strides are a transpose. */
+typedef struct ignis__matrix_view {
+    IGNIS__POINTER(T) at;
+    long long row, column, batch; /* from an element to that of the next row, column, matrix */
+} ignis__matrix_view;
+IGNIS__ASSERT_SIZE(ignis__matrix_view, 32);
+
+#define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
+#define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
+#define IGNIS__LINALG_QR_PANEL 32
+#define IGNIS__LINALG_INPUTS 4  /* saved arrays of an operation, and its inputs */
+#define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
+#define IGNIS__LINALG_SHARED 49152
+
+/*  A view, which kernels get by its address, and its sizes. */
+typedef struct ignis__matrix {
+    ignis__matrix_view view; /* first */
+    int64_t rows, columns, count;
+    ignis_dtype dtype;
+} ignis__matrix;
+
+/*  How many teams of threads a block has, and its shared memory. */
+typedef struct ignis__teams {
+    int lanes; /* threads of a team */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__teams;
+
+/*  LU factors: P a = L U in one array, and the exchanges of rows. */
+typedef struct ignis__lu {
+    ignis__matrix matrix;
+    ignis__address pivots, info;
+    int64_t pivot_batch;
+} ignis__lu;
+
+/*  Rotations of the rows of work, or of its rows and columns, and their product j. */
+typedef struct ignis__jacobi {
+    ignis__matrix work, j;
+    ignis__address scales, places; /* as in kernels/linalg_jacobi.cu */
+    ignis__array *rotated;
+    int n; /* rows that have values */
+} ignis__jacobi;
+
+/*  The tensors that the gradient of an operation is computed from, and the gradients. */
+typedef struct ignis__gradient_args {
+    ignis_tensor gradient;                    /* of the result */
+    ignis_tensor saved[IGNIS__LINALG_INPUTS]; /* over the saved arrays */
+    const bool *needed;
+    const void *params;
+    ignis_tensor result[IGNIS__LINALG_INPUTS]; /* for each needed input; no handle after a failure */
+} ignis__gradient_args;
+
+/*  Computes gradients by operations on tensors, so that they can be recorded. */
+typedef struct ignis__linalg_gradient {
+    const char *call;
+    void (*fn)(ignis__gradient_args *args);
+    /* Of each saved array: the number of the input that it is, or one of those below. */
+    signed char saved[IGNIS__LINALG_INPUTS];
+    /* Computes the first saved tensors again from the input, which is the last one, for operations with several
+       results; NULL: not needed. */
+    void (*again_fn)(ignis_tensor input, ignis_tensor *saved);
+} ignis__linalg_gradient;
+
+enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
 
 
 /*  The table of parameters of an optimizer, and its state in device memory. */
@@ -40209,75 +40341,6 @@ IGNIS_API ignis_tensor ignis_jacobian(ignis_tensor output, ignis_tensor input)
     return result;
 }
 
-/*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
-
-/*  A batch of matrices of T by strides, in elements, which may be negative: exchanged strides are a transpose. */
-typedef struct ignis__matrix_view {
-    IGNIS__POINTER(T) at;
-    long long row, column, batch; /* from an element to that of the next row, column, matrix */
-} ignis__matrix_view;
-IGNIS__ASSERT_SIZE(ignis__matrix_view, 32);
-
-#define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
-#define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
-#define IGNIS__LINALG_QR_PANEL 32
-#define IGNIS__LINALG_INPUTS 4  /* saved arrays of an operation, and its inputs */
-#define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
-#define IGNIS__LINALG_SHARED 49152
-
-/*  A view, which kernels get by its address, and its sizes. */
-typedef struct ignis__matrix {
-    ignis__matrix_view view; /* first */
-    int64_t rows, columns, count;
-    ignis_dtype dtype;
-} ignis__matrix;
-
-/*  How many teams of threads a block has, and its shared memory. */
-typedef struct ignis__teams {
-    int lanes; /* threads of a team */
-    unsigned threads;
-    int64_t blocks;
-    size_t shared;
-} ignis__teams;
-
-/*  LU factors: P a = L U in one array, and the exchanges of rows. */
-typedef struct ignis__lu {
-    ignis__matrix matrix;
-    ignis__address pivots, info;
-    int64_t pivot_batch;
-} ignis__lu;
-
-/*  Rotations of the rows of work, or of its rows and columns, and their product j. */
-typedef struct ignis__jacobi {
-    ignis__matrix work, j;
-    ignis__address scales, places; /* as in kernels/linalg_jacobi.cu */
-    ignis__array *rotated;
-    int n; /* rows that have values */
-} ignis__jacobi;
-
-/*  The tensors that the gradient of an operation is computed from, and the gradients. */
-typedef struct ignis__gradient_args {
-    ignis_tensor gradient;                    /* of the result */
-    ignis_tensor saved[IGNIS__LINALG_INPUTS]; /* over the saved arrays */
-    const bool *needed;
-    const void *params;
-    ignis_tensor result[IGNIS__LINALG_INPUTS]; /* for each needed input; no handle after a failure */
-} ignis__gradient_args;
-
-/*  Computes gradients by operations on tensors, so that they can be recorded. */
-typedef struct ignis__linalg_gradient {
-    const char *call;
-    void (*fn)(ignis__gradient_args *args);
-    /* Of each saved array: the number of the input that it is, or one of those below. */
-    signed char saved[IGNIS__LINALG_INPUTS];
-    /* Computes the first saved tensors again from the input, which is the last one, for operations with several
-       results; NULL: not needed. */
-    void (*again_fn)(ignis_tensor input, ignis_tensor *saved);
-} ignis__linalg_gradient;
-
-enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
-
-
 /* ===============================================================================================================
    >>linalg - Cholesky, LU, QR, systems, determinants, eigenvalues, singular values
 
@@ -43224,6 +43287,120 @@ IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer handle, int num
     ignis__mutex_unlock(&optimizer->slot.lock);
     ignis__optimizer_drop(call, optimizer);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  >>init - ignis_initialize: Kaiming, Xavier, orthogonal, truncated normal
+
+    Numbers are drawn by formulas. An orthogonal matrix is the Q of a normal matrix, whose columns get the signs of R's
+    diagonal: so it is uniformly distributed (Mezzadri 2007).
+    Uses: the rooms formula, ops and linalg. */
+
+static bool ignis__init_check_number(const char *call, const char *name, double value)
+{
+    if (ignis__is_finite(value) && value >= 0)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc->%s is %g; expected a number of 0 or above", name,
+                             value);
+}
+
+/*  Checks a desc and sets its defaults. */
+static bool ignis__init_check(const char *call, const ignis_tensor_info *info, ignis_init_desc *d)
+{
+    if ((int)d->kind < IGNIS_INIT_KAIMING_UNIFORM || d->kind > IGNIS_INIT_TRUNCATED_NORMAL)
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc->kind is %d; expected 0 to %d", (int)d->kind,
+                                 (int)IGNIS_INIT_TRUNCATED_NORMAL);
+    if (d->fan != IGNIS_FAN_IN && d->fan != IGNIS_FAN_OUT)
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc->fan is %d; expected 0 or 1", (int)d->fan);
+    if (!ignis__dtype_is_float(info->dtype))
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "the tensor is %s; f16, bf16, f32 or f64 is needed",
+                                 ignis__dtypes[info->dtype].name);
+    if (d->kind != IGNIS_INIT_TRUNCATED_NORMAL && info->shape.ndim < 2)
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "the tensor is %s; two dimensions or more are needed",
+                                 ignis__shape_write(&info->shape).text);
+    if (!ignis__init_check_number(call, "gain", d->gain) || !ignis__init_check_number(call, "slope", d->slope) ||
+        !ignis__init_check_number(call, "std", d->std))
+        return false;
+    if (d->low == 0 && d->high == 0) {
+        d->low = -2;
+        d->high = 2;
+    }
+    if (!ignis__is_finite(d->mean) || !ignis__is_finite(d->low) || !ignis__is_finite(d->high) || !(d->low < d->high))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc->mean is %g, low is %g, high is %g; expected finite numbers, low below high",
+                                 d->mean, d->low, d->high);
+    d->std = d->std == 0 ? 1 : d->std;
+    return true;
+}
+
+/*  Returns the variance of a Kaiming or Xavier kind. */
+static double ignis__init_variance(const ignis_init_desc *d, const ignis_shape *shape)
+{
+    const double count = (double)ignis__shape_product(shape, 0, shape->ndim);
+    const double fan_in = count / (double)shape->dim[0], fan_out = count / (double)shape->dim[shape->ndim - 1];
+    if (d->kind == IGNIS_INIT_XAVIER_UNIFORM || d->kind == IGNIS_INIT_XAVIER_NORMAL)
+        return (d->gain != 0 ? d->gain * d->gain : 1) * 2 / (fan_in + fan_out);
+    return (d->gain != 0 ? d->gain * d->gain : 2 / (1 + d->slope * d->slope)) /
+           (d->fan == IGNIS_FAN_IN ? fan_in : fan_out);
+}
+
+static bool ignis__init_orthogonal(ignis_array data, const ignis_tensor_info *info, double gain)
+{
+    const int64_t rows = info->shape.dim[0], columns = ignis__shape_product(&info->shape, 1, info->shape.ndim);
+    const int64_t more = rows > columns ? rows : columns, fewer = rows > columns ? columns : rows;
+    ignis_tensor_desc wide = IGNIS__ZERO;
+    ignis_reduce_desc columnwise = IGNIS__ZERO;
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor q, r, d;
+    bool ok;
+    wide.dtype = info->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    wide.device = info->device == 0 ? IGNIS_DEVICE_0 : info->device;
+    columnwise.dim_count = 1; /* of dimension 0 */
+    q = ignis_qr(ignis_tensor_randn(IGNIS_SHAPE(more, fewer), &wide), &r);
+    d = ignis_map_reduce(IGNIS_REDUCE_SUM, "index(0) == index(1) ? r : 0", IGNIS_INPUTS(r), &columnwise);
+    q = ignis_map("d < 0 ? -q : q", IGNIS_INPUTS(q, d));
+    if (rows < columns)
+        q = ignis_transpose(q, 0, 1);
+    ok = q.id && ignis_array_map(data, "gain*q",
+                                 IGNIS_ARRAYS(IGNIS_NAMED(q, ignis_tensor_data(q)),
+                                              IGNIS_ARRAY_VALUE(gain, gain != 0 ? gain : 1))) == IGNIS_OK;
+    return ignis_scope_end(scope) == IGNIS_OK && ok;
+}
+
+IGNIS_API ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_desc *desc)
+{
+    static const char call[] = "ignis_initialize";
+    ignis_init_desc d = IGNIS__ZERO;
+    ignis_tensor_info info;
+    ignis__tensor *held;
+    ignis_array data;
+    double k;
+    if (!ignis__enter(call))
+        return IGNIS_ERROR_NOT_SETUP;
+    held = ignis__tensor_hold(call, tensor);
+    if (!held || ignis_tensor_query(tensor, &info) != IGNIS_OK) {
+        if (held)
+            ignis__tensor_drop(call, held);
+        return ignis__failed();
+    }
+    ignis__tensor_drop(call, held);
+    d = desc ? *desc : d;
+    if (!ignis__init_check(call, &info, &d))
+        return ignis__failed();
+    data = ignis_tensor_data(tensor);
+    if (ignis__shape_product(&info.shape, 0, info.shape.ndim) == 0)
+        return IGNIS_OK;
+    if (d.kind == IGNIS_INIT_ORTHOGONAL)
+        return ignis__init_orthogonal(data, &info, d.gain) ? IGNIS_OK : ignis__failed();
+    if (d.kind == IGNIS_INIT_TRUNCATED_NORMAL)
+        return ignis_array_map(data,
+                               "s = std*sqrt(2); l = erf((low - mean)/s); h = erf((high - mean)/s);"
+                               "min(max(mean + s*erfinv(l + (h - l)*rand()), low), high)",
+                               IGNIS_ARRAYS(IGNIS_ARRAY_VALUE(mean, d.mean), IGNIS_ARRAY_VALUE(std, d.std),
+                                            IGNIS_ARRAY_VALUE(low, d.low), IGNIS_ARRAY_VALUE(high, d.high)));
+    k = ignis__init_variance(&d, &info.shape);
+    if (d.kind == IGNIS_INIT_KAIMING_UNIFORM || d.kind == IGNIS_INIT_XAVIER_UNIFORM)
+        return ignis_array_map(data, "sqrt(3*k)*(2*rand() - 1)", IGNIS_ARRAYS(IGNIS_ARRAY_VALUE(k, k)));
+    return ignis_array_map(data, "sqrt(k)*randn()", IGNIS_ARRAYS(IGNIS_ARRAY_VALUE(k, k)));
 }
 
 /* ===============================================================================================================
@@ -47335,6 +47512,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_optimizer_set_lr(...) IGNIS__AT(ignis_optimizer_set_lr(__VA_ARGS__))
 #define ignis_optimizer_query(...) IGNIS__AT(ignis_optimizer_query(__VA_ARGS__))
 #define ignis_optimizer_state(...) IGNIS__AT(ignis_optimizer_state(__VA_ARGS__))
+#define ignis_initialize(...) IGNIS__AT(ignis_initialize(__VA_ARGS__))
 #define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
 #define ignis_graph_launches(...) IGNIS__AT(ignis_graph_launches(__VA_ARGS__))

@@ -413,6 +413,15 @@ static void ops_attention(void)
     ignis_sdpa(q, k, v, &desc); // [2, 10, 8 * 16]
 }
 
+/* >>init */
+static void init(void)
+{
+    ignis_tensor_desc wanted = {.requires_grad = true};
+    ignis_init_desc desc = {.kind = IGNIS_INIT_XAVIER_UNIFORM, .gain = IGNIS_GAIN_TANH};
+    ignis_tensor w = ignis_tensor_zeros(IGNIS_SHAPE(32, 16), &wanted);
+    ignis_initialize(w, &desc); // for ignis_linear and a tanh
+}
+
 /* >>optim */
 static void optim(void)
 {
@@ -665,19 +674,20 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),       RUN(setup),         RUN(device),        RUN(stream),
-        RUN(memory),       RUN(array),         RUN(elementwise),   RUN(formula),
-        RUN(contract),     RUN(kernel),        RUN(tensor),        RUN(tape),
-        RUN(ops_matmul),   RUN(ops_conv),      RUN(ops_pointwise), RUN(ops_formula),
-        RUN(ops_fft),      RUN(ops_einsum),    RUN(ops_sum),       RUN(ops_shape),
-        RUN(ops_norm),     RUN(ops_image),     RUN(ops_rope),      RUN(ops_embedding),
-        RUN(ops_index),    RUN(ops_sort),      RUN(ops_loss),      RUN(ops_conv_transpose),
-        RUN(ops_conv3d),   RUN(ops_random),    RUN(ops_select),    RUN(grad),
-        RUN(linalg),       RUN(ops_attention), RUN(optim),         RUN(graph),
-        RUN(file),         COMPILE(text),      COMPILE(chat),      RUN(grammar),
-        COMPILE(model),    COMPILE(lora),      COMPILE(generate),  RUN(dlpack),
-        COMPILE(graphics), RUN(profile),       RUN(vmm),           COMPILE(channel),
-        RUN(transport),    COMPILE(share),     RUN(comm),          RUN(parallel),
+        RUN(status),      RUN(setup),         RUN(device),        RUN(stream),
+        RUN(memory),      RUN(array),         RUN(elementwise),   RUN(formula),
+        RUN(contract),    RUN(kernel),        RUN(tensor),        RUN(tape),
+        RUN(ops_matmul),  RUN(ops_conv),      RUN(ops_pointwise), RUN(ops_formula),
+        RUN(ops_fft),     RUN(ops_einsum),    RUN(ops_sum),       RUN(ops_shape),
+        RUN(ops_norm),    RUN(ops_image),     RUN(ops_rope),      RUN(ops_embedding),
+        RUN(ops_index),   RUN(ops_sort),      RUN(ops_loss),      RUN(ops_conv_transpose),
+        RUN(ops_conv3d),  RUN(ops_random),    RUN(ops_select),    RUN(grad),
+        RUN(linalg),      RUN(ops_attention), RUN(init),          RUN(optim),
+        RUN(graph),       RUN(file),          COMPILE(text),      COMPILE(chat),
+        RUN(grammar),     COMPILE(model),     COMPILE(lora),      COMPILE(generate),
+        RUN(dlpack),      COMPILE(graphics),  RUN(profile),       RUN(vmm),
+        COMPILE(channel), RUN(transport),     COMPILE(share),     RUN(comm),
+        RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

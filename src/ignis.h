@@ -82,6 +82,7 @@ extern "C" {
 #include "ops/attention/attention.h"
 #include "linalg/linalg.h"
 #include "train/optimizer.h"
+#include "train/init.h"
 #include "kernel/graph.h"
 #include "file/safetensors.h"
 #endif /* IGNIS_NO_TENSORS */
@@ -316,6 +317,7 @@ extern "C" {
 #include "train/step.c"
 #include "train/optimizer_state.c"
 #include "train/group.c"
+#include "train/init.c"
 #include "kernel/graph.c"
 #include "file/room.h"
 #include "file/safetensors_dtype.c"

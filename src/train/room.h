@@ -1,4 +1,4 @@
-/*  train - optimizers and gradcheck. */
+/*  train - optimizers, initial values, gradcheck. */
 #pragma once
 
 #include "../base/room.h"
@@ -8,6 +8,7 @@
 #include "../formula/room.h"
 #include "../tensor/room.h"
 #include "../ops/room.h"
+#include "../linalg/room.h"
 
 #include "../shared/optimizer.h"
 
