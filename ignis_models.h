@@ -47,8 +47,9 @@
         ignis_text_stream turns ids into text as they come, and never cuts a character. Encode text of users with
         ignis_encode_desc.plain: then "<|im_end|>" in it is no control token.
 
-        Matrices that a GGUF file has quantised as Q8_0, Q4_0, Q4_K or Q6_K stay so on the device, bit for bit: an 8B
-        model of 5 GB takes 5 GB, not 16, and a decode step reads that much less. This is the default: it keeps what
+        Matrices that a GGUF file has quantised stay so on the device, bit for bit: an 8B model of 5 GB takes 5 GB, not
+        16, and a decode step reads that much less. IQ2 and IQ3 become numbers of three and four bits, with the same
+        values: 3.6 and 4.5 bits a weight with their scales. This is the default: it keeps what
         the file's author chose, and avoids a second rounding. desc.weights can ask for floating-point weights
         instead, or quantise any model as it is read.
 
@@ -441,12 +442,12 @@ IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_m
 
 /*  ignis_model_open - read a model from its files to a device
     The family is "model_type" of config.json, or "general.architecture" of a GGUF file. Weights are F32, F16,
-    BF16 or F64 in safetensors files; in GGUF files also Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K.
-    By default quantised matrices stay quantised. Exceptions are converted to the model's dtype: Q4_1 and Q5_K; a
-    weight of several tensors (q, k and v; gate and up) of which one is not quantised; gate and up of
-    different types. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever its type in the file,
-    except those whose rows are not multiples of 32 elements. Q8_0 and Q4_0 give the blocks of ggml's
-    reference.
+    BF16 or F64 in safetensors files; in GGUF files also Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ2, IQ3, IQ4
+    and MXFP4.
+    By default quantised matrices stay quantised. Exceptions are converted to the model's dtype: a
+    weight of several tensors (q, k and v; gate and up) of which one is not quantised; gate and up of different
+    types. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever its type in the file,
+    except those whose rows are not multiples of 32 elements. Q8_0 and Q4_0 give the blocks of ggml's reference.
     Several threads read and convert while the caller's thread copies and calls desc->progress_fn. With
     desc->parallel a rank reads its share only, in the dtype; only sequences work with a share.
     Returns: the model, or no handle.
@@ -1050,14 +1051,77 @@ typedef enum ignis__gguf_kind { /* the numbers of the format */
                                 IGNIS__GGUF_KINDS
 } ignis__gguf_kind;
 
-typedef enum ignis__gguf_type {
-    IGNIS__GGUF_Q4_0 = 2,
-    IGNIS__GGUF_Q4_1 = 3,
-    IGNIS__GGUF_Q8_0 = 8,
-    IGNIS__GGUF_Q4_K = 12,
-    IGNIS__GGUF_Q5_K = 13,
-    IGNIS__GGUF_Q6_K = 14
-} ignis__gguf_type;
+/*  Quantised weights; kernels/models/blocks.cuh has the layout of records. */
+typedef struct ignis__quantised_weight {
+    IGNIS__POINTER(const uint8_t) records, scales; /* scales: d of types that have it outside, [rows, records] */
+    long long k;
+    int type; /* an ignis__gguf_type */
+} ignis__quantised_weight;
+IGNIS__ASSERT_SIZE(ignis__quantised_weight, 32);
+
+/*  The scales of a record, after its numbers; d, e and m are f16. S, M: of a block, or of 16 elements. */
+typedef enum ignis__blocks_scales {
+    IGNIS__SCALES_BLOCK, /* d of each block */
+    IGNIS__SCALES_POWER, /* d of each block, as bf16 */
+    IGNIS__SCALES_ADDED, /* d of each block, m of each block, 16 unused bytes */
+    IGNIS__SCALES_K,     /* d, e; S and M of each block, six bits each, as in Q4_K */
+    IGNIS__SCALES_32,    /* d; from byte 8 on, i8 S of each block */
+    IGNIS__SCALES_16,    /* i8 S; d is outside */
+    IGNIS__SCALES_16_MIN /* S and M, four bits each; d and e are outside */
+} ignis__blocks_scales;
+
+/*  The meaning of the bits q of a number. */
+typedef enum ignis__blocks_numbers {
+    IGNIS__NUMBERS_SIGNED, /* q - 2^(bits - 1) */
+    IGNIS__NUMBERS_PLAIN,  /* q, and a minimum is taken off */
+    IGNIS__NUMBERS_IQ4,    /* this and all below: an item of a table */
+    IGNIS__NUMBERS_MXFP4,
+    IGNIS__NUMBERS_IQ3_XXS,
+    IGNIS__NUMBERS_IQ3_S,
+    IGNIS__NUMBERS_IQ2
+} ignis__blocks_numbers;
+
+/*  From IGNIS__NUMBERS_IQ4 on. */
+#define IGNIS__BLOCKS_TABLES                                                        \
+    {                                                                               \
+        {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}, \
+            {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},              \
+            {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62}, \
+            {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15},         \
+        {                                                                           \
+            8, -8, 25, -25, 43, -43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                   \
+        }                                                                           \
+    }
+
+/*  The types that stay quantised: name, number in GGUF, elements and bytes of a block of the file; on the device bits,
+    scales and numbers; what scales are divided by. */
+#define IGNIS__BLOCKS_TYPES(X)                 \
+    X(Q4_0, 2, 32, 18, 4, BLOCK, SIGNED, 1)    \
+    X(Q4_1, 3, 32, 20, 4, ADDED, PLAIN, 1)     \
+    X(Q5_0, 6, 32, 22, 5, BLOCK, SIGNED, 1)    \
+    X(Q5_1, 7, 32, 24, 5, ADDED, PLAIN, 1)     \
+    X(Q8_0, 8, 32, 34, 8, BLOCK, SIGNED, 1)    \
+    X(Q2_K, 10, 256, 84, 2, 16_MIN, PLAIN, 1)  \
+    X(Q3_K, 11, 256, 110, 3, 16, SIGNED, 1)    \
+    X(Q4_K, 12, 256, 144, 4, K, PLAIN, 1)      \
+    X(Q5_K, 13, 256, 176, 5, K, PLAIN, 1)      \
+    X(Q6_K, 14, 256, 210, 6, 16, SIGNED, 1)    \
+    X(IQ2_XXS, 16, 256, 66, 3, 16, IQ2, 8)     \
+    X(IQ2_XS, 17, 256, 74, 3, 16, IQ2, 8)      \
+    X(IQ3_XXS, 18, 256, 98, 4, 32, IQ3_XXS, 4) \
+    X(IQ4_NL, 20, 32, 18, 4, BLOCK, IQ4, 1)    \
+    X(IQ3_S, 21, 256, 110, 4, 32, IQ3_S, 1)    \
+    X(IQ2_S, 22, 256, 82, 3, 16, IQ2, 8)       \
+    X(IQ4_XS, 23, 256, 136, 4, 32, IQ4, 1)     \
+    X(MXFP4, 39, 32, 17, 4, POWER, MXFP4, 1)
+
+/*  Bytes of a record, always an odd multiple of 16, and of its scales that are outside. */
+#define IGNIS__BLOCKS_RECORD(bits, scales) (32 * (bits) + ((scales) == IGNIS__SCALES_ADDED ? 48 : 16))
+#define IGNIS__BLOCKS_OUTSIDE(scales) ((scales) == IGNIS__SCALES_16 ? 2 : (scales) == IGNIS__SCALES_16_MIN ? 4 : 0)
+
+#define IGNIS__GGUF_TYPE(name, number, elements, bytes, bits, scales, numbers, divisor) IGNIS__GGUF_##name = number,
+/*  The numbers of the format. */
+typedef enum ignis__gguf_type { IGNIS__BLOCKS_TYPES(IGNIS__GGUF_TYPE) IGNIS__GGUF_NOT_QUANTISED = 0 } ignis__gguf_type;
 
 /*  Types of tensors: `elements` elements take `bytes` bytes. dtype: the one of Ignis with the same layout, if
     there is one. */
@@ -1152,7 +1216,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xfef91bf6c8c5ba8dULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x4d65d61d3842ec08ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -2268,66 +2332,131 @@ static const char *const ignis__text_blocks_cu[] = {
 };
 
 static const char ignis__text_blocks_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_BLOCKS_CUH\n"
     "#define IGNIS_BLOCKS_CUH\n\n"
     "constexpr int RECORD = 8;\n\n"
-    "enum blocks_type { BLOCKS_Q4_0 = 2, BLOCKS_Q8_0 = 8, BLOCKS_Q4_K = 12, BLOCKS_Q6_K = 14 };\n\n"
     "#include \"shared/models/weights.h\"\n\n"
+    "#define IGNIS__BLOCKS_NAME(name, number, ...) BLOCKS_##name = number,\n"
+    "enum blocks_type { IGNIS__BLOCKS_TYPES(IGNIS__BLOCKS_NAME) BLOCKS_NONE = 0 };\n\n"
+    "struct blocks_layout {\n"
+    "int bits, scales, numbers, divisor;\n"
+    "};\n\n"
+    "__device__ constexpr blocks_layout layout_of(int type)\n"
+    "{\n"
+    "#define IGNIS__BLOCKS_LAYOUT(name, number, elements, bytes, bits, scales, numbers, divisor) \\\n"
+    "case number: return {bits, IGNIS__SCALES_##scales, IGNIS__NUMBERS_##numbers, divisor};\n"
+    "switch (type) {\n"
+    "IGNIS__BLOCKS_TYPES(IGNIS__BLOCKS_LAYOUT)\n"
+    "default: return {};\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ constexpr int record_bytes(int type)\n"
+    "{\n"
+    "return IGNIS__BLOCKS_RECORD(layout_of(type).bits, layout_of(type).scales);\n"
+    "}\n\n\n"
+    "__device__ constexpr uint32_t table_word(int numbers, int word)\n"
+    "{\n"
+    "constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;\n"
+    "uint32_t bytes = 0;\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "bytes |= (uint32_t)(uint8_t)tables[numbers - IGNIS__NUMBERS_IQ4][4 * word + i] << 8 * i;\n"
+    "return bytes;\n"
+    "}\n"
+    "template <int numbers, int word> struct table {\n"
+    "static constexpr uint32_t bytes = table_word(numbers, word);\n"
+    "};\n\n"
     "__device__ inline float blocks_half(const uint8_t *at) { return ignis_ptx_cvt_f32_f16(*(const uint16_t *)at); }\n\n\n"
     "__device__ inline void blocks_scale(const uint8_t *s, int j, int &scale, int &least)\n"
     "{\n"
     "scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;\n"
     "least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;\n"
     "}\n\n\n"
-    "__device__ constexpr int record_bytes(int type) { return type == BLOCKS_Q8_0 ? 272 : type == BLOCKS_Q6_K ? 208 : 144; }\n\n\n"
     "constexpr int TOGETHER = 8;\n"
     "__device__ inline long long first_record(long long row, int records)\n"
     "{\n"
     "return row / TOGETHER * TOGETHER * records + row % TOGETHER;\n"
+    "}\n\n\n\n"
+    "__device__ inline void blocks_factor(const blocks_layout &layout, const uint8_t *s, const uint8_t *outside, int own,\n"
+    "int i, float &scale, float &base)\n"
+    "{\n"
+    "int S = 1, M = 0;\n"
+    "const int half = own * 2 + i / 2;\n"
+    "base = 0;\n"
+    "switch (layout.scales) {\n"
+    "case IGNIS__SCALES_POWER: scale = __uint_as_float((uint32_t)((const uint16_t *)s)[own] << 16); break;\n"
+    "case IGNIS__SCALES_K:\n"
+    "blocks_scale(s + 4, own, S, M);\n"
+    "scale = blocks_half(s) * (float)S;\n"
+    "base = blocks_half(s + 2) * (float)M;\n"
+    "break;\n"
+    "case IGNIS__SCALES_32: scale = blocks_half(s) * (float)((const int8_t *)s)[8 + own]; break;\n"
+    "case IGNIS__SCALES_16: scale = blocks_half(outside) * (float)((const int8_t *)s)[half]; break;\n"
+    "case IGNIS__SCALES_16_MIN:\n"
+    "scale = blocks_half(outside) * (float)(s[half] & 15);\n"
+    "base = blocks_half(outside + 2) * (float)(s[half] >> 4);\n"
+    "break;\n"
+    "default:\n"
+    "scale = blocks_half(s + 2 * own);\n"
+    "if (layout.scales == IGNIS__SCALES_ADDED)\n"
+    "base = -blocks_half(s + 16 + 2 * own);\n"
+    "}\n"
+    "scale *= 1.0f / (float)layout.divisor;\n"
     "}\n\n\n"
     "__device__ inline void blocks_eight(const ignis__quantised_weight &w, long long row, int block, int i, float (&v)[8])\n"
     "{\n"
     "const int own = block % RECORD, records = (int)((w.k + 32 * RECORD - 1) / (32 * RECORD));\n"
-    "const uint8_t *record = w.records + (first_record(row, records) + block / RECORD * TOGETHER) * record_bytes(w.type);\n"
-    "float scale = 0, base = 0;\n"
-    "if (w.type == BLOCKS_Q8_0) {\n"
+    "const blocks_layout layout = layout_of(w.type);\n"
+    "const int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);\n"
+    "const bool is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED, is_table = layout.numbers >= IGNIS__NUMBERS_IQ4;\n"
+    "const uint8_t *record = w.records + (first_record(row, records) + block / RECORD * TOGETHER) *\n"
+    "IGNIS__BLOCKS_RECORD(bits, layout.scales);\n"
+    "float scale, base;\n"
+    "blocks_factor(layout, record + 32 * bits, w.scales + (row * records + block / RECORD) * outside, own, i, scale,\n"
+    "base);\n"
+    "if (bits == 8) {\n"
     "const int8_t *q = (const int8_t *)record + i / 2 * 128 + own * 16 + i % 2 * 8;\n"
-    "scale = blocks_half(record + 256 + own * 2);\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 8; j++)\n"
     "v[j] = __fmul_rn(scale, (float)q[j]);\n"
     "return;\n"
     "}\n"
-    "const uint32_t low = *(const uint32_t *)(record + own * 16 + i * 4);\n"
-    "uint32_t more[2] = {0, 0};\n"
-    "int flipped = 0;\n"
-    "if (w.type == BLOCKS_Q6_K) {\n"
-    "const uint32_t *two = (const uint32_t *)(record + 128 + own * 8);\n"
-    "more[0] = two[0] >> 2 * i;\n"
-    "more[1] = two[1] >> 2 * i;\n"
-    "scale = blocks_half(w.scales + (row * records + block / RECORD) * 2) *\n"
-    "(float)((const int8_t *)record)[192 + own * 2 + i / 2];\n"
-    "flipped = 32;\n"
-    "} else if (w.type == BLOCKS_Q4_K) {\n"
-    "const uint8_t *s = record + 128;\n"
-    "int whole, least;\n"
-    "blocks_scale(s + 4, own, whole, least);\n"
-    "scale = blocks_half(s) * (float)whole;\n"
-    "base = blocks_half(s + 2) * (float)least;\n"
-    "} else {\n"
-    "scale = blocks_half(record + 128 + own * 2);\n"
-    "flipped = 8;\n"
-    "}\n"
+    "const uint8_t *const twos = record + (bits >= 4 ? 128 : 0), *const ones = twos + (bits == 3 ? 64 : 0);\n"
+    "const uint32_t low = bits >= 4 ? *(const uint32_t *)(record + own * 16 + i * 4) : 0;\n"
+    "uint32_t more[2] = {0, 0}, one = 0, words[4] = {0, 0, 0, 0};\n"
+    "if (bits != 4 && bits != 5) {\n"
+    "more[0] = *(const uint32_t *)(twos + own * 8) >> 2 * i;\n"
+    "more[1] = *(const uint32_t *)(twos + own * 8 + 4) >> 2 * i;\n"
+    "}\n";
+static const char ignis__text_blocks_cuh_1[] =
+    "if (bits == 3 || bits == 5)\n"
+    "one = *(const uint32_t *)(ones + own * 4) >> i;\n"
+    "#pragma unroll\n"
+    "for (int word = 0; word < 4; word++)\n"
+    "words[word] = layout.numbers == IGNIS__NUMBERS_IQ4 ? table_word(IGNIS__NUMBERS_IQ4, word)\n"
+    ": layout.numbers == IGNIS__NUMBERS_MXFP4 ? table_word(IGNIS__NUMBERS_MXFP4, word)\n"
+    ": layout.numbers == IGNIS__NUMBERS_IQ3_XXS ? table_word(IGNIS__NUMBERS_IQ3_XXS, word)\n"
+    ": layout.numbers == IGNIS__NUMBERS_IQ3_S ? table_word(IGNIS__NUMBERS_IQ3_S, word)\n"
+    ": table_word(IGNIS__NUMBERS_IQ2, word);\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 8; j++) {\n"
-    "const int q = (low >> (j % 4 * 8 + j / 4 * 4) & 15) | (more[j / 4] >> j % 4 * 8 & 3) << 4;\n"
-    "v[j] = __fsub_rn(__fmul_rn(scale, (float)((q ^ flipped) - flipped)), base);\n"
+    "const int at = j % 4 * 8 + j / 4 * 4;\n"
+    "int q = (int)(low >> (is_table ? 4 * j : at) & 15);\n"
+    "q |= (int)(more[j / 4] >> j % 4 * 8 & 3) << (bits == 6 ? 4 : bits == 3 ? 1 : 0);\n"
+    "q |= (int)(one >> at & 1) << (bits == 5 ? 4 : 0);\n"
+    "if (is_signed)\n"
+    "q = (q ^ 1 << (bits - 1)) - (1 << (bits - 1));\n"
+    "if (is_table) {\n"
+    "const uint32_t word = q & 8 ? q & 4 ? words[3] : words[2] : q & 4 ? words[1] : words[0];\n"
+    "q = (int8_t)(word >> 8 * (q & 3));\n"
+    "}\n"
+    "v[j] = __fsub_rn(__fmul_rn(scale, (float)q), base);\n"
     "}\n"
     "}\n\n"
     "#endif\n";
 static const char *const ignis__text_blocks_cuh[] = {
     ignis__text_blocks_cuh_0,
+    ignis__text_blocks_cuh_1,
 };
 
 static const char ignis__text_gemv_cu_0[] =
@@ -6127,7 +6256,56 @@ static const char ignis__text_shared_models_weights_h_0[] =
     "long long k;\n"
     "int type;\n"
     "} ignis__quantised_weight;\n"
-    "IGNIS__ASSERT_SIZE(ignis__quantised_weight, 32);\n";
+    "IGNIS__ASSERT_SIZE(ignis__quantised_weight, 32);\n\n\n"
+    "typedef enum ignis__blocks_scales {\n"
+    "IGNIS__SCALES_BLOCK,\n"
+    "IGNIS__SCALES_POWER,\n"
+    "IGNIS__SCALES_ADDED,\n"
+    "IGNIS__SCALES_K,\n"
+    "IGNIS__SCALES_32,\n"
+    "IGNIS__SCALES_16,\n"
+    "IGNIS__SCALES_16_MIN\n"
+    "} ignis__blocks_scales;\n\n\n"
+    "typedef enum ignis__blocks_numbers {\n"
+    "IGNIS__NUMBERS_SIGNED,\n"
+    "IGNIS__NUMBERS_PLAIN,\n"
+    "IGNIS__NUMBERS_IQ4,\n"
+    "IGNIS__NUMBERS_MXFP4,\n"
+    "IGNIS__NUMBERS_IQ3_XXS,\n"
+    "IGNIS__NUMBERS_IQ3_S,\n"
+    "IGNIS__NUMBERS_IQ2\n"
+    "} ignis__blocks_numbers;\n\n\n"
+    "#define IGNIS__BLOCKS_TABLES \\\n"
+    "{ \\\n"
+    "{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}, \\\n"
+    "{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}, \\\n"
+    "{4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62}, \\\n"
+    "{1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15}, \\\n"
+    "{ \\\n"
+    "8, -8, 25, -25, 43, -43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \\\n"
+    "} \\\n"
+    "}\n\n\n\n"
+    "#define IGNIS__BLOCKS_TYPES(X) \\\n"
+    "X(Q4_0, 2, 32, 18, 4, BLOCK, SIGNED, 1) \\\n"
+    "X(Q4_1, 3, 32, 20, 4, ADDED, PLAIN, 1) \\\n"
+    "X(Q5_0, 6, 32, 22, 5, BLOCK, SIGNED, 1) \\\n"
+    "X(Q5_1, 7, 32, 24, 5, ADDED, PLAIN, 1) \\\n"
+    "X(Q8_0, 8, 32, 34, 8, BLOCK, SIGNED, 1) \\\n"
+    "X(Q2_K, 10, 256, 84, 2, 16_MIN, PLAIN, 1) \\\n"
+    "X(Q3_K, 11, 256, 110, 3, 16, SIGNED, 1) \\\n"
+    "X(Q4_K, 12, 256, 144, 4, K, PLAIN, 1) \\\n"
+    "X(Q5_K, 13, 256, 176, 5, K, PLAIN, 1) \\\n"
+    "X(Q6_K, 14, 256, 210, 6, 16, SIGNED, 1) \\\n"
+    "X(IQ2_XXS, 16, 256, 66, 3, 16, IQ2, 8) \\\n"
+    "X(IQ2_XS, 17, 256, 74, 3, 16, IQ2, 8) \\\n"
+    "X(IQ3_XXS, 18, 256, 98, 4, 32, IQ3_XXS, 4) \\\n"
+    "X(IQ4_NL, 20, 32, 18, 4, BLOCK, IQ4, 1) \\\n"
+    "X(IQ3_S, 21, 256, 110, 4, 32, IQ3_S, 1) \\\n"
+    "X(IQ2_S, 22, 256, 82, 3, 16, IQ2, 8) \\\n"
+    "X(IQ4_XS, 23, 256, 136, 4, 32, IQ4, 1) \\\n"
+    "X(MXFP4, 39, 32, 17, 4, POWER, MXFP4, 1)\n\n\n"
+    "#define IGNIS__BLOCKS_RECORD(bits, scales) (32 * (bits) + ((scales) == IGNIS__SCALES_ADDED ? 48 : 16))\n"
+    "#define IGNIS__BLOCKS_OUTSIDE(scales) ((scales) == IGNIS__SCALES_16 ? 2 : (scales) == IGNIS__SCALES_16_MIN ? 4 : 0)\n";
 static const char *const ignis__text_shared_models_weights_h[] = {
     ignis__text_shared_models_weights_h_0,
 };
@@ -6225,17 +6403,29 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "}\n"
     "};\n\n\n\n"
     "template <int type> struct blocks_rows {\n"
-    "static constexpr bool bytes = type == BLOCKS_Q8_0, halves = type == BLOCKS_Q6_K, minima = type == BLOCKS_Q4_K;\n\n"
+    "static constexpr blocks_layout layout = layout_of(type);\n"
+    "static constexpr int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);\n"
+    "static constexpr bool is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED,\n"
+    "is_table = layout.numbers >= IGNIS__NUMBERS_IQ4;\n"
+    "static constexpr bool bytes = bits == 8, nibbles = bits >= 4 && bits <= 6, twos = bits == 6 || bits <= 3,\n"
+    "ones = bits == 5 || bits == 3;\n\n\n"
+    "static constexpr bool halves = outside != 0, own_minima = layout.scales == IGNIS__SCALES_16_MIN,\n"
+    "minima = layout.scales == IGNIS__SCALES_K || layout.scales == IGNIS__SCALES_ADDED;\n\n"
     "static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1;\n\n"
-    "static constexpr float factor = type == BLOCKS_Q4_0 ? 1.0f / 16 : halves ? 1.0f / 4 : 1.0f;\n\n\n\n"
+    "static constexpr int begin = is_signed ? 8 - bits : 0, twos_begin = begin + (bits == 6 ? 4 : bits == 3 ? 1 : 0),\n"
+    "ones_begin = begin + (bits == 5 ? 4 : 0);\n"
+    "static constexpr float factor = 1.0f / (float)((1 << begin) * layout.divisor);\n"
+    "static constexpr int at_twos = nibbles ? 128 : 0, at_ones = at_twos + (twos ? 64 : 0), at_scales = 32 * bits;\n\n\n\n"
     "struct unit {\n"
     "uint32_t q[2][4 * words];\n"
     "uint2 more[2];\n"
-    "uint4 k[2];\n"
+    "uint32_t one[2];\n"
+    "uint4 k[2];\n\n"
     "uint16_t s[2], d[2];\n"
+    "uint32_t both[2];\n"
     "};\n\n"
     "struct scales {\n"
-    "float of[2][parts], least[2];\n"
+    "float of[2][parts], least[2][parts];\n"
     "};\n\n"
     "const uint8_t *records[2], *halves_at[2];\n\n"
     "__device__ blocks_rows(const uint8_t *weights, const uint8_t *scales, int k, long long first, long long second)\n"
@@ -6243,8 +6433,8 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "const int all = (k + 32 * RECORD - 1) / (32 * RECORD);\n"
     "records[0] = weights + first_record(first, all) * record_bytes(type);\n"
     "records[1] = weights + first_record(second, all) * record_bytes(type);\n"
-    "halves_at[0] = scales + first * all * 2;\n"
-    "halves_at[1] = scales + second * all * 2;\n"
+    "halves_at[0] = scales + first * all * outside;\n"
+    "halves_at[1] = scales + second * all * outside;\n"
     "}\n\n\n"
     "template <bool alone> __device__ unit load(int number) const\n"
     "{\n"
@@ -6260,6 +6450,10 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "{\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2 && halves; r++)\n"
+    "if (own_minima)\n";
+static const char ignis__text_weights_blocks_cuh_1[] =
+    "w.both[r] = ((const uint32_t *)halves_at[r])[record];\n"
+    "else\n"
     "w.d[r] = ((const uint16_t *)halves_at[r])[record];\n"
     "}\n\n"
     "template <bool alone, typename Four>\n"
@@ -6268,7 +6462,7 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "const int t = threadIdx.x % 4, own = half * UNIT + t;\n"
     "if (alone)\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < words; i++) {\n"
+    "for (int i = 0; i < words && bits >= 4; i++) {\n"
     "const uint4 of = four(record + i * 128 + own * 16);\n"
     "w.q[r][4 * i] = of.x;\n"
     "w.q[r][4 * i + 1] = of.y;\n"
@@ -6283,18 +6477,26 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "const uint2 two = *(const uint2 *)(of + t / 2 * 128 + t % 2 * 8);\n"
     "w.q[r][2 * b % (4 * words)] = two.x;\n"
     "w.q[r][(2 * b + 1) % (4 * words)] = two.y;\n"
-    "} else {\n"
+    "} else if (nibbles) {\n"
     "w.q[r][b] = *(const uint32_t *)(of + t * 4);\n"
     "}\n"
     "}\n"
+    "if (twos)\n"
+    "w.more[r] = ((const uint2 *)(record + at_twos))[own];\n"
+    "if (ones)\n"
+    "w.one[r] = ((const uint32_t *)(record + at_ones))[own];\n"
+    "record += at_scales;\n"
+    "if (layout.scales == IGNIS__SCALES_K) {\n"
+    "w.k[r] = *(const uint4 *)record;\n"
+    "} else if (layout.scales == IGNIS__SCALES_32) {\n"
+    "w.d[r] = *(const uint16_t *)record;\n"
+    "w.s[r] = record[8 + own];\n"
+    "} else if (halves) {\n"
+    "w.s[r] = ((const uint16_t *)record)[own];\n"
+    "} else {\n"
+    "w.d[r] = ((const uint16_t *)record)[own];\n"
     "if (minima)\n"
-    "w.k[r] = *(const uint4 *)(record + 128);\n"
-    "else if (!halves)\n";
-static const char ignis__text_weights_blocks_cuh_1[] =
-    "w.d[r] = ((const uint16_t *)(record + 128 * words))[own];\n"
-    "if (halves) {\n"
-    "w.more[r] = ((const uint2 *)(record + 128))[own];\n"
-    "w.s[r] = ((const uint16_t *)(record + 192))[own];\n"
+    "w.s[r] = ((const uint16_t *)(record + 16))[own];\n"
     "}\n"
     "}\n\n\n"
     "static __device__ scales scales_of(const unit &w, int number)\n"
@@ -6302,77 +6504,136 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "scales s;\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++) {\n"
-    "s.of[r][0] = ignis_ptx_cvt_f32_f16(minima ? (uint16_t)(w.k[r].x & 0xffff) : w.d[r]);\n"
-    "s.least[r] = 0;\n"
-    "if (halves) {\n"
+    "const uint16_t d = layout.scales == IGNIS__SCALES_K ? (uint16_t)(w.k[r].x & 0xffff)\n"
+    ": own_minima ? (uint16_t)(w.both[r] & 0xffff)\n"
+    ": w.d[r];\n"
+    "s.of[r][0] =\n"
+    "layout.scales == IGNIS__SCALES_POWER ? __uint_as_float((uint32_t)d << 16) : ignis_ptx_cvt_f32_f16(d);\n"
+    "s.least[r][0] = 0;\n"
+    "if (own_minima) {\n"
+    "const float e = ignis_ptx_cvt_f32_f16((uint16_t)(w.both[r] >> 16));\n"
+    "s.of[r][parts - 1] = s.of[r][0] * (float)(w.s[r] >> 8 & 15);\n"
+    "s.of[r][0] *= (float)(w.s[r] & 15);\n"
+    "s.least[r][0] = e * (float)(w.s[r] >> 4 & 15);\n"
+    "s.least[r][parts - 1] = e * (float)(w.s[r] >> 12);\n"
+    "} else if (halves) {\n"
     "s.of[r][parts - 1] = s.of[r][0] * (float)(int8_t)(w.s[r] >> 8);\n"
     "s.of[r][0] *= (float)(int8_t)(w.s[r] & 255);\n"
-    "}\n"
-    "if (minima) {\n"
+    "} else if (layout.scales == IGNIS__SCALES_32) {\n"
+    "s.of[r][0] *= (float)(int8_t)w.s[r];\n"
+    "} else if (layout.scales == IGNIS__SCALES_ADDED) {\n"
+    "s.least[r][0] = -ignis_ptx_cvt_f32_f16(w.s[r]);\n"
+    "} else if (minima) {\n"
     "const int right = threadIdx.x % 4 * 8;\n"
     "const uint32_t y = w.k[r].y >> right, z = w.k[r].z >> right, both = w.k[r].w >> right;\n"
     "const bool upper = number % 2 != 0;\n"
     "const uint32_t scale = upper ? (both & 15) | (y >> 6 & 3) << 4 : y & 63,\n"
     "least = upper ? (both >> 4 & 15) | (z >> 6 & 3) << 4 : z & 63;\n"
     "s.of[r][0] *= (float)scale;\n"
-    "s.least[r] = ignis_ptx_cvt_f32_f16((uint16_t)(w.k[r].x >> 16)) * (float)least;\n"
+    "s.least[r][0] = ignis_ptx_cvt_f32_f16((uint16_t)(w.k[r].x >> 16)) * (float)least;\n"
     "}\n"
     "}\n"
     "return s;\n"
-    "}\n\n\n\n"
-    "static __device__ void operand(uint32_t (&a)[4], const unit &w, int i, const uint2 (&more)[2], int left)\n"
+    "}\n\n\n"
+    "static __device__ uint32_t look_up(uint32_t four)\n"
     "{\n"
+    "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n"
+    "const uint32_t of_eight = four & 0x7777u,\n"
+    "first = __byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, of_eight);\n"
+    "if (bits == 3)\n"
+    "return first;\n"
+    "return __byte_perm(first, __byte_perm(table<numbers, 2>::bytes, table<numbers, 3>::bytes, of_eight),\n"
+    "and_or(four >> 1, 0x4444u, 0x3210u));\n"
+    "}\n\n\n"
+    "static __device__ uint32_t upper_bits(uint32_t two, uint32_t one, int i)\n"
+    "{\n"
+    "uint32_t q = 0;\n"
+    "if (twos)\n"
+    "q = twos_begin == 6 ? two << (6 - 2 * i) & 0xc0c0c0c0u\n"
+    ": (two >> 2 * i & 0x03030303u) << twos_begin;\n"
+    "if (ones)\n"
+    "q |= (one >> i & 0x01010101u) << ones_begin;\n"
+    "return q;\n"
+    "}\n\n\n\n"
+    "static __device__ void operand(uint32_t (&a)[4], const unit &w, int word, const uint2 (&more)[2],\n"
+    "const uint32_t (&one)[2], int i)\n"
+    "{\n"
+    "constexpr uint32_t mask = 0x0f0f0f0fu << begin;\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++) {\n"
-    "const uint32_t word = w.q[r][i * words];\n"
+    "const uint32_t q = w.q[r][word * words];\n"
     "if (bytes) {\n"
-    "a[r] = word;\n"
-    "a[2 + r] = w.q[r][(i * words + 1) % (4 * words)];\n"
-    "} else if (halves) {\n"
-    "a[r] = and_or(word << 2, 0x3c3c3c3cu, more[r].x << left & 0xc0c0c0c0u);\n"
-    "a[2 + r] = and_or(word >> 2, 0x3c3c3c3cu, more[r].y << left & 0xc0c0c0c0u);\n"
-    "} else if (minima) {\n"
-    "a[r] = word & 0x0f0f0f0fu;\n"
-    "a[2 + r] = word >> 4 & 0x0f0f0f0fu;\n"
+    "a[r] = q;\n"
+    "a[2 + r] = w.q[r][(word * words + 1) % (4 * words)];\n"
+    "} else if (is_table && bits == 4) {\n"
+    "a[r] = look_up(q);\n"
+    "a[2 + r] = look_up(q >> 16);\n"
+    "} else {\n";
+static const char ignis__text_weights_blocks_cuh_2[] =
+    "const uint32_t low = upper_bits(more[r].x, one[r], i), high = upper_bits(more[r].y, one[r] >> 4, i);\n"
+    "if (nibbles) {\n"
+    "a[r] = and_or(q << begin, mask, low);\n"
+    "a[2 + r] = and_or(begin <= 4 ? q >> (4 - begin) : q << (begin - 4), mask, high);\n"
+    "} else if (is_table) {\n"
+    "a[r] = look_up(__byte_perm(low | low >> 4, 0, 0x4420));\n"
+    "a[2 + r] = look_up(__byte_perm(high | high >> 4, 0, 0x4420));\n"
     "} else {\n"
-    "a[r] = word << 4 & 0xf0f0f0f0u;\n"
-    "a[2 + r] = word & 0xf0f0f0f0u;\n"
+    "a[r] = low;\n"
+    "a[2 + r] = high;\n"
     "}\n"
     "}\n"
-    "}\n\n\n"
-    "static __device__ float scaled(const int (&product)[parts], const float (&of)[parts], float least, float x,\n"
-    "float sum)\n"
+    "}\n"
+    "}\n\n\n\n"
+    "static __device__ float scaled(const int (&product)[parts], const int (&whole)[parts], const float (&of)[parts],\n"
+    "const float (&least)[parts], float x, float sum)\n"
     "{\n"
     "float y = __fmul_rn((float)product[0], __fmul_rn(of[0], x));\n"
     "if (halves)\n"
     "y = fmaf((float)product[parts - 1], __fmul_rn(of[parts - 1], x), y);\n"
-    "return minima ? fmaf(-least, sum, y) : y;\n"
+    "if (own_minima) {\n"
+    "y = fmaf(-(float)whole[0], __fmul_rn(least[0], x), y);\n"
+    "y = fmaf(-(float)whole[parts - 1], __fmul_rn(least[parts - 1], x), y);\n"
+    "}\n"
+    "return minima ? fmaf(-least[0], sum, y) : y;\n"
     "}\n\n\n\n"
     "static __device__ void add_alone(float &sum, const unit &w, int number, const uint4 (&x)[2], float x_scale,\n"
     "float x_sum)\n"
     "{\n"
     "const uint32_t b[8] = {x[0].x, x[0].y, x[0].z, x[0].w, x[1].x, x[1].y, x[1].z, x[1].w};\n"
     "const bool odd = threadIdx.x % 2 != 0;\n"
-    "int found[parts][4] = {};\n"
+    "const uint32_t one[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};\n"
+    "int found[parts][4] = {}, whole[parts][4] = {};\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 4; i++) {\n"
     "uint32_t a[4];\n"
-    "operand(a, w, i, w.more, 6 - 2 * i);\n"
+    "operand(a, w, i, w.more, w.one, i);\n"
     "ignis_ptx_mma_s8(found[i * parts / 4], a, b[2 * i], b[2 * i + 1]);\n"
+    "if (own_minima)\n"
+    "ignis_ptx_mma_s8(whole[i * parts / 4], one, b[2 * i], b[2 * i + 1]);\n"
     "}\n"
     "const scales s = scales_of(w, number);\n"
     "float y[2];\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++) {\n"
-    "int product[parts];\n"
+    "int product[parts], all[parts];\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < parts; i++)\n"
+    "for (int i = 0; i < parts; i++) {\n"
     "product[i] = 128 * found[i][2 * r] + found[i][2 * r + 1];\n"
-    "y[r] = scaled(product, s.of[r], s.least[r], x_scale, x_sum);\n"
+    "all[i] = 128 * whole[i][2 * r] + whole[i][2 * r + 1];\n"
+    "}\n"
+    "y[r] = scaled(product, all, s.of[r], s.least[r], x_scale, x_sum);\n"
     "}\n"
     "float pair = odd ? y[1] : y[0];\n"
     "pair += __shfl_xor_sync(0xffffffff, odd ? y[0] : y[1], 1);\n"
     "sum += pair + __shfl_xor_sync(0xffffffff, pair, 2);\n"
+    "}\n\n\n"
+    "static __device__ void multiply(int (&found)[4], const uint32_t (&a)[4], const uint4 &x)\n"
+    "{\n"
+    "ignis_ptx_mma_s8(found, a, x.x, x.y);\n"
+    "#pragma unroll\n"
+    "for (int &c : found)\n"
+    "c *= 128;\n"
+    "ignis_ptx_mma_s8(found, a, x.z, x.w);\n"
     "}\n\n\n\n\n"
     "template <int N, typename Of, typename Scales>\n"
     "static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of,\n"
@@ -6385,19 +6646,23 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "#pragma unroll\n"
     "for (int b = 0; b < UNIT; b++) {\n"
     "uint2 more[2] = {};\n"
+    "uint32_t one[2] = {};\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++) {\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < parts; i++)\n"
+    "for (int i = 0; i < parts; i++) {\n"
     "s[b].of[r][i] = __shfl_sync(0xffffffff, own.of[r][i], quad + b);\n"
-    "if (minima)\n"
-    "s[b].least[r] = __shfl_sync(0xffffffff, own.least[r], quad + b);\n"
-    "if (halves) {\n"
+    "if (minima || own_minima)\n"
+    "s[b].least[r][i] = __shfl_sync(0xffffffff, own.least[r][i], quad + b);\n"
+    "}\n"
+    "if (twos) {\n"
     "more[r].x = __shfl_sync(0xffffffff, w.more[r].x, quad + b);\n"
     "more[r].y = __shfl_sync(0xffffffff, w.more[r].y, quad + b);\n"
     "}\n"
+    "if (ones)\n"
+    "one[r] = __shfl_sync(0xffffffff, w.one[r], quad + b);\n"
     "}\n"
-    "operand(a[b], w, b, more, 6 - 2 * t);\n"
+    "operand(a[b], w, b, more, one, t);\n"
     "}\n\n"
     "constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;\n"
     "uint4 x[2][UNIT];\n"
@@ -6419,28 +6684,30 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "if (n + 1 < N)\n"
     "fetch(n + 1);\n"
     "if (N > 1)\n"
-    "__syncwarp();\n";
-static const char ignis__text_weights_blocks_cuh_2[] =
+    "__syncwarp();\n"
     "#pragma unroll\n"
     "for (int b = 0; b < UNIT; b++) {\n"
     "const uint4 now = x[n % 2][b];\n"
-    "int found[parts][4] = {};\n"
+    "const uint32_t all[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};\n"
+    "int found[parts][4] = {}, whole[parts][4] = {};\n"
     "#pragma unroll\n"
     "for (int i = 0; i < parts; i++) {\n"
     "const bool has = !halves || t / 2 == i;\n"
-    "ignis_ptx_mma_s8(found[i], a[b], has ? now.x : 0, has ? now.y : 0);\n"
-    "#pragma unroll\n"
-    "for (int &c : found[i])\n"
-    "c *= 128;\n"
-    "ignis_ptx_mma_s8(found[i], a[b], has ? now.z : 0, has ? now.w : 0);\n"
+    "const uint4 part = has ? now : make_uint4(0, 0, 0, 0);\n";
+static const char ignis__text_weights_blocks_cuh_3[] =
+    "multiply(found[i], a[b], part);\n"
+    "if (own_minima)\n"
+    "multiply(whole[i], all, part);\n"
     "}\n"
     "#pragma unroll\n"
     "for (int c = 0; c < 4; c++) {\n"
-    "int product[parts];\n"
+    "int product[parts], sum_of_x[parts];\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < parts; i++)\n"
+    "for (int i = 0; i < parts; i++) {\n"
     "product[i] = found[i][c];\n"
-    "const float one = scaled(product, s[b].of[c / 2], s[b].least[c / 2],\n"
+    "sum_of_x[i] = whole[i][c];\n"
+    "}\n"
+    "const float one = scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],\n"
     "c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);\n"
     "if (b % 2 == 0)\n"
     "y[c] = one;\n"
@@ -6458,6 +6725,7 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     ignis__text_weights_blocks_cuh_0,
     ignis__text_weights_blocks_cuh_1,
     ignis__text_weights_blocks_cuh_2,
+    ignis__text_weights_blocks_cuh_3,
 };
 
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
@@ -6553,13 +6821,13 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0x62032320f5b168aaULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 26};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 26};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cuh = {
-    "blocks.cuh", 0x2147238d2cd253e8ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 6};
+    "blocks.cuh", 0x44ac01d4ef5fae71ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 6};
 
 static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6605,7 +6873,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x9af378357f888377ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 28};
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 28};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6983,16 +7251,14 @@ static const struct {
 IGNIS__PRIVATE const struct ignis__gguf_types_type ignis__gguf_types[] = {
     {"F32", 0, 1, 4, IGNIS_F32, true},
     {"F16", 1, 1, 2, IGNIS_F16, true},
-    {"Q4_0", IGNIS__GGUF_Q4_0, 32, 18, IGNIS_DTYPE_DEFAULT, true},
-    {"Q4_1", IGNIS__GGUF_Q4_1, 32, 20, IGNIS_DTYPE_DEFAULT, true},
-    {"Q5_0", 6, 32, 22, IGNIS_DTYPE_DEFAULT, false},
-    {"Q5_1", 7, 32, 24, IGNIS_DTYPE_DEFAULT, false},
-    {"Q8_0", IGNIS__GGUF_Q8_0, 32, 34, IGNIS_DTYPE_DEFAULT, true},
-    {"Q2_K", 10, 256, 84, IGNIS_DTYPE_DEFAULT, false},
-    {"Q3_K", 11, 256, 110, IGNIS_DTYPE_DEFAULT, false},
-    {"Q4_K", IGNIS__GGUF_Q4_K, 256, 144, IGNIS_DTYPE_DEFAULT, true},
-    {"Q5_K", IGNIS__GGUF_Q5_K, 256, 176, IGNIS_DTYPE_DEFAULT, true},
-    {"Q6_K", IGNIS__GGUF_Q6_K, 256, 210, IGNIS_DTYPE_DEFAULT, true},
+#define IGNIS__GGUF_ROW(name, number, elements, bytes, bits, scales, numbers, divisor) \
+    {#name, number, elements, bytes, IGNIS_DTYPE_DEFAULT, true},
+    IGNIS__BLOCKS_TYPES(IGNIS__GGUF_ROW)
+#undef IGNIS__GGUF_ROW
+        {"IQ1_S", 19, 256, 50, IGNIS_DTYPE_DEFAULT, false},
+    {"IQ1_M", 29, 256, 56, IGNIS_DTYPE_DEFAULT, false},
+    {"TQ1_0", 34, 256, 54, IGNIS_DTYPE_DEFAULT, false},
+    {"TQ2_0", 35, 256, 66, IGNIS_DTYPE_DEFAULT, false},
     {"I8", 24, 1, 1, IGNIS_DTYPE_DEFAULT, false},
     {"I16", 25, 1, 2, IGNIS_DTYPE_DEFAULT, false},
     {"I32", 26, 1, 4, IGNIS_I32, false},
@@ -17522,19 +17788,25 @@ typedef struct ignis__model_part {
     ignis_tensor *to;
 } ignis__model_part;
 
-/*  The layout of each type on the device: rows of records of 256 elements, `bytes` bytes each. Q6_K has
-    `scale` bytes for each record after them. kernels/models/blocks.cuh has the layout of a record. */
+/*  A type of quantised weights. On the device: rows of records of 256 elements, `bytes` bytes each, and `scale` bytes
+    for each record after them. kernels/models/blocks.cuh has the layout of a record. */
 struct ignis__blocks_types_type {
-    int type, bytes, scale;
+    int type, bytes, scale, file_elements, file_bytes, bits, scales, numbers, divisor;
 };
 
-/*  Quantised weights; kernels/models/blocks.cuh has the layout of records. */
-typedef struct ignis__quantised_weight {
-    IGNIS__POINTER(const uint8_t) records, scales; /* scales: d of Q6_K, [rows, records] */
-    long long k;
-    int type; /* an ignis__gguf_type */
-} ignis__quantised_weight;
-IGNIS__ASSERT_SIZE(ignis__quantised_weight, 32);
+enum {
+#define IGNIS__BLOCKS_INDEX(name, number, elements, bytes, bits, scales, numbers, divisor) IGNIS__BLOCKS_##name,
+    IGNIS__BLOCKS_TYPES(IGNIS__BLOCKS_INDEX) IGNIS__BLOCKS_COUNT
+#undef IGNIS__BLOCKS_INDEX
+};
+
+/*  A block of a GGUF file. q: bits of numbers, as shared/models/weights.h describes them; d, e: bits of f16, or of bf16
+    for POWER; e is m for ADDED. scale, least: of 16 elements, 1 and 0 in types without them. */
+typedef struct ignis__weight_block {
+    uint16_t d, e;
+    signed char scale[16];
+    unsigned char least[16], q[256];
+} ignis__weight_block;
 
 enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
@@ -19157,19 +19429,30 @@ IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, cons
     May use: weight_map.c. Locks: none. */
 
 IGNIS__PRIVATE const struct ignis__blocks_types_type ignis__blocks_types[] = {
-    {IGNIS__GGUF_Q4_0, 144, 0},
-    {IGNIS__GGUF_Q8_0, 272, 0},
-    {IGNIS__GGUF_Q4_K, 144, 0},
-    {IGNIS__GGUF_Q6_K, 208, 2},
+#define IGNIS__BLOCKS_ROW(name, number, elements, bytes, bits, scales, numbers, divisor) \
+    {number,                                                                             \
+     IGNIS__BLOCKS_RECORD(bits, IGNIS__SCALES_##scales),                                 \
+     IGNIS__BLOCKS_OUTSIDE(IGNIS__SCALES_##scales),                                      \
+     elements,                                                                           \
+     bytes,                                                                              \
+     bits,                                                                               \
+     IGNIS__SCALES_##scales,                                                             \
+     IGNIS__NUMBERS_##numbers,                                                           \
+     divisor},
+    IGNIS__BLOCKS_TYPES(IGNIS__BLOCKS_ROW)
+#undef IGNIS__BLOCKS_ROW
 };
 
 /*  Returns the index of a type in the table; -1 if it is not there. */
 IGNIS__PRIVATE int ignis__blocks_type(int type)
 {
-    int i;
-    for (i = IGNIS__COUNT(ignis__blocks_types) - 1; i >= 0 && ignis__blocks_types[i].type != type; i--)
-        continue;
-    return i;
+    switch (type) {
+#define IGNIS__BLOCKS_CASE(name, number, elements, bytes, bits, scales, numbers, divisor) \
+    case number: return IGNIS__BLOCKS_##name;
+        IGNIS__BLOCKS_TYPES(IGNIS__BLOCKS_CASE)
+#undef IGNIS__BLOCKS_CASE
+    default: return -1;
+    }
 }
 
 /*  Returns the bytes of `rows` rows, which are in groups of eight; a multiple of 16. scales: includes the
@@ -19363,10 +19646,413 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
     return true;
 }
 
+/*  models/weights/block_grids.c - the points of the types IQ2 and IQ3 of GGUF
+
+    A block of these types names points of a grid. A point of IQ2 has eight magnitudes, two bits each: 8, 25, 43. A
+    point of IQ3 has four, three bits each; shared/models/weights.h has their values. The lowest bits are the first.
+    May use: nothing. Locks: none. */
+
+IGNIS__PRIVATE const uint16_t ignis__grid_iq2_xxs[] = {
+    0,     2,     5,     8,     10,    17,    20,    32,    34,    40,    42,    65,    68,    80,    88,    97,
+    100,   128,   130,   138,   162,   257,   260,   272,   277,   320,   388,   408,   512,   514,   546,   642,
+    1025,  1028,  1040,  1057,  1060,  1088,  1090,  1096,  1120,  1153,  1156,  1168,  1188,  1280,  1282,  1288,
+    1312,  1350,  1385,  1408,  1425,  1545,  1552,  1600,  1668,  1700,  2048,  2053,  2056,  2068,  2088,  2113,
+    2116,  2128,  2130,  2184,  2308,  2368,  2562,  2580,  4097,  4100,  4112,  4129,  4160,  4192,  4228,  4240,
+    4245,  4352,  4360,  4384,  4432,  4442,  4480,  4644,  4677,  5120,  5128,  5152,  5157,  5193,  5248,  5400,
+    5474,  5632,  5654,  6145,  6148,  6160,  6208,  6273,  6400,  6405,  6560,  6737,  8192,  8194,  8202,  8260,
+    8289,  8320,  8322,  8489,  8520,  8704,  8706,  9217,  9220,  9232,  9280,  9302,  9472,  9537,  9572,  9872,
+    10248, 10272, 10388, 10820, 16385, 16388, 16400, 16408, 16417, 16420, 16448, 16456, 16470, 16480, 16513, 16516,
+    16528, 16640, 16672, 16737, 16768, 16773, 16897, 16912, 16968, 16982, 17000, 17408, 17416, 17440, 17536, 17561,
+    17682, 17700, 17920, 18433, 18436, 18448, 18496, 18501, 18688, 18776, 18785, 18818, 19013, 19088, 20480, 20488,
+    20497, 20505, 20512, 20608, 20616, 20740, 20802, 20900, 21137, 21648, 21650, 21770, 22017, 22100, 22528, 22545,
+    22553, 22628, 22848, 23048, 24580, 24592, 24640, 24680, 24832, 24917, 25112, 25184, 25600, 25605, 25872, 25874,
+    25988, 26690, 32768, 32770, 32778, 32833, 32898, 33028, 33048, 33088, 33297, 33793, 33796, 33808, 33813, 33856,
+    33888, 34048, 34118, 34196, 34313, 34368, 34400, 34818, 35076, 35345, 36868, 36880, 36900, 36928, 37025, 37142,
+    37248, 37445, 37888, 37922, 37956, 38225, 39041, 39200, 40962, 41040, 41093, 41225, 41472, 42008, 43088, 43268,
+};
+
+IGNIS__PRIVATE const uint16_t ignis__grid_iq2_xs[] = {
+    0,     2,     5,     8,     10,    17,    20,    22,    25,    32,    34,    37,    40,    65,    68,    70,
+    73,    80,    82,    85,    88,    97,    100,   128,   130,   133,   136,   145,   148,   153,   160,   257,
+    260,   262,   265,   272,   274,   277,   280,   282,   289,   292,   320,   322,   325,   328,   337,   340,
+    352,   360,   385,   388,   400,   512,   514,   517,   520,   529,   532,   544,   577,   580,   592,   597,
+    640,   650,   1025,  1028,  1030,  1033,  1040,  1042,  1045,  1048,  1057,  1060,  1088,  1090,  1093,  1096,
+    1105,  1108,  1110,  1120,  1153,  1156,  1168,  1280,  1282,  1285,  1288,  1297,  1300,  1312,  1345,  1348,
+    1360,  1377,  1408,  1537,  1540,  1552,  1574,  1600,  1602,  1668,  2048,  2050,  2053,  2056,  2058,  2065,
+    2068,  2080,  2085,  2113,  2116,  2128,  2136,  2176,  2208,  2218,  2305,  2308,  2320,  2368,  2433,  2441,
+    2560,  2592,  2600,  2710,  2720,  4097,  4100,  4102,  4105,  4112,  4114,  4117,  4120,  4129,  4132,  4160,
+    4162,  4165,  4168,  4177,  4180,  4192,  4202,  4225,  4228,  4240,  4352,  4354,  4357,  4360,  4369,  4372,
+    4384,  4417,  4420,  4432,  4480,  4500,  4502,  4609,  4612,  4614,  4624,  4672,  4704,  5120,  5122,  5125,
+    5128,  5137,  5140,  5152,  5185,  5188,  5193,  5200,  5220,  5248,  5377,  5380,  5392,  5440,  5632,  5652,
+    5705,  6145,  6148,  6160,  6162,  6208,  6228,  6278,  6400,  6405,  6502,  6737,  6825,  8192,  8194,  8197,
+    8200,  8202,  8209,  8212,  8224,  8257,  8260,  8272,  8320,  8352,  8449,  8452,  8464,  8512,  8520,  8549,
+    8704,  8738,  8832,  8872,  9217,  9220,  9232,  9257,  9280,  9472,  9537,  9554,  9625,  9729,  9754,  9894,
+    10240, 10248, 10250, 10272, 10325, 10376, 10402, 10600, 10640, 10760, 10784, 10882, 10888, 10890, 16385, 16388,
+    16390, 16393, 16400, 16402, 16405, 16408, 16417, 16420, 16448, 16450, 16453, 16456, 16458, 16465, 16468, 16480,
+    16485, 16513, 16516, 16528, 16640, 16642, 16645, 16648, 16657, 16660, 16672, 16705, 16708, 16720, 16768, 16773,
+    16802, 16897, 16900, 16912, 16914, 16937, 16960, 17408, 17410, 17413, 17416, 17425, 17428, 17433, 17440, 17473,
+    17476, 17488, 17536, 17556, 17665, 17668, 17680, 17700, 17728, 17818, 17920, 17930, 17988, 18000, 18433, 18436,
+    18448, 18496, 18501, 18516, 18530, 18688, 18705, 18756, 18768, 18793, 18948, 20480, 20482, 20485, 20488, 20497,
+    20500, 20512, 20520, 20545, 20548, 20560, 20608, 20737, 20740, 20752, 20757, 20800, 20802, 20992, 21060, 21162,
+    21505, 21508, 21520, 21537, 21568, 21600, 21633, 21665, 21760, 21768, 21888, 21896, 22049, 22120, 22177, 22528,
+    22548, 22593, 22608, 22681, 22810, 22848, 22850, 23173, 24577, 24580, 24592, 24640, 24660, 24674, 24710, 24745,
+    24832, 25124, 25162, 25234, 25600, 25622, 25872, 25920, 25925, 26020, 26625, 26730, 26917, 27142, 27220, 27234,
+    32768, 32770, 32773, 32776, 32785, 32788, 32800, 32810, 32833, 32836, 32848, 32896, 32898, 32936, 32938, 33025,
+    33028, 33030, 33040, 33088, 33105, 33113, 33280, 33312, 33408, 33410, 33440, 33448, 33793, 33796, 33808, 33810,
+    33813, 33856, 33888, 33929, 34048, 34116, 34213, 34328, 34410, 34816, 34824, 34853, 34906, 34944, 34946, 34984,
+    35078, 35362, 35456, 35464, 35478, 35496, 36865, 36868, 36880, 36928, 36950, 36996, 37120, 37154, 37220, 37462,
+    37513, 37888, 37893, 37956, 37968, 37976, 38185, 38288, 38290, 38465, 38993, 39078, 39241, 39445, 39520, 40960,
+    40962, 40968, 40970, 40992, 41002, 41120, 41297, 41305, 41382, 41472, 41474, 41480, 41514, 41600, 41632, 42048,
+    42133, 42597, 42648, 43018, 43040, 43042, 43048, 43168, 43176, 43268, 43396, 43398, 43560, 43562, 43665, 43690,
+};
+
+IGNIS__PRIVATE const uint16_t ignis__grid_iq2_s[] = {
+    0,     2,     5,     8,     10,    17,    20,    22,    25,    32,    34,    37,    40,    65,    68,    70,
+    73,    80,    82,    85,    88,    97,    100,   102,   105,   128,   130,   133,   136,   145,   148,   160,
+    165,   170,   257,   260,   262,   265,   272,   274,   277,   280,   289,   292,   320,   322,   325,   328,
+    337,   340,   342,   345,   352,   357,   360,   385,   388,   400,   402,   405,   417,   420,   512,   514,
+    517,   520,   529,   532,   544,   554,   577,   580,   582,   585,   592,   597,   640,   645,   650,   660,
+    674,   1025,  1028,  1030,  1033,  1040,  1042,  1045,  1048,  1057,  1060,  1062,  1065,  1088,  1090,  1093,
+    1096,  1098,  1105,  1108,  1110,  1113,  1120,  1122,  1125,  1153,  1156,  1158,  1161,  1168,  1173,  1176,
+    1185,  1188,  1280,  1282,  1285,  1288,  1290,  1297,  1300,  1302,  1305,  1312,  1317,  1320,  1345,  1348,
+    1350,  1353,  1360,  1362,  1365,  1368,  1377,  1380,  1408,  1410,  1413,  1416,  1425,  1428,  1440,  1537,
+    1540,  1542,  1545,  1552,  1557,  1600,  1605,  1608,  1617,  1620,  1632,  1665,  1668,  1680,  2048,  2050,
+    2053,  2056,  2065,  2068,  2070,  2073,  2080,  2085,  2090,  2113,  2116,  2118,  2121,  2128,  2130,  2133,
+    2136,  2145,  2148,  2176,  2181,  2196,  2218,  2305,  2308,  2320,  2322,  2325,  2328,  2337,  2368,  2373,
+    2376,  2385,  2388,  2400,  2433,  2448,  2560,  2577,  2580,  2594,  2600,  2602,  2640,  2713,  4097,  4100,
+    4102,  4105,  4112,  4114,  4117,  4120,  4129,  4132,  4134,  4160,  4162,  4165,  4168,  4177,  4180,  4182,
+    4185,  4192,  4194,  4197,  4200,  4225,  4228,  4230,  4240,  4245,  4248,  4257,  4260,  4352,  4354,  4357,
+    4360,  4362,  4369,  4372,  4374,  4377,  4384,  4386,  4389,  4392,  4417,  4420,  4422,  4425,  4432,  4434,
+    4437,  4440,  4449,  4452,  4480,  4482,  4485,  4488,  4497,  4500,  4609,  4612,  4617,  4624,  4629,  4641,
+    4644,  4672,  4677,  4689,  4692,  4737,  4740,  4752,  5120,  5122,  5125,  5128,  5137,  5140,  5142,  5145,
+    5152,  5157,  5160,  5185,  5188,  5190,  5193,  5200,  5202,  5205,  5208,  5217,  5220,  5248,  5250,  5253,
+    5256,  5265,  5268,  5280,  5377,  5380,  5382,  5385,  5392,  5394,  5397,  5400,  5409,  5412,  5440,  5442,
+    5445,  5448,  5457,  5460,  5472,  5505,  5508,  5520,  5632,  5637,  5640,  5649,  5652,  5664,  5697,  5700,
+    5712,  5760,  5802,  6145,  6148,  6150,  6153,  6160,  6165,  6168,  6177,  6208,  6210,  6213,  6216,  6225,
+    6228,  6240,  6273,  6276,  6400,  6402,  6405,  6408,  6417,  6420,  6432,  6465,  6468,  6480,  6505,  6562,
+    6660,  6672,  6720,  6742,  8192,  8194,  8197,  8200,  8209,  8212,  8214,  8217,  8224,  8229,  8234,  8257,
+    8260,  8272,  8274,  8277,  8292,  8320,  8330,  8340,  8362,  8449,  8452,  8464,  8466,  8469,  8481,  8512,
+    8514,  8517,  8529,  8532,  8544,  8577,  8580,  8592,  8704,  8714,  8738,  8744,  8746,  8772,  8784,  8840,
+    8842,  8872,  9217,  9220,  9222,  9225,  9232,  9237,  9240,  9249,  9252,  9280,  9282,  9285,  9288,  9297,
+    9300,  9312,  9345,  9348,  9360,  9472,  9477,  9480,  9489,  9492,  9504,  9537,  9540,  9552,  9574,  9600,
+    9729,  9732,  9744,  9792,  9817,  10240, 10245, 10257, 10260, 10305, 10308, 10320, 10378, 10410, 10497, 10500,
+    10512, 10645, 10762, 10786, 10852, 10888, 10890, 16385, 16388, 16390, 16393, 16400, 16402, 16405, 16408, 16410,
+    16417, 16420, 16422, 16448, 16450, 16453, 16456, 16458, 16465, 16468, 16470, 16473, 16480, 16482, 16485, 16513,
+    16516, 16528, 16533, 16536, 16545, 16548, 16640, 16642, 16645, 16648, 16657, 16660, 16662, 16665, 16672, 16674,
+    16677, 16705, 16708, 16710, 16713, 16720, 16722, 16725, 16728, 16737, 16740, 16768, 16770, 16773, 16776, 16785,
+    16788, 16800, 16897, 16900, 16912, 16914, 16917, 16920, 16932, 16960, 16965, 16968, 16977, 16980, 16992, 17025,
+    17028, 17408, 17410, 17413, 17416, 17418, 17425, 17428, 17430, 17433, 17440, 17442, 17445, 17448, 17473, 17476,
+    17478, 17481, 17488, 17490, 17493, 17496, 17505, 17508, 17536, 17538, 17541, 17544, 17553, 17556, 17568, 17665,
+    17668, 17670, 17673, 17680, 17682, 17685, 17688, 17697, 17700, 17728, 17730, 17733, 17736, 17745, 17748, 17760,
+    17770, 17793, 17796, 17808, 17920, 17922, 17925, 17928, 17937, 17940, 17952, 17985, 17988, 18000, 18048, 18085,
+    18433, 18436, 18441, 18448, 18450, 18453, 18456, 18465, 18468, 18496, 18498, 18501, 18504, 18513, 18516, 18528,
+    18564, 18576, 18688, 18690, 18693, 18696, 18705, 18708, 18720, 18753, 18756, 18768, 18816, 18838, 18945, 18948,
+    18960, 19008, 20480, 20482, 20485, 20488, 20497, 20500, 20502, 20505, 20512, 20514, 20517, 20520, 20545, 20548,
+    20550, 20553, 20560, 20562, 20565, 20568, 20577, 20580, 20608, 20610, 20613, 20616, 20625, 20628, 20737, 20740,
+    20742, 20745, 20752, 20754, 20757, 20760, 20769, 20772, 20800, 20802, 20805, 20808, 20817, 20820, 20832, 20865,
+    20868, 20880, 20992, 20997, 21000, 21009, 21012, 21024, 21057, 21060, 21072, 21097, 21120, 21505, 21508, 21510,
+    21513, 21520, 21522, 21525, 21528, 21537, 21540, 21568, 21570, 21573, 21576, 21585, 21588, 21600, 21633, 21636,
+    21648, 21760, 21762, 21765, 21768, 21777, 21780, 21792, 21825, 21828, 21840, 21888, 22017, 22020, 22032, 22054,
+    22080, 22528, 22530, 22533, 22536, 22545, 22548, 22560, 22593, 22596, 22608, 22618, 22656, 22785, 22788, 22800,
+    22848, 23040, 23065, 23173, 23208, 24577, 24580, 24582, 24592, 24594, 24597, 24600, 24609, 24612, 24640, 24645,
+    24648, 24657, 24660, 24672, 24708, 24720, 24832, 24834, 24837, 24840, 24849, 24852, 24864, 24897, 24900, 24912,
+    24960, 24985, 25092, 25104, 25152, 25174, 25249, 25600, 25605, 25608, 25617, 25620, 25632, 25665, 25668, 25680,
+    25728, 25857, 25860, 25872, 25920, 25930, 25960, 26002, 26112, 26260, 26625, 26628, 26640, 26725, 26776, 26880,
+    26922, 27202, 27297, 32768, 32770, 32773, 32776, 32785, 32788, 32793, 32800, 32805, 32833, 32836, 32848, 32850,
+    32853, 32856, 32865, 32896, 32901, 32913, 32916, 33025, 33028, 33033, 33040, 33042, 33045, 33048, 33057, 33060,
+    33088, 33090, 33093, 33096, 33105, 33108, 33153, 33156, 33168, 33193, 33280, 33285, 33290, 33297, 33300, 33345,
+    33348, 33360, 33793, 33796, 33798, 33801, 33808, 33810, 33813, 33816, 33825, 33856, 33858, 33861, 33864, 33873,
+    33876, 33888, 33921, 33924, 33936, 34048, 34050, 34053, 34056, 34065, 34068, 34080, 34113, 34116, 34128, 34176,
+    34186, 34305, 34308, 34320, 34345, 34368, 34816, 34821, 34833, 34836, 34881, 34884, 34896, 34978, 35073, 35076,
+    35136, 35173, 35362, 35416, 35418, 35458, 35490, 36865, 36868, 36873, 36880, 36882, 36885, 36888, 36900, 36928,
+    36930, 36933, 36936, 36945, 36948, 36960, 36993, 36996, 37008, 37120, 37125, 37137, 37140, 37185, 37188, 37200,
+    37210, 37377, 37380, 37392, 37440, 37542, 37888, 37890, 37893, 37896, 37905, 37908, 37920, 37953, 37956, 37968,
+    38016, 38038, 38145, 38148, 38160, 38208, 38296, 38305, 38400, 38470, 38500, 38913, 38916, 38928, 38950, 38976,
+    39081, 39168, 39241, 39250, 39568, 40960, 40965, 40970, 40980, 40994, 41002, 41025, 41028, 41040, 41122, 41130,
+    41280, 41317, 41474, 41482, 41506, 41512, 41514, 41602, 41608, 41610, 41640, 41985, 41988, 42000, 42048, 42121,
+    42148, 42240, 42265, 42577, 43018, 43048, 43170, 43348, 43398, 43528, 43530, 43552, 43554, 43560, 43656, 43690,
+};
+
+IGNIS__PRIVATE const uint16_t ignis__grid_iq3_xxs[] = {
+    0,    2,    4,    9,    11,   15,   16,   18,   25,   34,   59,   61,   65,   67,   72,   74,   81,   85,   88,
+    90,   97,   108,  120,  128,  130,  132,  137,  144,  146,  153,  155,  159,  169,  175,  189,  193,  199,  200,
+    202,  213,  248,  267,  287,  292,  303,  315,  317,  321,  327,  346,  362,  413,  436,  456,  460,  462,  483,
+    497,  513,  515,  520,  522,  529,  531,  536,  538,  540,  551,  552,  576,  578,  585,  592,  594,  641,  643,
+    648,  650,  657,  664,  698,  704,  706,  720,  729,  742,  758,  769,  773,  808,  848,  852,  870,  889,  901,
+    978,  992,  1024, 1026, 1033, 1035, 1040, 1042, 1046, 1049, 1058, 1089, 1091, 1093, 1096, 1098, 1105, 1112, 1139,
+    1143, 1144, 1152, 1154, 1161, 1167, 1168, 1170, 1183, 1184, 1197, 1217, 1224, 1228, 1272, 1276, 1309, 1323, 1347,
+    1367, 1377, 1404, 1473, 1475, 1486, 1509, 1537, 1544, 1546, 1553, 1555, 1576, 1589, 1594, 1600, 1602, 1616, 1625,
+    1636, 1638, 1665, 1667, 1672, 1685, 1706, 1722, 1737, 1755, 1816, 1831, 1850, 1856, 1862, 1874, 1901, 1932, 1950,
+    1971, 2011, 2032, 2052, 2063, 2077, 2079, 2091, 2095, 2172, 2192, 2207, 2208, 2224, 2230, 2247, 2277, 2308, 2345,
+    2356, 2389, 2403, 2424, 2501, 2504, 2506, 2520, 2570, 2593, 2616, 2624, 2630, 2646, 2669, 2700, 2714, 2746, 2754,
+    2795, 2824, 2835, 2839, 2874, 2882, 2905, 2984, 3028, 3042, 3092, 3108, 3110, 3124, 3153, 3185, 3215, 3252, 3288,
+    3294, 3364, 3397, 3434, 3483, 3523, 3537, 3587, 3589, 3591, 3592, 3610, 3626, 3670, 3680, 3722, 3749, 3754, 3776,
+    3789, 3803, 3824, 3857, 3873, 3904, 3906, 3924, 3992,
+};
+
+IGNIS__PRIVATE const uint16_t ignis__grid_iq3_s[] = {
+    0,    1,    2,    5,    7,    8,    9,    10,   12,   14,   16,   17,   21,   27,   32,   34,   37,   39,   41,
+    43,   48,   50,   57,   60,   63,   64,   65,   66,   68,   72,   73,   77,   80,   83,   87,   89,   93,   100,
+    113,  117,  122,  128,  129,  133,  135,  136,  139,  142,  145,  149,  152,  156,  162,  165,  167,  169,  171,
+    184,  187,  195,  201,  205,  208,  210,  217,  219,  222,  228,  232,  234,  247,  249,  253,  256,  267,  271,
+    273,  276,  282,  288,  291,  297,  312,  322,  324,  336,  338,  342,  347,  353,  357,  359,  374,  379,  390,
+    393,  395,  409,  426,  441,  448,  450,  452,  464,  466,  470,  475,  488,  492,  512,  513,  514,  516,  520,
+    521,  523,  525,  527,  528,  530,  537,  540,  542,  556,  558,  561,  570,  576,  577,  579,  582,  584,  588,
+    593,  600,  603,  609,  616,  618,  632,  638,  640,  650,  653,  655,  656,  660,  666,  672,  675,  685,  688,
+    698,  705,  708,  711,  712,  715,  721,  727,  728,  732,  737,  754,  760,  771,  773,  778,  780,  793,  795,
+    802,  806,  808,  812,  833,  840,  843,  849,  856,  858,  873,  912,  916,  919,  932,  934,  961,  963,  968,
+    970,  977,  989,  993,  1010, 1016, 1024, 1025, 1027, 1029, 1031, 1032, 1034, 1036, 1038, 1041, 1043, 1047, 1048,
+    1050, 1057, 1059, 1061, 1064, 1066, 1079, 1080, 1083, 1085, 1088, 1090, 1096, 1099, 1103, 1106, 1109, 1113, 1116,
+    1122, 1129, 1153, 1156, 1159, 1169, 1171, 1176, 1183, 1185, 1195, 1199, 1209, 1212, 1216, 1218, 1221, 1225, 1234,
+    1236, 1241, 1243, 1250, 1256, 1270, 1281, 1287, 1296, 1299, 1306, 1309, 1313, 1338, 1341, 1348, 1353, 1362, 1375,
+    1376, 1387, 1400, 1408, 1410, 1415, 1425, 1453, 1457, 1477, 1481, 1494, 1496, 1507, 1512, 1538, 1545, 1547, 1549,
+    1551, 1554, 1561, 1563, 1565, 1570, 1572, 1575, 1577, 1587, 1593, 1601, 1603, 1605, 1612, 1617, 1619, 1632, 1648,
+    1658, 1662, 1664, 1674, 1680, 1690, 1692, 1704, 1729, 1736, 1740, 1745, 1747, 1751, 1752, 1761, 1763, 1767, 1773,
+    1787, 1795, 1801, 1806, 1810, 1817, 1834, 1840, 1844, 1857, 1864, 1866, 1877, 1882, 1892, 1902, 1915, 1934, 1953,
+    1985, 1987, 2000, 2002, 2013, 2048, 2052, 2058, 2064, 2068, 2071, 2074, 2081, 2088, 2104, 2114, 2119, 2121, 2123,
+    2130, 2136, 2141, 2147, 2153, 2157, 2177, 2179, 2184, 2189, 2193, 2203, 2208, 2223, 2226, 2232, 2244, 2249, 2251,
+    2256, 2258, 2265, 2269, 2304, 2306, 2324, 2335, 2336, 2361, 2373, 2375, 2385, 2418, 2443, 2460, 2480, 2504, 2509,
+    2520, 2531, 2537, 2562, 2568, 2572, 2578, 2592, 2596, 2599, 2602, 2614, 2620, 2625, 2627, 2629, 2634, 2641, 2650,
+    2682, 2688, 2697, 2707, 2712, 2718, 2731, 2754, 2759, 2760, 2775, 2788, 2793, 2805, 2811, 2817, 2820, 2832, 2842,
+    2854, 2890, 2902, 2921, 2923, 2978, 3010, 3012, 3026, 3081, 3083, 3085, 3097, 3099, 3120, 3136, 3152, 3159, 3188,
+    3210, 3228, 3234, 3245, 3250, 3256, 3264, 3276, 3281, 3296, 3349, 3363, 3378, 3392, 3395, 3420, 3440, 3461, 3488,
+    3529, 3531, 3584, 3588, 3591, 3600, 3602, 3614, 3616, 3628, 3634, 3650, 3657, 3668, 3683, 3685, 3713, 3716, 3720,
+    3726, 3729, 3736, 3753, 3778, 3802, 3805, 3819, 3841, 3845, 3851, 3856, 3880, 3922, 3938, 3970, 3993, 4032,
+};
+
+/*  models/weights/block_read.c - blocks of GGUF files as numbers and scales
+
+    Each type has a function, which unpacks one block as the format defines it.
+    May use: block_grids.c, dequantize.c (halves). Locks: none. */
+
+static uint16_t ignis__u16_at(const unsigned char *at) { return (uint16_t)(at[0] | at[1] << 8); }
+
+static uint32_t ignis__u32_at(const unsigned char *at)
+{
+    return (uint32_t)ignis__u16_at(at) | (uint32_t)ignis__u16_at(at + 2) << 16;
+}
+
+/*  Reads 32 numbers whose low four bits are nibbles, and whose fifth bits, if there are any, are a word. */
+static void ignis__weight_block_read_32(const unsigned char *nibbles, const unsigned char *fifth, unsigned char *q)
+{
+    uint32_t bits = fifth ? ignis__u32_at(fifth) : 0;
+    int i;
+    for (i = 0; i < 16; i++) {
+        q[i] = (unsigned char)((nibbles[i] & 15) | (bits >> i & 1) << 4);
+        q[16 + i] = (unsigned char)(nibbles[i] >> 4 | (bits >> (16 + i) & 1) << 4);
+    }
+}
+
+/*  Reads Q4_K or Q5_K. */
+static void ignis__weight_block_read_k(const unsigned char *from, const unsigned char *fifth,
+                                       const unsigned char *nibbles, ignis__weight_block *to)
+{
+    const unsigned char *s = from + 4;
+    int i, j;
+    to->d = ignis__u16_at(from);
+    to->e = ignis__u16_at(from + 2);
+    for (j = 0; j < 8; j++) {
+        int scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4,
+            least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
+        to->scale[2 * j] = to->scale[2 * j + 1] = (signed char)scale;
+        to->least[2 * j] = to->least[2 * j + 1] = (unsigned char)least;
+        for (i = 0; i < 32; i++)
+            to->q[32 * j + i] = (unsigned char)((nibbles[32 * (j / 2) + i] >> 4 * (j & 1) & 15) |
+                                                (fifth ? (fifth[i] >> j & 1) << 4 : 0));
+    }
+}
+
+/*  Reads numbers of two bits of Q2_K and Q3_K. */
+static void ignis__weight_block_read_twos(const unsigned char *twos, unsigned char *q)
+{
+    int i;
+    for (i = 0; i < 256; i++)
+        q[i] = twos[32 * (i / 128) + i % 32] >> 2 * (i % 128 / 32) & 3;
+}
+
+static void ignis__weight_block_read_q2_k(const unsigned char *from, ignis__weight_block *to)
+{
+    int i;
+    to->d = ignis__u16_at(from + 80);
+    to->e = ignis__u16_at(from + 82);
+    ignis__weight_block_read_twos(from + 16, to->q);
+    for (i = 0; i < 16; i++) {
+        to->scale[i] = (signed char)(from[i] & 15);
+        to->least[i] = from[i] >> 4;
+    }
+}
+
+static void ignis__weight_block_read_q3_k(const unsigned char *from, ignis__weight_block *to)
+{
+    const unsigned char *s = from + 96;
+    int i;
+    to->d = ignis__u16_at(from + 108);
+    ignis__weight_block_read_twos(from + 32, to->q);
+    for (i = 0; i < 256; i++)
+        to->q[i] |= (unsigned char)((from[i % 32] >> i / 32 & 1) << 2);
+    for (i = 0; i < 16; i++)
+        to->scale[i] = (signed char)((s[i % 8] >> i / 8 * 4 & 15) + 16 * (s[8 + i % 4] >> i / 4 * 2 & 3) - 32);
+}
+
+static void ignis__weight_block_read_q6_k(const unsigned char *from, ignis__weight_block *to)
+{
+    int i;
+    to->d = ignis__u16_at(from + 208);
+    for (i = 0; i < 256; i++) {
+        int h = i / 128, g = i % 128 / 32, l = i % 32;
+        to->q[i] = (unsigned char)((from[64 * h + 32 * (g & 1) + l] >> 4 * (g >> 1) & 15) |
+                                   (from[128 + 32 * h + l] >> 2 * g & 3) << 4);
+    }
+    memcpy(to->scale, from + 192, 16);
+}
+
+static void ignis__weight_block_read_iq4_xs(const unsigned char *from, ignis__weight_block *to)
+{
+    int upper = ignis__u16_at(from + 2), j;
+    to->d = ignis__u16_at(from);
+    for (j = 0; j < 8; j++) {
+        int scale = (from[4 + j / 2] >> 4 * (j % 2) & 15) + 16 * (upper >> 2 * j & 3) - 32;
+        to->scale[2 * j] = to->scale[2 * j + 1] = (signed char)scale;
+        ignis__weight_block_read_32(from + 8 + 16 * j, NULL, to->q + 32 * j);
+    }
+}
+
+/*  Completes seven signs: an even number of eight is negative. */
+static int ignis__weight_block_signs(int seven)
+{
+    int odd = seven ^ seven >> 4;
+    odd ^= odd >> 2;
+    return (seven & 127) | ((odd ^ odd >> 1) & 1) << 7;
+}
+
+/*  Reads eight numbers of IQ2: a point, and the signs as bits. */
+static void ignis__weight_block_read_iq2(int point, int signs, unsigned char *q)
+{
+    int i;
+    for (i = 0; i < 8; i++)
+        q[i] = (unsigned char)((point >> 2 * i & 3) << 1 | (signs >> i & 1));
+}
+
+/*  Reads eight numbers of IQ3: two points, and the signs as bits. */
+static void ignis__weight_block_read_iq3(int low, int high, int signs, unsigned char *q)
+{
+    int i;
+    for (i = 0; i < 8; i++)
+        q[i] = (unsigned char)(((i < 4 ? low : high) >> 3 * (i % 4) & 7) | (signs >> i & 1) << 3);
+}
+
+/*  Reads types whose blocks of 32 have four indices, and a word with the signs and a scale: IQ2_XXS, IQ3_XXS. */
+static void ignis__weight_block_read_xxs(const unsigned char *from, bool three, ignis__weight_block *to)
+{
+    int i, j;
+    to->d = ignis__u16_at(from);
+    for (j = 0; j < 8; j++) {
+        const unsigned char *at = three ? from + 2 + 8 * j : from + 2 + 8 * j;
+        uint32_t word = ignis__u32_at(three ? from + 66 + 4 * j : at + 4);
+        to->scale[2 * j] = to->scale[2 * j + 1] = (signed char)(2 * (int)(word >> 28) + 1);
+        for (i = 0; i < 4; i++) {
+            int signs = ignis__weight_block_signs((int)(word >> 7 * i & 127));
+            if (three)
+                ignis__weight_block_read_iq3(ignis__grid_iq3_xxs[at[2 * i]], ignis__grid_iq3_xxs[at[2 * i + 1]], signs,
+                                             to->q + 32 * j + 8 * i);
+            else
+                ignis__weight_block_read_iq2(ignis__grid_iq2_xxs[at[i]], signs, to->q + 32 * j + 8 * i);
+        }
+    }
+}
+
+static void ignis__weight_block_read_iq2_xs(const unsigned char *from, ignis__weight_block *to)
+{
+    int i;
+    to->d = ignis__u16_at(from);
+    for (i = 0; i < 32; i++) {
+        int word = ignis__u16_at(from + 2 + 2 * i);
+        ignis__weight_block_read_iq2(ignis__grid_iq2_xs[word & 511], ignis__weight_block_signs(word >> 9),
+                                     to->q + 8 * i);
+    }
+    for (i = 0; i < 16; i++)
+        to->scale[i] = (signed char)(2 * (from[66 + i / 2] >> 4 * (i % 2) & 15) + 1);
+}
+
+static void ignis__weight_block_read_iq2_s(const unsigned char *from, ignis__weight_block *to)
+{
+    int i;
+    to->d = ignis__u16_at(from);
+    for (i = 0; i < 32; i++)
+        ignis__weight_block_read_iq2(ignis__grid_iq2_s[from[2 + i] | (from[66 + i / 4] >> 2 * (i % 4) & 3) << 8],
+                                     from[34 + i], to->q + 8 * i);
+    for (i = 0; i < 16; i++)
+        to->scale[i] = (signed char)(2 * (from[74 + i / 2] >> 4 * (i % 2) & 15) + 1);
+}
+
+static void ignis__weight_block_read_iq3_s(const unsigned char *from, ignis__weight_block *to)
+{
+    int i;
+    to->d = ignis__u16_at(from);
+    for (i = 0; i < 32; i++) {
+        const unsigned char *at = from + 2 + 2 * i;
+        int upper = from[66 + i / 4] >> 2 * (i % 4);
+        ignis__weight_block_read_iq3(ignis__grid_iq3_s[at[0] | (upper & 1) << 8],
+                                     ignis__grid_iq3_s[at[1] | (upper & 2) << 7], from[74 + i], to->q + 8 * i);
+    }
+    for (i = 0; i < 16; i++)
+        to->scale[i] = (signed char)(2 * (from[106 + i / 4] >> 4 * (i / 2 % 2) & 15) + 1);
+}
+
+IGNIS__PRIVATE void ignis__weight_block_read(uint32_t type, const unsigned char *from, ignis__weight_block *to)
+{
+    int i;
+    memset(to->scale, 1, sizeof to->scale);
+    memset(to->least, 0, sizeof to->least);
+    to->d = ignis__u16_at(from);
+    to->e = 0;
+    switch (type) {
+    case IGNIS__GGUF_Q4_0:
+    case IGNIS__GGUF_IQ4_NL: ignis__weight_block_read_32(from + 2, NULL, to->q); break;
+    case IGNIS__GGUF_Q5_0: ignis__weight_block_read_32(from + 6, from + 2, to->q); break;
+    case IGNIS__GGUF_Q4_1:
+        to->e = ignis__u16_at(from + 2);
+        ignis__weight_block_read_32(from + 4, NULL, to->q);
+        break;
+    case IGNIS__GGUF_Q5_1:
+        to->e = ignis__u16_at(from + 2);
+        ignis__weight_block_read_32(from + 8, from + 4, to->q);
+        break;
+    case IGNIS__GGUF_Q8_0:
+        for (i = 0; i < 32; i++)
+            to->q[i] = from[2 + i] ^ 128;
+        break;
+    case IGNIS__GGUF_MXFP4: /* half of the power of two, as numbers are doubled */
+        to->d = (uint16_t)(from[0] < 2 ? 0x20 << from[0] : (from[0] - 1) << 7);
+        ignis__weight_block_read_32(from + 1, NULL, to->q);
+        break;
+    case IGNIS__GGUF_Q2_K: ignis__weight_block_read_q2_k(from, to); break;
+    case IGNIS__GGUF_Q3_K: ignis__weight_block_read_q3_k(from, to); break;
+    case IGNIS__GGUF_Q4_K: ignis__weight_block_read_k(from, NULL, from + 16, to); break;
+    case IGNIS__GGUF_Q5_K: ignis__weight_block_read_k(from, from + 16, from + 48, to); break;
+    case IGNIS__GGUF_Q6_K: ignis__weight_block_read_q6_k(from, to); break;
+    case IGNIS__GGUF_IQ2_XXS: ignis__weight_block_read_xxs(from, false, to); break;
+    case IGNIS__GGUF_IQ2_XS: ignis__weight_block_read_iq2_xs(from, to); break;
+    case IGNIS__GGUF_IQ2_S: ignis__weight_block_read_iq2_s(from, to); break;
+    case IGNIS__GGUF_IQ3_XXS: ignis__weight_block_read_xxs(from, true, to); break;
+    case IGNIS__GGUF_IQ3_S: ignis__weight_block_read_iq3_s(from, to); break;
+    default: ignis__weight_block_read_iq4_xs(from, to);
+    }
+}
+
+/*  Returns the number that bits mean. */
+IGNIS__PRIVATE int ignis__weight_block_number(const struct ignis__blocks_types_type *type, int q)
+{
+    static const signed char tables[][16] = IGNIS__BLOCKS_TABLES;
+    return type->numbers >= (int)IGNIS__NUMBERS_IQ4      ? tables[type->numbers - (int)IGNIS__NUMBERS_IQ4][q & 15]
+           : type->numbers == (int)IGNIS__NUMBERS_SIGNED ? q - (1 << (type->bits - 1))
+                                                         : q;
+}
+
 /*  models/weights/dequantize.c - GGUF blocks to floats, and GGUF blocks to the layout of the device
 
     The layout is in kernels/models/blocks.cuh. Bits are those of llama.cpp.
-    May use: nothing of the room. Locks: none. */
+    May use: block_read.c. Locks: none. */
 
 /*  Converts a half to a float. */
 IGNIS__PRIVATE float ignis__half_at(const unsigned char *at)
@@ -19374,68 +20060,34 @@ IGNIS__PRIVATE float ignis__half_at(const unsigned char *at)
     return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5);
 }
 
-/*  Unpacks the scale and the minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
-static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
-{
-    *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
-    *least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
-}
-
 /*  Converts one block to floats. Each product and each sum is rounded once to f32, as in llama.cpp. */
-IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
+IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *bytes, float *out)
 {
-    float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
-    int i, j, k, scale = 0, least = 0, q;
-    switch (type) {
-    case IGNIS__GGUF_Q8_0:
-        for (i = 0; i < 32; i++)
-            out[i] = d * (float)(signed char)block[2 + i];
-        break;
-    case IGNIS__GGUF_Q4_0:
-        for (i = 0; i < 16; i++) {
-            out[i] = d * (float)((block[2 + i] & 15) - 8);
-            out[i + 16] = d * (float)((block[2 + i] >> 4) - 8);
-        }
-        break;
-    case IGNIS__GGUF_Q4_1:
-        m = ignis__half_at(block + 2);
-        for (i = 0; i < 16; i++) {
-            float low = d * (float)(block[4 + i] & 15), high = d * (float)(block[4 + i] >> 4);
-            out[i] = low + m;
-            out[i + 16] = high + m;
-        }
-        break;
-    case IGNIS__GGUF_Q6_K:
-        for (i = 0; i < 256; i++) {
-            int h = i / 128, g = i % 128 / 32, l = i % 32;
-            q = (block[64 * h + 32 * (g & 1) + l] >> 4 * (g >> 1) & 15) | (block[128 + 32 * h + l] >> 2 * g & 3) << 4;
-            m = d * (float)(signed char)block[192 + i / 16];
-            out[i] = m * (float)(q - 32);
-        }
-        break;
-    default: /* Q4_K, Q5_K */
-        m = ignis__half_at(block + 2);
-        for (j = 0; j < 8; j++) {
-            const unsigned char *nibbles = block + (type == IGNIS__GGUF_Q5_K ? 48 : 16) + 32 * (j / 2);
-            float step, base;
-            ignis__k_scale(block + 4, j, &scale, &least);
-            step = d * (float)scale;
-            base = m * (float)least;
-            for (k = 0; k < 32; k++) {
-                float value;
-                q = nibbles[k] >> 4 * (j & 1) & 15;
-                if (type == IGNIS__GGUF_Q5_K)
-                    q |= (block[16 + k] >> j & 1) << 4;
-                value = step * (float)q;
-                out[32 * j + k] = value - base;
-            }
+    const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type((int)type)];
+    float numbers[64], d, e;
+    ignis__weight_block block;
+    int i, k;
+    ignis__weight_block_read(type, bytes, &block);
+    d = of->scales == (int)IGNIS__SCALES_POWER ? (float)ignis__widen_float(block.d, 7, 8)
+                                               : (float)ignis__widen_float(block.d, 10, 5);
+    e = (float)ignis__widen_float(block.e, 10, 5);
+    e = of->scales == (int)IGNIS__SCALES_ADDED ? -e : e;
+    for (i = 0; of->bits < 8 && i < 1 << of->bits; i++)
+        numbers[i] = (float)ignis__weight_block_number(of, i);
+    for (i = 0; i < of->file_elements; i += 16) {
+        float step = d * (float)block.scale[i / 16],
+              base = of->scales == (int)IGNIS__SCALES_ADDED ? e : e * (float)block.least[i / 16];
+        step = step / (float)of->divisor; /* a power of two */
+        for (k = i; k < i + 16; k++) {
+            float value = step * (of->bits == 8 ? (float)(block.q[k] - 128) : numbers[block.q[k]]);
+            out[k] = value - base;
         }
     }
 }
 
-/*  Converts a row of GGUF blocks to records: every eighth record from its first on. Q6_K has scales besides. */
-IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
-                                       unsigned char *scales)
+/*  As ignis__blocks_pack for Q4_0, Q8_0, Q4_K and Q6_K, eight numbers at a time. */
+static void ignis__blocks_pack_words(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
+                                     unsigned char *scales)
 {
     const uint64_t fours = 0x0F0F0F0F0F0F0F0Fu, twos = 0x0303030303030303u;
     int64_t blocks = columns / 32, block;
@@ -19487,6 +20139,85 @@ IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from,
             from += 210;
         }
         record += 8 * size;
+    }
+}
+
+/*  Writes the numbers of block `j` of a record. */
+static void ignis__blocks_pack_numbers(const struct ignis__blocks_types_type *of, const unsigned char *q, int j,
+                                       unsigned char *record)
+{
+    const int bits = of->bits, flipped = of->numbers == (int)IGNIS__NUMBERS_SIGNED ? 1 << (bits - 1) : 0;
+    const int upper = bits == 6 ? 4 : bits == 3 ? 1 : 0, single = bits == 5 ? 4 : 0;
+    unsigned char *twos = record + (bits >= 4 ? 128 : 0), *ones = twos + (bits == 3 ? 64 : 0);
+    int i, k;
+    for (i = 0; i < 4; i++) /* elements 8 i to 8 i + 7 */
+        for (k = 0; k < 8; k++) {
+            int now = q[8 * i + k] ^ flipped;
+            if (bits >= 4 && of->numbers >= (int)IGNIS__NUMBERS_IQ4)
+                record[16 * j + 4 * i + k / 2] |= (unsigned char)(now << k % 2 * 4);
+            else if (bits >= 4)
+                record[16 * j + 4 * i + k % 4] |= (unsigned char)((now & 15) << k / 4 * 4);
+            if (bits == 2 || bits == 3 || bits == 6)
+                twos[8 * j + k] |= (unsigned char)((now >> upper & 3) << 2 * i);
+            if (bits == 3 || bits == 5)
+                ones[4 * j + k % 4] |= (unsigned char)((now >> single & 1) << (i + k / 4 * 4));
+        }
+}
+
+/*  Writes the scales of block `j` of a record to `to`, or to `outside`. It begins at element `first` of
+    the file's block, whose bytes are `header`. */
+static void ignis__blocks_pack_scales(const struct ignis__blocks_types_type *of, const ignis__weight_block *block,
+                                      int first, const unsigned char *header, int j, unsigned char *to,
+                                      unsigned char *outside)
+{
+    int i;
+    switch (of->scales) {
+    case IGNIS__SCALES_K: memcpy(to, header, 16); break;
+    case IGNIS__SCALES_32:
+        memcpy(to, &block->d, 2);
+        to[8 + j] = (unsigned char)block->scale[first / 16];
+        break;
+    case IGNIS__SCALES_16:
+    case IGNIS__SCALES_16_MIN:
+        for (i = 0; i < 2; i++)
+            to[2 * j + i] = (unsigned char)(of->scales == (int)IGNIS__SCALES_16
+                                                ? block->scale[first / 16 + i]
+                                                : block->scale[first / 16 + i] | block->least[first / 16 + i] << 4);
+        memcpy(outside, &block->d, 2);
+        if (of->scales == (int)IGNIS__SCALES_16_MIN)
+            memcpy(outside + 2, &block->e, 2);
+        break;
+    default:
+        memcpy(to + 2 * j, &block->d, 2);
+        if (of->scales == (int)IGNIS__SCALES_ADDED)
+            memcpy(to + 16 + 2 * j, &block->e, 2);
+    }
+}
+
+/*  Converts a row of GGUF blocks to records: every eighth record from its first on. scales: of types that have some
+    outside of the records. */
+IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
+                                       unsigned char *scales)
+{
+    const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type((int)type)];
+    ignis__weight_block block;
+    int64_t i;
+    if (type == IGNIS__GGUF_Q4_0 || type == IGNIS__GGUF_Q8_0 || type == IGNIS__GGUF_Q4_K || type == IGNIS__GGUF_Q6_K) {
+        ignis__blocks_pack_words(type, from, columns, record, scales);
+        return;
+    }
+    for (i = 0; i < columns; i += 32) {
+        int j = (int)(i / 32 % 8), first = (int)(i % of->file_elements);
+        if (j == 0)
+            memset(record, 0, (size_t)of->bytes);
+        if (first == 0)
+            ignis__weight_block_read(type, from, &block);
+        ignis__blocks_pack_numbers(of, block.q + first, j, record);
+        ignis__blocks_pack_scales(of, &block, first, from, j, record + 32 * of->bits, scales + i / 256 * of->scale);
+        if (first + 32 == of->file_elements)
+            from += of->file_bytes;
+        if (j == 7)
+            record += 8 * of->bytes;
     }
 }
 
@@ -19952,7 +20683,8 @@ static void ignis__model_pack_rows(const ignis__model_part *part, const unsigned
         ignis__quantise(part->blocks, values, part->columns, reader->row);
     ignis__blocks_pack((uint32_t)part->blocks, values ? reader->row : bytes, part->columns,
                        records + ignis__blocks_row(part->blocks, row, part->columns),
-                       scales + 2 * row * (part->columns / 256));
+                       scales +
+                           row * ignis__blocks_types[ignis__blocks_type(part->blocks)].scale * (part->columns / 256));
 }
 
 /*  Transposes elements of `size` bytes, [columns, rows], to [rows, columns] of a matrix whose rows are
@@ -22832,6 +23564,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
                                                   int64_t units)
 {
+    const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type(type)];
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
     char define[64];
@@ -22841,8 +23574,9 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     source.x = p->x;
     source.x_columns = units * 128;
     source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);
-    source.weights = 128 * (size_t)ignis__blocks_types[ignis__blocks_type(type)].bytes;
-    source.each = 512 + (type == IGNIS__GGUF_Q4_K ? 64 : 32); /* eight scales, and sums if the type has minima */
+    source.weights = 128 * (size_t)of->bytes;
+    /* eight scales, and sums if minima need them */
+    source.each = 512 + (of->scales == (int)IGNIS__SCALES_K || of->scales == (int)IGNIS__SCALES_ADDED ? 64 : 32);
     source.type = type;
     if (p->product.rows > 32 || 4 * source.groups <= op->work.device->info.multiprocessors)
         return false;
@@ -23434,6 +24168,8 @@ IGNIS__PRIVATE ignis__decode_step_arrays ignis__engine_layer_arrays(const ignis_
     no weight is quantised; -1 if some are and some are not, or if the kernel does not support one. */
 IGNIS__COLD static int ignis__engine_single_launch_types(const ignis__engine *engine)
 {
+    /* the others have no instance in the kernel */
+    const int supported = 1 << IGNIS__GGUF_Q4_0 | 1 << IGNIS__GGUF_Q8_0 | 1 << IGNIS__GGUF_Q4_K | 1 << IGNIS__GGUF_Q6_K;
     const ignis__model *model = engine->model;
     int types = 0, dense = 0, i, j, part;
     for (i = 0; i <= model->layers; i++) {
@@ -23441,7 +24177,10 @@ IGNIS__COLD static int ignis__engine_single_launch_types(const ignis__engine *en
         for (j = 0; j < 4 && a.weights[j]; j++) {
             const ignis__blocks *blocks = &a.weights[j]->blocks;
             for (part = 0; part < blocks->count; part++)
-                types |= 1 << blocks->part[part].type;
+                if (blocks->part[part].type > 30 || !(supported >> blocks->part[part].type & 1))
+                    return -1;
+                else
+                    types |= 1 << blocks->part[part].type;
             dense |= !blocks->count;
             /* the kernel has shared memory for the scales of 2^15 columns */
             if (ignis__weight_columns(a.weights[j]) % 8 != 0 || blocks->columns > 1 << 15)
@@ -23481,7 +24220,8 @@ IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *en
     int64_t stage = 8 * 4 * 1024, scales = 0, rest, free_bytes;
     int i, record = 0;
     for (i = 0; i < IGNIS__COUNT(ignis__blocks_types); i++)
-        if (engine->step_types >> ignis__blocks_types[i].type & 1 && record < ignis__blocks_types[i].bytes)
+        if (ignis__blocks_types[i].type < 31 && engine->step_types >> ignis__blocks_types[i].type & 1 &&
+            record < ignis__blocks_types[i].bytes)
             record = ignis__blocks_types[i].bytes;
     if (record) {
         stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (engine->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;

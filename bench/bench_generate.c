@@ -10,10 +10,10 @@
         [qwen3-0.6b] [llama-1b] [llama-8b] folder=path among the words: where models are written, and stay (/dev/shm);
         8b takes 16 GB batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain:
         no kernel begins before those ahead of it have ended; trace=path: a profile of some steps of each number of
-        sequences, path/MODEL-SEQUENCES.json, and of a prompt weights=q4_0,q8_0,q4_k,q6_k among the words: those of a
-        GGUF file whose matrices are random blocks drawn among the words: ignis_generate with ways of sampling, and with
-        a grammar, for which the vocabulary has made up words start among the words: the time from a program's start to
-        its first token behind 16, with kernels compiled before
+        sequences, path/MODEL-SEQUENCES.json, and of a prompt weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4
+        among the words: those of a GGUF file whose matrices are random blocks drawn among the words: ignis_generate
+        with ways of sampling, and with a grammar, for which the vocabulary has made up words start among the words: the
+        time from a program's start to its first token behind 16, with kernels compiled before
 
     On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and
     shares, are those of one then.
@@ -370,7 +370,10 @@ typedef struct blocks {
 static const blocks block_types[] = {{"q8_0", 8, 32, 34, {0, 0}},
                                      {"q4_0", 2, 32, 18, {0, 0}},
                                      {"q4_k", 12, 256, 144, {0, 2}},
-                                     {"q6_k", 14, 256, 210, {208, 208}}};
+                                     {"q6_k", 14, 256, 210, {208, 208}},
+                                     {"q5_0", 6, 32, 22, {0, 0}},
+                                     {"iq4_xs", 23, 256, 136, {0, 0}},
+                                     {"mxfp4", 39, 32, 17, {0, 0}}}; /* a power of two of one byte */
 
 static void put_number(FILE *file, uint64_t value, int size) { fwrite(&value, (size_t)size, 1, file); }
 
@@ -412,9 +415,11 @@ static void put_blocks(FILE *file, bool header, const blocks *type, int64_t *at,
             some[i] = (unsigned char)((i * 2654435761u + (uint64_t)*at) >> 13);
         for (i = 0; i < 4096; i++)
             for (k = 0; k < 2; k++) {
-                some[i * type->bytes + type->scales[k]] = (unsigned char)(17 * i);
+                some[i * type->bytes + type->scales[k]] = (unsigned char)(type->bytes == 17 ? 119 + i % 3 : 17 * i);
+                if (type->bytes == 17)
+                    continue;
                 some[i * type->bytes + type->scales[k] + 1] = type->elements == 256 ? 0x01
-                                                              : type->bytes == 18   ? 0x14
+                                                              : type->bytes <= 22   ? 0x14
                                                                                     : 0x06;
             }
         for (left = size; left > 0; left -= i) {

@@ -87,7 +87,7 @@ part() {
         room_for_models
         build bench_generate && $out/bench_generate "folder=$folder" batch=1 start llama-135m &&
             $out/bench_generate "folder=$folder" $batch drawn $models &&
-            $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k $models &&
+            $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k,q5_0,iq4_xs,mxfp4 $models &&
             $python bench/peer_generate.py "folder=$folder" $batch compile $models ;;
     training)
         sections=${SECTIONS:-mlp memory gpt llama}

@@ -116,6 +116,8 @@ extern "C" {
 #include "models/weights/weight_map.c"
 #include "models/weights/quantized_layout.c"
 #include "models/weights/tensor_match.c"
+#include "models/weights/block_grids.c"
+#include "models/weights/block_read.c"
 #include "models/weights/dequantize.c"
 #include "models/weights/quantize.c"
 #include "models/weights/quantized_linear.c"

@@ -26,6 +26,19 @@ static inline ignis__array *room(ignis_shape shape, ignis_dtype dtype)
     return room_of(handle);
 }
 
+/*  Sets the scales of a block of random bytes to small numbers: d, and e or m. */
+static inline void block_scales(int type, unsigned char *block, int i)
+{
+    int d = type == IGNIS__GGUF_Q6_K ? 208 : type == IGNIS__GGUF_Q3_K ? 108 : type == IGNIS__GGUF_Q2_K ? 80 : 0;
+    if (type == IGNIS__GGUF_MXFP4) {
+        block[0] = (unsigned char)(121 + i % 3);
+        return;
+    }
+    block[d] = 0, block[d + 1] = (unsigned char)(8 + i % 3);
+    if (type == IGNIS__GGUF_Q2_K || type == IGNIS__GGUF_Q5_K || type == IGNIS__GGUF_Q4_1 || type == IGNIS__GGUF_Q5_1)
+        block[d + 2] = 0, block[d + 3] = (unsigned char)(8 + i % 2 + i % 5 / 4 * 128); /* some are below 0 */
+}
+
 /*  The bytes of a quantised weight [rows, k]: of `type`, and from row `other_from` on of `other`; and its numbers, both
     of which the caller frees.
     factor: of the numbers. */
@@ -44,24 +57,22 @@ static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_f
     blocks.part[1].type = other, blocks.part[1].rows = rows - blocks.part[0].rows;
     bytes = (unsigned char *)calloc((size_t)ignis__blocks_bytes(&blocks, blocks.count), 1);
     for (r = 0, part = 0; r < rows; r++, in++) {
-        int now, elements = 32, size = 34;
+        int now, elements, size;
         unsigned char *records;
         if (r == blocks.part[0].rows)
             part = 1, in = 0;
         now = blocks.part[part].type;
         for (i = 0; i < k; i++)
             row[i] = (float)(factor * noise(seed, (int64_t)r * k + i));
-        if (now == IGNIS__GGUF_Q6_K) { /* any bytes, and a scale */
-            for (i = 0; i < k / 256 * 210; i++)
+        elements = ignis__blocks_types[ignis__blocks_type(now)].file_elements;
+        size = ignis__blocks_types[ignis__blocks_type(now)].file_bytes;
+        if (now != IGNIS__GGUF_Q4_0 && now != IGNIS__GGUF_Q8_0 && now != IGNIS__GGUF_Q4_K) { /* any bytes, and scales */
+            for (i = 0; i < k / elements * size; i++)
                 row_bytes[i] = (unsigned char)(int)(127.99 * (1 + noise(seed + 1, (int64_t)r * k + i)));
-            for (i = 0; i < k / 256; i++)
-                row_bytes[210 * i + 208] = 0, row_bytes[210 * i + 209] = (unsigned char)(8 + i % 3);
-            elements = 256, size = 210;
+            for (i = 0; i < k / elements; i++)
+                block_scales(now, row_bytes + size * i, i);
         } else {
             ignis__quantise(now, row, k, row_bytes);
-            elements = now == IGNIS__GGUF_Q4_K ? 256 : 32, size = now == IGNIS__GGUF_Q4_K   ? 144
-                                                                  : now == IGNIS__GGUF_Q4_0 ? 18
-                                                                                            : 34;
         }
         for (i = 0; i < k; i += elements)
             ignis__dequantise((uint32_t)now, row_bytes + i / elements * size, row + i);
@@ -70,7 +81,7 @@ static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_f
         records = bytes + ignis__blocks_bytes(&blocks, part);
         ignis__blocks_pack((uint32_t)now, row_bytes, k, records + ignis__blocks_row(now, in, k),
                            records + ignis__blocks_bytes_of(now, blocks.part[part].rows, k, false) +
-                               in * (k / 256) * 2);
+                               in * (k / 256) * ignis__blocks_types[ignis__blocks_type(now)].scale);
     }
     free(row);
     *made = blocks;

@@ -190,6 +190,12 @@ static const char *const halves_of_blocks[] = {
     "-DIGNIS_T=1 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=12", "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
     "-DIGNIS_T=1 -DIGNIS_BLOCKS=14", "-DIGNIS_T=2 -DIGNIS_BLOCKS=14", NULL};
+/*  One of each layout; the types of IQ2 have one, and those of IQ3. */
+static const char *const bf16_of_other_blocks[] = {
+    "-DIGNIS_T=2 -DIGNIS_BLOCKS=23", "-DIGNIS_T=2 -DIGNIS_BLOCKS=3",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=6",
+    "-DIGNIS_T=2 -DIGNIS_BLOCKS=7",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=10", "-DIGNIS_T=2 -DIGNIS_BLOCKS=11",
+    "-DIGNIS_T=2 -DIGNIS_BLOCKS=13", "-DIGNIS_T=2 -DIGNIS_BLOCKS=16", "-DIGNIS_T=2 -DIGNIS_BLOCKS=20",
+    "-DIGNIS_T=2 -DIGNIS_BLOCKS=21", "-DIGNIS_T=2 -DIGNIS_BLOCKS=39", NULL};
 static const char *const only_one[] = {"", NULL};
 static const char *const formula[] = {"-DMAP=0", "-DMAP=1 -ftz=true", "-DMAP=2", NULL};
 static const char *const planted[] = {"-DIGNIS_T=2 -DPLANTED=0",
@@ -599,6 +605,7 @@ static const struct {
      80,
      0,
      {0, 0, 64}}, /* sm_90: 64 rows of Q4_K; 28 on sm_100: 8 of Q6_K */
+    {IGNIS__SOURCE_GEMV_BLOCKS_CU, bf16_of_other_blocks, 80, 0, {0, 0, 0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_CU, gemv_cluster, 90, 0, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,

@@ -82,23 +82,38 @@ template <int N, bool summed> struct whole_numbers {
 /* >>weights ----------------------------------------------------------------------------------------------------- */
 
 template <int type> struct blocks_rows {
-    static constexpr bool bytes = type == BLOCKS_Q8_0, halves = type == BLOCKS_Q6_K, minima = type == BLOCKS_Q4_K;
+    static constexpr blocks_layout layout = layout_of(type);
+    static constexpr int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);
+    static constexpr bool is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED,
+                          is_table = layout.numbers >= IGNIS__NUMBERS_IQ4;
+    static constexpr bool bytes = bits == 8, nibbles = bits >= 4 && bits <= 6, twos = bits == 6 || bits <= 3,
+                          ones = bits == 5 || bits == 3;
+    /* halves: a scale for 16 elements; minima: they need sums of x; own_minima: of 16 elements, whose sums of x are
+       products with ones */
+    static constexpr bool halves = outside != 0, own_minima = layout.scales == IGNIS__SCALES_16_MIN,
+                          minima = layout.scales == IGNIS__SCALES_K || layout.scales == IGNIS__SCALES_ADDED;
     /* words of eight elements; scales of a block */
     static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1;
-    /* of operands: which are the upper bits of their bytes */
-    static constexpr float factor = type == BLOCKS_Q4_0 ? 1.0f / 16 : halves ? 1.0f / 4 : 1.0f;
+    /* bit of an operand's byte at which a number begins: signed ones are the upper bits */
+    static constexpr int begin = is_signed ? 8 - bits : 0, twos_begin = begin + (bits == 6 ? 4 : bits == 3 ? 1 : 0),
+                         ones_begin = begin + (bits == 5 ? 4 : 0);
+    static constexpr float factor = 1.0f / (float)((1 << begin) * layout.divisor);
+    static constexpr int at_twos = nibbles ? 128 : 0, at_ones = at_twos + (twos ? 64 : 0), at_scales = 32 * bits;
 
     /*  A lane's part of a unit for rows lane / 4 and lane / 4 + 8 of the 16, as loaded: bits of its four times eight
         elements, and the scales and minima of block t. */
     struct unit {
         uint32_t q[2][4 * words];
         uint2 more[2];
+        uint32_t one[2];
         uint4 k[2];
-        uint16_t s[2], d[2]; /* as loaded: an instruction on them would wait for them here */
+        /* as loaded: an instruction on them would wait for them here. both: d and e that are outside */
+        uint16_t s[2], d[2];
+        uint32_t both[2];
     };
     /*  The scales of a block in both rows. */
     struct scales {
-        float of[2][parts], least[2];
+        float of[2][parts], least[2][parts];
     };
 
     const uint8_t *records[2], *halves_at[2];
@@ -108,8 +123,8 @@ template <int type> struct blocks_rows {
         const int all = (k + 32 * RECORD - 1) / (32 * RECORD);
         records[0] = weights + first_record(first, all) * record_bytes(type);
         records[1] = weights + first_record(second, all) * record_bytes(type);
-        halves_at[0] = scales + first * all * 2;
-        halves_at[1] = scales + second * all * 2;
+        halves_at[0] = scales + first * all * outside;
+        halves_at[1] = scales + second * all * outside;
     }
 
     /*  Loads a unit from global memory. */
@@ -128,7 +143,10 @@ template <int type> struct blocks_rows {
     {
 #pragma unroll
         for (int r = 0; r < 2 && halves; r++)
-            w.d[r] = ((const uint16_t *)halves_at[r])[record];
+            if (own_minima)
+                w.both[r] = ((const uint32_t *)halves_at[r])[record];
+            else
+                w.d[r] = ((const uint16_t *)halves_at[r])[record];
     }
     /*  Loads a row's blocks of the first or second half of a record. four: loads 16 bytes for a lane. */
     template <bool alone, typename Four>
@@ -137,7 +155,7 @@ template <int type> struct blocks_rows {
         const int t = threadIdx.x % 4, own = half * UNIT + t;
         if (alone)
 #pragma unroll
-            for (int i = 0; i < words; i++) {
+            for (int i = 0; i < words && bits >= 4; i++) {
                 const uint4 of = four(record + i * 128 + own * 16);
                 w.q[r][4 * i] = of.x;
                 w.q[r][4 * i + 1] = of.y;
@@ -152,17 +170,26 @@ template <int type> struct blocks_rows {
                     const uint2 two = *(const uint2 *)(of + t / 2 * 128 + t % 2 * 8);
                     w.q[r][2 * b % (4 * words)] = two.x;
                     w.q[r][(2 * b + 1) % (4 * words)] = two.y;
-                } else {
+                } else if (nibbles) {
                     w.q[r][b] = *(const uint32_t *)(of + t * 4);
                 }
             }
-        if (minima)
-            w.k[r] = *(const uint4 *)(record + 128);
-        else if (!halves)
-            w.d[r] = ((const uint16_t *)(record + 128 * words))[own];
-        if (halves) {
-            w.more[r] = ((const uint2 *)(record + 128))[own];
-            w.s[r] = ((const uint16_t *)(record + 192))[own];
+        if (twos)
+            w.more[r] = ((const uint2 *)(record + at_twos))[own];
+        if (ones)
+            w.one[r] = ((const uint32_t *)(record + at_ones))[own];
+        record += at_scales;
+        if (layout.scales == IGNIS__SCALES_K) {
+            w.k[r] = *(const uint4 *)record;
+        } else if (layout.scales == IGNIS__SCALES_32) {
+            w.d[r] = *(const uint16_t *)record;
+            w.s[r] = record[8 + own];
+        } else if (halves) {
+            w.s[r] = ((const uint16_t *)record)[own];
+        } else {
+            w.d[r] = ((const uint16_t *)record)[own];
+            if (minima)
+                w.s[r] = ((const uint16_t *)(record + 16))[own];
         }
     }
 
@@ -172,56 +199,106 @@ template <int type> struct blocks_rows {
         scales s;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            s.of[r][0] = ignis_ptx_cvt_f32_f16(minima ? (uint16_t)(w.k[r].x & 0xffff) : w.d[r]);
-            s.least[r] = 0;
-            if (halves) {
+            const uint16_t d = layout.scales == IGNIS__SCALES_K ? (uint16_t)(w.k[r].x & 0xffff)
+                               : own_minima                     ? (uint16_t)(w.both[r] & 0xffff)
+                                                                : w.d[r];
+            s.of[r][0] =
+                layout.scales == IGNIS__SCALES_POWER ? __uint_as_float((uint32_t)d << 16) : ignis_ptx_cvt_f32_f16(d);
+            s.least[r][0] = 0;
+            if (own_minima) {
+                const float e = ignis_ptx_cvt_f32_f16((uint16_t)(w.both[r] >> 16));
+                s.of[r][parts - 1] = s.of[r][0] * (float)(w.s[r] >> 8 & 15);
+                s.of[r][0] *= (float)(w.s[r] & 15);
+                s.least[r][0] = e * (float)(w.s[r] >> 4 & 15);
+                s.least[r][parts - 1] = e * (float)(w.s[r] >> 12);
+            } else if (halves) {
                 s.of[r][parts - 1] = s.of[r][0] * (float)(int8_t)(w.s[r] >> 8);
                 s.of[r][0] *= (float)(int8_t)(w.s[r] & 255);
-            }
-            if (minima) {
+            } else if (layout.scales == IGNIS__SCALES_32) {
+                s.of[r][0] *= (float)(int8_t)w.s[r];
+            } else if (layout.scales == IGNIS__SCALES_ADDED) {
+                s.least[r][0] = -ignis_ptx_cvt_f32_f16(w.s[r]);
+            } else if (minima) {
                 const int right = threadIdx.x % 4 * 8;
                 const uint32_t y = w.k[r].y >> right, z = w.k[r].z >> right, both = w.k[r].w >> right;
                 const bool upper = number % 2 != 0; /* the last four of eight blocks */
                 const uint32_t scale = upper ? (both & 15) | (y >> 6 & 3) << 4 : y & 63,
                                least = upper ? (both >> 4 & 15) | (z >> 6 & 3) << 4 : z & 63;
                 s.of[r][0] *= (float)scale;
-                s.least[r] = ignis_ptx_cvt_f32_f16((uint16_t)(w.k[r].x >> 16)) * (float)least;
+                s.least[r][0] = ignis_ptx_cvt_f32_f16((uint16_t)(w.k[r].x >> 16)) * (float)least;
             }
         }
         return s;
     }
 
-    /*  Builds a lane's part of A: eight elements of both rows, from word i on. more: upper bits of both rows, to be
-        shifted left by `left`. */
-    static __device__ void operand(uint32_t (&a)[4], const unit &w, int i, const uint2 (&more)[2], int left)
+    /*  Returns four items of the table, for the low nibbles of `four`. */
+    static __device__ uint32_t look_up(uint32_t four)
     {
+        constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;
+        const uint32_t of_eight = four & 0x7777u,
+                       first = __byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, of_eight);
+        if (bits == 3)
+            return first;
+        return __byte_perm(first, __byte_perm(table<numbers, 2>::bytes, table<numbers, 3>::bytes, of_eight),
+                           and_or(four >> 1, 0x4444u, 0x3210u));
+    }
+
+    /*  Returns four numbers whose bits 2 i and 2 i + 1, and i, of bytes are in `two` and `one`. */
+    static __device__ uint32_t upper_bits(uint32_t two, uint32_t one, int i)
+    {
+        uint32_t q = 0;
+        if (twos)
+            q = twos_begin == 6 ? two << (6 - 2 * i) & 0xc0c0c0c0u
+                                : (two >> 2 * i & 0x03030303u) << twos_begin;
+        if (ones)
+            q |= (one >> i & 0x01010101u) << ones_begin;
+        return q;
+    }
+
+    /*  Builds a lane's part of A: eight elements of both rows, from word `word` on. more, one: of both rows; i: which
+        eight elements of the block. */
+    static __device__ void operand(uint32_t (&a)[4], const unit &w, int word, const uint2 (&more)[2],
+                                   const uint32_t (&one)[2], int i)
+    {
+        constexpr uint32_t mask = 0x0f0f0f0fu << begin;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const uint32_t word = w.q[r][i * words];
+            const uint32_t q = w.q[r][word * words];
             if (bytes) {
-                a[r] = word;
-                a[2 + r] = w.q[r][(i * words + 1) % (4 * words)];
-            } else if (halves) {
-                a[r] = and_or(word << 2, 0x3c3c3c3cu, more[r].x << left & 0xc0c0c0c0u);
-                a[2 + r] = and_or(word >> 2, 0x3c3c3c3cu, more[r].y << left & 0xc0c0c0c0u);
-            } else if (minima) {
-                a[r] = word & 0x0f0f0f0fu;
-                a[2 + r] = word >> 4 & 0x0f0f0f0fu;
+                a[r] = q;
+                a[2 + r] = w.q[r][(word * words + 1) % (4 * words)];
+            } else if (is_table && bits == 4) {
+                a[r] = look_up(q);
+                a[2 + r] = look_up(q >> 16);
             } else {
-                a[r] = word << 4 & 0xf0f0f0f0u;
-                a[2 + r] = word & 0xf0f0f0f0u;
+                const uint32_t low = upper_bits(more[r].x, one[r], i), high = upper_bits(more[r].y, one[r] >> 4, i);
+                if (nibbles) {
+                    a[r] = and_or(q << begin, mask, low);
+                    a[2 + r] = and_or(begin <= 4 ? q >> (4 - begin) : q << (begin - 4), mask, high);
+                } else if (is_table) { /* bytes to nibbles */
+                    a[r] = look_up(__byte_perm(low | low >> 4, 0, 0x4420));
+                    a[2 + r] = look_up(__byte_perm(high | high >> 4, 0, 0x4420));
+                } else {
+                    a[r] = low;
+                    a[2 + r] = high;
+                }
             }
         }
     }
 
-    /*  Returns the scaled product of a block in one row. x: scale of x, with the factor; sum: of x. */
-    static __device__ float scaled(const int (&product)[parts], const float (&of)[parts], float least, float x,
-                                   float sum)
+    /*  Returns the scaled product of a block in one row. whole: sums of x as whole numbers, for minima of 16 elements;
+        x: scale of x, with the factor; sum: of x. */
+    static __device__ float scaled(const int (&product)[parts], const int (&whole)[parts], const float (&of)[parts],
+                                   const float (&least)[parts], float x, float sum)
     {
         float y = __fmul_rn((float)product[0], __fmul_rn(of[0], x));
         if (halves)
             y = fmaf((float)product[parts - 1], __fmul_rn(of[parts - 1], x), y);
-        return minima ? fmaf(-least, sum, y) : y;
+        if (own_minima) {
+            y = fmaf(-(float)whole[0], __fmul_rn(least[0], x), y);
+            y = fmaf(-(float)whole[parts - 1], __fmul_rn(least[parts - 1], x), y);
+        }
+        return minima ? fmaf(-least[0], sum, y) : y;
     }
 
     /*  Adds weights times one row of x to sum: of row lane / 4 in lanes of even t, of row lane / 4 + 8 in the others.
@@ -231,26 +308,41 @@ template <int type> struct blocks_rows {
     {
         const uint32_t b[8] = {x[0].x, x[0].y, x[0].z, x[0].w, x[1].x, x[1].y, x[1].z, x[1].w};
         const bool odd = threadIdx.x % 2 != 0;
-        int found[parts][4] = {};
+        const uint32_t one[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
+        int found[parts][4] = {}, whole[parts][4] = {};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             uint32_t a[4];
-            operand(a, w, i, w.more, 6 - 2 * i);
+            operand(a, w, i, w.more, w.one, i);
             ignis_ptx_mma_s8(found[i * parts / 4], a, b[2 * i], b[2 * i + 1]);
+            if (own_minima)
+                ignis_ptx_mma_s8(whole[i * parts / 4], one, b[2 * i], b[2 * i + 1]);
         }
         const scales s = scales_of(w, number);
         float y[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            int product[parts];
+            int product[parts], all[parts];
 #pragma unroll
-            for (int i = 0; i < parts; i++)
+            for (int i = 0; i < parts; i++) {
                 product[i] = 128 * found[i][2 * r] + found[i][2 * r + 1];
-            y[r] = scaled(product, s.of[r], s.least[r], x_scale, x_sum);
+                all[i] = 128 * whole[i][2 * r] + whole[i][2 * r + 1];
+            }
+            y[r] = scaled(product, all, s.of[r], s.least[r], x_scale, x_sum);
         }
         float pair = odd ? y[1] : y[0];
         pair += __shfl_xor_sync(0xffffffff, odd ? y[0] : y[1], 1);
         sum += pair + __shfl_xor_sync(0xffffffff, pair, 2);
+    }
+
+    /*  Multiplies A with a row of x: its high bytes, then its low ones. */
+    static __device__ void multiply(int (&found)[4], const uint32_t (&a)[4], const uint4 &x)
+    {
+        ignis_ptx_mma_s8(found, a, x.x, x.y);
+#pragma unroll
+        for (int &c : found)
+            c *= 128;
+        ignis_ptx_mma_s8(found, a, x.z, x.w);
     }
 
     /*  Adds weights times rows 8 n and on of x to sum[n], in the layout of an MMA's C. rows: of x, a multiple of 8.
@@ -267,19 +359,23 @@ template <int type> struct blocks_rows {
 #pragma unroll
         for (int b = 0; b < UNIT; b++) {
             uint2 more[2] = {};
+            uint32_t one[2] = {};
 #pragma unroll
             for (int r = 0; r < 2; r++) {
 #pragma unroll
-                for (int i = 0; i < parts; i++)
+                for (int i = 0; i < parts; i++) {
                     s[b].of[r][i] = __shfl_sync(0xffffffff, own.of[r][i], quad + b);
-                if (minima)
-                    s[b].least[r] = __shfl_sync(0xffffffff, own.least[r], quad + b);
-                if (halves) {
+                    if (minima || own_minima)
+                        s[b].least[r][i] = __shfl_sync(0xffffffff, own.least[r][i], quad + b);
+                }
+                if (twos) {
                     more[r].x = __shfl_sync(0xffffffff, w.more[r].x, quad + b);
                     more[r].y = __shfl_sync(0xffffffff, w.more[r].y, quad + b);
                 }
+                if (ones)
+                    one[r] = __shfl_sync(0xffffffff, w.one[r], quad + b);
             }
-            operand(a[b], w, b, more, 6 - 2 * t);
+            operand(a[b], w, b, more, one, t);
         }
         /* a branch each: else the compiler delays sums until registers spill */
         constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;
@@ -306,23 +402,25 @@ template <int type> struct blocks_rows {
 #pragma unroll
             for (int b = 0; b < UNIT; b++) {
                 const uint4 now = x[n % 2][b];
-                int found[parts][4] = {};
+                const uint32_t all[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
+                int found[parts][4] = {}, whole[parts][4] = {};
 #pragma unroll
                 for (int i = 0; i < parts; i++) {
                     const bool has = !halves || t / 2 == i;
-                    ignis_ptx_mma_s8(found[i], a[b], has ? now.x : 0, has ? now.y : 0);
-#pragma unroll
-                    for (int &c : found[i])
-                        c *= 128;
-                    ignis_ptx_mma_s8(found[i], a[b], has ? now.z : 0, has ? now.w : 0);
+                    const uint4 part = has ? now : make_uint4(0, 0, 0, 0);
+                    multiply(found[i], a[b], part);
+                    if (own_minima)
+                        multiply(whole[i], all, part);
                 }
 #pragma unroll
                 for (int c = 0; c < 4; c++) {
-                    int product[parts];
+                    int product[parts], sum_of_x[parts];
 #pragma unroll
-                    for (int i = 0; i < parts; i++)
+                    for (int i = 0; i < parts; i++) {
                         product[i] = found[i][c];
-                    const float one = scaled(product, s[b].of[c / 2], s[b].least[c / 2],
+                        sum_of_x[i] = whole[i][c];
+                    }
+                    const float one = scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],
                                              c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);
                     if (b % 2 == 0)
                         y[c] = one;

@@ -28,16 +28,14 @@ static const struct {
 IGNIS__PRIVATE const struct ignis__gguf_types_type ignis__gguf_types[] = {
     {"F32", 0, 1, 4, IGNIS_F32, true},
     {"F16", 1, 1, 2, IGNIS_F16, true},
-    {"Q4_0", IGNIS__GGUF_Q4_0, 32, 18, IGNIS_DTYPE_DEFAULT, true},
-    {"Q4_1", IGNIS__GGUF_Q4_1, 32, 20, IGNIS_DTYPE_DEFAULT, true},
-    {"Q5_0", 6, 32, 22, IGNIS_DTYPE_DEFAULT, false},
-    {"Q5_1", 7, 32, 24, IGNIS_DTYPE_DEFAULT, false},
-    {"Q8_0", IGNIS__GGUF_Q8_0, 32, 34, IGNIS_DTYPE_DEFAULT, true},
-    {"Q2_K", 10, 256, 84, IGNIS_DTYPE_DEFAULT, false},
-    {"Q3_K", 11, 256, 110, IGNIS_DTYPE_DEFAULT, false},
-    {"Q4_K", IGNIS__GGUF_Q4_K, 256, 144, IGNIS_DTYPE_DEFAULT, true},
-    {"Q5_K", IGNIS__GGUF_Q5_K, 256, 176, IGNIS_DTYPE_DEFAULT, true},
-    {"Q6_K", IGNIS__GGUF_Q6_K, 256, 210, IGNIS_DTYPE_DEFAULT, true},
+#define IGNIS__GGUF_ROW(name, number, elements, bytes, bits, scales, numbers, divisor) \
+    {#name, number, elements, bytes, IGNIS_DTYPE_DEFAULT, true},
+    IGNIS__BLOCKS_TYPES(IGNIS__GGUF_ROW)
+#undef IGNIS__GGUF_ROW
+        {"IQ1_S", 19, 256, 50, IGNIS_DTYPE_DEFAULT, false},
+    {"IQ1_M", 29, 256, 56, IGNIS_DTYPE_DEFAULT, false},
+    {"TQ1_0", 34, 256, 54, IGNIS_DTYPE_DEFAULT, false},
+    {"TQ2_0", 35, 256, 66, IGNIS_DTYPE_DEFAULT, false},
     {"I8", 24, 1, 1, IGNIS_DTYPE_DEFAULT, false},
     {"I16", 25, 1, 2, IGNIS_DTYPE_DEFAULT, false},
     {"I32", 26, 1, 4, IGNIS_I32, false},

@@ -74,14 +74,11 @@ typedef enum ignis__gguf_kind { /* the numbers of the format */
                                 IGNIS__GGUF_KINDS
 } ignis__gguf_kind;
 
-typedef enum ignis__gguf_type {
-    IGNIS__GGUF_Q4_0 = 2,
-    IGNIS__GGUF_Q4_1 = 3,
-    IGNIS__GGUF_Q8_0 = 8,
-    IGNIS__GGUF_Q4_K = 12,
-    IGNIS__GGUF_Q5_K = 13,
-    IGNIS__GGUF_Q6_K = 14
-} ignis__gguf_type;
+#include "../shared/models/weights.h"
+
+#define IGNIS__GGUF_TYPE(name, number, elements, bytes, bits, scales, numbers, divisor) IGNIS__GGUF_##name = number,
+/*  The numbers of the format. */
+typedef enum ignis__gguf_type { IGNIS__BLOCKS_TYPES(IGNIS__GGUF_TYPE) IGNIS__GGUF_NOT_QUANTISED = 0 } ignis__gguf_type;
 
 /*  Types of tensors: `elements` elements take `bytes` bytes. dtype: the one of Ignis with the same layout, if
     there is one. */

@@ -11,6 +11,8 @@
     no weight is quantised; -1 if some are and some are not, or if the kernel does not support one. */
 IGNIS__COLD static int ignis__engine_single_launch_types(const ignis__engine *engine)
 {
+    /* the others have no instance in the kernel */
+    const int supported = 1 << IGNIS__GGUF_Q4_0 | 1 << IGNIS__GGUF_Q8_0 | 1 << IGNIS__GGUF_Q4_K | 1 << IGNIS__GGUF_Q6_K;
     const ignis__model *model = engine->model;
     int types = 0, dense = 0, i, j, part;
     for (i = 0; i <= model->layers; i++) {
@@ -18,7 +20,10 @@ IGNIS__COLD static int ignis__engine_single_launch_types(const ignis__engine *en
         for (j = 0; j < 4 && a.weights[j]; j++) {
             const ignis__blocks *blocks = &a.weights[j]->blocks;
             for (part = 0; part < blocks->count; part++)
-                types |= 1 << blocks->part[part].type;
+                if (blocks->part[part].type > 30 || !(supported >> blocks->part[part].type & 1))
+                    return -1;
+                else
+                    types |= 1 << blocks->part[part].type;
             dense |= !blocks->count;
             /* the kernel has shared memory for the scales of 2^15 columns */
             if (ignis__weight_columns(a.weights[j]) % 8 != 0 || blocks->columns > 1 << 15)
@@ -58,7 +63,8 @@ IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *en
     int64_t stage = 8 * 4 * 1024, scales = 0, rest, free_bytes;
     int i, record = 0;
     for (i = 0; i < IGNIS__COUNT(ignis__blocks_types); i++)
-        if (engine->step_types >> ignis__blocks_types[i].type & 1 && record < ignis__blocks_types[i].bytes)
+        if (ignis__blocks_types[i].type < 31 && engine->step_types >> ignis__blocks_types[i].type & 1 &&
+            record < ignis__blocks_types[i].bytes)
             record = ignis__blocks_types[i].bytes;
     if (record) {
         stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (engine->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;

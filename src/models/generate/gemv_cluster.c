@@ -186,6 +186,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
                                                   int64_t units)
 {
+    const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type(type)];
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
     char define[64];
@@ -195,8 +196,9 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     source.x = p->x;
     source.x_columns = units * 128;
     source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);
-    source.weights = 128 * (size_t)ignis__blocks_types[ignis__blocks_type(type)].bytes;
-    source.each = 512 + (type == IGNIS__GGUF_Q4_K ? 64 : 32); /* eight scales, and sums if the type has minima */
+    source.weights = 128 * (size_t)of->bytes;
+    /* eight scales, and sums if minima need them */
+    source.each = 512 + (of->scales == (int)IGNIS__SCALES_K || of->scales == (int)IGNIS__SCALES_ADDED ? 64 : 32);
     source.type = type;
     if (p->product.rows > 32 || 4 * source.groups <= op->work.device->info.multiprocessors)
         return false;

@@ -1,7 +1,7 @@
 /*  models/weights/dequantize.c - GGUF blocks to floats, and GGUF blocks to the layout of the device
 
     The layout is in kernels/models/blocks.cuh. Bits are those of llama.cpp.
-    May use: nothing of the room. Locks: none. */
+    May use: block_read.c. Locks: none. */
 
 #include "room.h"
 
@@ -11,68 +11,34 @@ IGNIS__PRIVATE float ignis__half_at(const unsigned char *at)
     return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5);
 }
 
-/*  Unpacks the scale and the minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
-static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
-{
-    *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4;
-    *least = j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4;
-}
-
 /*  Converts one block to floats. Each product and each sum is rounded once to f32, as in llama.cpp. */
-IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
+IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *bytes, float *out)
 {
-    float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
-    int i, j, k, scale = 0, least = 0, q;
-    switch (type) {
-    case IGNIS__GGUF_Q8_0:
-        for (i = 0; i < 32; i++)
-            out[i] = d * (float)(signed char)block[2 + i];
-        break;
-    case IGNIS__GGUF_Q4_0:
-        for (i = 0; i < 16; i++) {
-            out[i] = d * (float)((block[2 + i] & 15) - 8);
-            out[i + 16] = d * (float)((block[2 + i] >> 4) - 8);
-        }
-        break;
-    case IGNIS__GGUF_Q4_1:
-        m = ignis__half_at(block + 2);
-        for (i = 0; i < 16; i++) {
-            float low = d * (float)(block[4 + i] & 15), high = d * (float)(block[4 + i] >> 4);
-            out[i] = low + m;
-            out[i + 16] = high + m;
-        }
-        break;
-    case IGNIS__GGUF_Q6_K:
-        for (i = 0; i < 256; i++) {
-            int h = i / 128, g = i % 128 / 32, l = i % 32;
-            q = (block[64 * h + 32 * (g & 1) + l] >> 4 * (g >> 1) & 15) | (block[128 + 32 * h + l] >> 2 * g & 3) << 4;
-            m = d * (float)(signed char)block[192 + i / 16];
-            out[i] = m * (float)(q - 32);
-        }
-        break;
-    default: /* Q4_K, Q5_K */
-        m = ignis__half_at(block + 2);
-        for (j = 0; j < 8; j++) {
-            const unsigned char *nibbles = block + (type == IGNIS__GGUF_Q5_K ? 48 : 16) + 32 * (j / 2);
-            float step, base;
-            ignis__k_scale(block + 4, j, &scale, &least);
-            step = d * (float)scale;
-            base = m * (float)least;
-            for (k = 0; k < 32; k++) {
-                float value;
-                q = nibbles[k] >> 4 * (j & 1) & 15;
-                if (type == IGNIS__GGUF_Q5_K)
-                    q |= (block[16 + k] >> j & 1) << 4;
-                value = step * (float)q;
-                out[32 * j + k] = value - base;
-            }
+    const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type((int)type)];
+    float numbers[64], d, e;
+    ignis__weight_block block;
+    int i, k;
+    ignis__weight_block_read(type, bytes, &block);
+    d = of->scales == (int)IGNIS__SCALES_POWER ? (float)ignis__widen_float(block.d, 7, 8)
+                                               : (float)ignis__widen_float(block.d, 10, 5);
+    e = (float)ignis__widen_float(block.e, 10, 5);
+    e = of->scales == (int)IGNIS__SCALES_ADDED ? -e : e;
+    for (i = 0; of->bits < 8 && i < 1 << of->bits; i++)
+        numbers[i] = (float)ignis__weight_block_number(of, i);
+    for (i = 0; i < of->file_elements; i += 16) {
+        float step = d * (float)block.scale[i / 16],
+              base = of->scales == (int)IGNIS__SCALES_ADDED ? e : e * (float)block.least[i / 16];
+        step = step / (float)of->divisor; /* a power of two */
+        for (k = i; k < i + 16; k++) {
+            float value = step * (of->bits == 8 ? (float)(block.q[k] - 128) : numbers[block.q[k]]);
+            out[k] = value - base;
         }
     }
 }
 
-/*  Converts a row of GGUF blocks to records: every eighth record from its first on. Q6_K has scales besides. */
-IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
-                                       unsigned char *scales)
+/*  As ignis__blocks_pack for Q4_0, Q8_0, Q4_K and Q6_K, eight numbers at a time. */
+static void ignis__blocks_pack_words(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
+                                     unsigned char *scales)
 {
     const uint64_t fours = 0x0F0F0F0F0F0F0F0Fu, twos = 0x0303030303030303u;
     int64_t blocks = columns / 32, block;
@@ -124,5 +90,84 @@ IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from,
             from += 210;
         }
         record += 8 * size;
+    }
+}
+
+/*  Writes the numbers of block `j` of a record. */
+static void ignis__blocks_pack_numbers(const struct ignis__blocks_types_type *of, const unsigned char *q, int j,
+                                       unsigned char *record)
+{
+    const int bits = of->bits, flipped = of->numbers == (int)IGNIS__NUMBERS_SIGNED ? 1 << (bits - 1) : 0;
+    const int upper = bits == 6 ? 4 : bits == 3 ? 1 : 0, single = bits == 5 ? 4 : 0;
+    unsigned char *twos = record + (bits >= 4 ? 128 : 0), *ones = twos + (bits == 3 ? 64 : 0);
+    int i, k;
+    for (i = 0; i < 4; i++) /* elements 8 i to 8 i + 7 */
+        for (k = 0; k < 8; k++) {
+            int now = q[8 * i + k] ^ flipped;
+            if (bits >= 4 && of->numbers >= (int)IGNIS__NUMBERS_IQ4)
+                record[16 * j + 4 * i + k / 2] |= (unsigned char)(now << k % 2 * 4);
+            else if (bits >= 4)
+                record[16 * j + 4 * i + k % 4] |= (unsigned char)((now & 15) << k / 4 * 4);
+            if (bits == 2 || bits == 3 || bits == 6)
+                twos[8 * j + k] |= (unsigned char)((now >> upper & 3) << 2 * i);
+            if (bits == 3 || bits == 5)
+                ones[4 * j + k % 4] |= (unsigned char)((now >> single & 1) << (i + k / 4 * 4));
+        }
+}
+
+/*  Writes the scales of block `j` of a record to `to`, or to `outside`. It begins at element `first` of
+    the file's block, whose bytes are `header`. */
+static void ignis__blocks_pack_scales(const struct ignis__blocks_types_type *of, const ignis__weight_block *block,
+                                      int first, const unsigned char *header, int j, unsigned char *to,
+                                      unsigned char *outside)
+{
+    int i;
+    switch (of->scales) {
+    case IGNIS__SCALES_K: memcpy(to, header, 16); break;
+    case IGNIS__SCALES_32:
+        memcpy(to, &block->d, 2);
+        to[8 + j] = (unsigned char)block->scale[first / 16];
+        break;
+    case IGNIS__SCALES_16:
+    case IGNIS__SCALES_16_MIN:
+        for (i = 0; i < 2; i++)
+            to[2 * j + i] = (unsigned char)(of->scales == (int)IGNIS__SCALES_16
+                                                ? block->scale[first / 16 + i]
+                                                : block->scale[first / 16 + i] | block->least[first / 16 + i] << 4);
+        memcpy(outside, &block->d, 2);
+        if (of->scales == (int)IGNIS__SCALES_16_MIN)
+            memcpy(outside + 2, &block->e, 2);
+        break;
+    default:
+        memcpy(to + 2 * j, &block->d, 2);
+        if (of->scales == (int)IGNIS__SCALES_ADDED)
+            memcpy(to + 16 + 2 * j, &block->e, 2);
+    }
+}
+
+/*  Converts a row of GGUF blocks to records: every eighth record from its first on. scales: of types that have some
+    outside of the records. */
+IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
+                                       unsigned char *scales)
+{
+    const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type((int)type)];
+    ignis__weight_block block;
+    int64_t i;
+    if (type == IGNIS__GGUF_Q4_0 || type == IGNIS__GGUF_Q8_0 || type == IGNIS__GGUF_Q4_K || type == IGNIS__GGUF_Q6_K) {
+        ignis__blocks_pack_words(type, from, columns, record, scales);
+        return;
+    }
+    for (i = 0; i < columns; i += 32) {
+        int j = (int)(i / 32 % 8), first = (int)(i % of->file_elements);
+        if (j == 0)
+            memset(record, 0, (size_t)of->bytes);
+        if (first == 0)
+            ignis__weight_block_read(type, from, &block);
+        ignis__blocks_pack_numbers(of, block.q + first, j, record);
+        ignis__blocks_pack_scales(of, &block, first, from, j, record + 32 * of->bits, scales + i / 256 * of->scale);
+        if (first + 32 == of->file_elements)
+            from += of->file_bytes;
+        if (j == 7)
+            record += 8 * of->bytes;
     }
 }

@@ -99,7 +99,8 @@ static void ignis__model_pack_rows(const ignis__model_part *part, const unsigned
         ignis__quantise(part->blocks, values, part->columns, reader->row);
     ignis__blocks_pack((uint32_t)part->blocks, values ? reader->row : bytes, part->columns,
                        records + ignis__blocks_row(part->blocks, row, part->columns),
-                       scales + 2 * row * (part->columns / 256));
+                       scales +
+                           row * ignis__blocks_types[ignis__blocks_type(part->blocks)].scale * (part->columns / 256));
 }
 
 /*  Transposes elements of `size` bytes, [columns, rows], to [rows, columns] of a matrix whose rows are

@@ -6,19 +6,30 @@
 #include "room.h"
 
 IGNIS__PRIVATE const struct ignis__blocks_types_type ignis__blocks_types[] = {
-    {IGNIS__GGUF_Q4_0, 144, 0},
-    {IGNIS__GGUF_Q8_0, 272, 0},
-    {IGNIS__GGUF_Q4_K, 144, 0},
-    {IGNIS__GGUF_Q6_K, 208, 2},
+#define IGNIS__BLOCKS_ROW(name, number, elements, bytes, bits, scales, numbers, divisor) \
+    {number,                                                                             \
+     IGNIS__BLOCKS_RECORD(bits, IGNIS__SCALES_##scales),                                 \
+     IGNIS__BLOCKS_OUTSIDE(IGNIS__SCALES_##scales),                                      \
+     elements,                                                                           \
+     bytes,                                                                              \
+     bits,                                                                               \
+     IGNIS__SCALES_##scales,                                                             \
+     IGNIS__NUMBERS_##numbers,                                                           \
+     divisor},
+    IGNIS__BLOCKS_TYPES(IGNIS__BLOCKS_ROW)
+#undef IGNIS__BLOCKS_ROW
 };
 
 /*  Returns the index of a type in the table; -1 if it is not there. */
 IGNIS__PRIVATE int ignis__blocks_type(int type)
 {
-    int i;
-    for (i = IGNIS__COUNT(ignis__blocks_types) - 1; i >= 0 && ignis__blocks_types[i].type != type; i--)
-        continue;
-    return i;
+    switch (type) {
+#define IGNIS__BLOCKS_CASE(name, number, elements, bytes, bits, scales, numbers, divisor) \
+    case number: return IGNIS__BLOCKS_##name;
+        IGNIS__BLOCKS_TYPES(IGNIS__BLOCKS_CASE)
+#undef IGNIS__BLOCKS_CASE
+    default: return -1;
+    }
 }
 
 /*  Returns the bytes of `rows` rows, which are in groups of eight; a multiple of 16. scales: includes the

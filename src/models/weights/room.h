@@ -213,13 +213,25 @@ typedef struct ignis__model_part {
     ignis_tensor *to;
 } ignis__model_part;
 
-/*  The layout of each type on the device: rows of records of 256 elements, `bytes` bytes each. Q6_K has
-    `scale` bytes for each record after them. kernels/models/blocks.cuh has the layout of a record. */
+/*  A type of quantised weights. On the device: rows of records of 256 elements, `bytes` bytes each, and `scale` bytes
+    for each record after them. kernels/models/blocks.cuh has the layout of a record. */
 struct ignis__blocks_types_type {
-    int type, bytes, scale;
+    int type, bytes, scale, file_elements, file_bytes, bits, scales, numbers, divisor;
 };
 
-#include "../../shared/models/weights.h"
+enum {
+#define IGNIS__BLOCKS_INDEX(name, number, elements, bytes, bits, scales, numbers, divisor) IGNIS__BLOCKS_##name,
+    IGNIS__BLOCKS_TYPES(IGNIS__BLOCKS_INDEX) IGNIS__BLOCKS_COUNT
+#undef IGNIS__BLOCKS_INDEX
+};
+
+/*  A block of a GGUF file. q: bits of numbers, as shared/models/weights.h describes them; d, e: bits of f16, or of bf16
+    for POWER; e is m for ADDED. scale, least: of 16 elements, 1 and 0 in types without them. */
+typedef struct ignis__weight_block {
+    uint16_t d, e;
+    signed char scale[16];
+    unsigned char least[16], q[256];
+} ignis__weight_block;
 
 enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
 
@@ -279,7 +291,7 @@ IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, cons
                                                           ignis__model *model, int *count);
 
 /* quantized_layout.c */
-extern const struct ignis__blocks_types_type ignis__blocks_types[4];
+extern const struct ignis__blocks_types_type ignis__blocks_types[IGNIS__BLOCKS_COUNT];
 IGNIS__PRIVATE int ignis__blocks_type(int type);
 IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales);
 IGNIS__PRIVATE int64_t ignis__blocks_row(int type, int64_t row, int64_t columns);
@@ -290,6 +302,14 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
 /* tensor_match.c */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *files, ignis__model *model,
                                                            ignis__model_part *parts, int count);
+
+/* block_grids.c */
+extern const uint16_t ignis__grid_iq2_xxs[256], ignis__grid_iq2_xs[512], ignis__grid_iq2_s[1024];
+extern const uint16_t ignis__grid_iq3_xxs[256], ignis__grid_iq3_s[512];
+
+/* block_read.c */
+IGNIS__PRIVATE void ignis__weight_block_read(uint32_t type, const unsigned char *from, ignis__weight_block *to);
+IGNIS__PRIVATE int ignis__weight_block_number(const struct ignis__blocks_types_type *type, int q);
 
 /* dequantize.c */
 IGNIS__PRIVATE float ignis__half_at(const unsigned char *at);

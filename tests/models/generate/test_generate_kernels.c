@@ -229,6 +229,29 @@ TEST(products_of_quantised_weights)
     multiprocessors = 0;
 }
 
+/*  The types that have numbers of other bits, tables or other scales; of 32 numbers and of 256. */
+TEST(products_of_every_type)
+{
+    static const int types[] = {
+        IGNIS__GGUF_Q4_1,    IGNIS__GGUF_Q5_0,   IGNIS__GGUF_Q5_1,    IGNIS__GGUF_IQ4_NL, IGNIS__GGUF_MXFP4,
+        IGNIS__GGUF_Q2_K,    IGNIS__GGUF_Q3_K,   IGNIS__GGUF_Q5_K,    IGNIS__GGUF_IQ4_XS, IGNIS__GGUF_IQ2_XXS,
+        IGNIS__GGUF_IQ2_XS,  IGNIS__GGUF_IQ2_S,  IGNIS__GGUF_IQ3_XXS, IGNIS__GGUF_IQ3_S};
+    int t;
+    SETUP(NULL);
+    for (t = 0; t < COUNT_OF(types); t++) {
+        ignis_dtype dtype = t % 2 ? IGNIS_F16 : IGNIS_BF16;
+        int k = t < 5 ? 608 : 768;
+        check_product_of(dtype, types[t], types[t], 1, 21, k, IGNIS__GEMV_OUT, false, true);
+        check_product_of(dtype, types[t], types[t], 1, 24, 2304, IGNIS__GEMV_OUT, true, false);
+        check_product_of(dtype, types[t], types[t], 5, 18, k, IGNIS__GEMV_ADD, false, false);
+        check_product_of(dtype, types[t], types[(t + 1) % 5], 19, 34, k, IGNIS__GEMV_OUT, false, true);
+        check_product_of(IGNIS_F32, types[t], types[t], 2, 9, k, IGNIS__GEMV_LOGITS, false, false);
+        multiprocessors = 1;
+        check_product_of(dtype, types[t], types[t], 12, 257, 256, IGNIS__GEMV_OUT, false, true);
+        multiprocessors = 0;
+    }
+}
+
 TEST(products_of_every_kind)
 {
     static const int rows[] = {1, 2, 3, 5, 8, 9, 17};

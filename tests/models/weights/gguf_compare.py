@@ -18,10 +18,11 @@ except ImportError as error:
     print("0 passed, 0 failed, 1 skipped")
     sys.exit(0)
 
-TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K"]
+TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ2_XXS", "IQ2_XS", "IQ2_S",
+         "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "MXFP4"]
 HIDDEN, INNER, VOCAB, HEADS, KV = 256, 512, 37, 4, 2
 D = HIDDEN // HEADS
-PLAIN = {"Q8_0", "Q4_0", "Q4_1"}  # gguf can quantise these; of the others it only reads blocks
+PLAIN = {"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}  # gguf can quantise these; of the others it only reads blocks
 
 
 def blocks(rng, rows, columns, kind):
@@ -35,7 +36,9 @@ def blocks(rng, rows, columns, kind):
         return gguf.quants.quantize(rng.standard_normal((rows, columns)).astype(np.float32), quant)
     elements, size = gguf.GGML_QUANT_SIZES[quant]
     data = rng.integers(0, 256, (rows * columns // elements, size), dtype=np.uint8)
-    places = [208] if kind == "Q6_K" else [0, 2]
+    places = {"Q6_K": [208], "Q3_K": [108], "Q2_K": [80, 82], "Q4_K": [0, 2], "Q5_K": [0, 2], "MXFP4": []}.get(kind, [0])
+    if kind == "MXFP4":  # the two smallest powers are subnormal; the greatest ones would overflow
+        data[:, 0] = np.minimum(data[:, 0], 250)
     for place in places:
         scale = rng.standard_normal(data.shape[0]).astype(np.float16) / np.float16(64)
         data[:, place:place + 2] = scale.astype(np.float16)[:, None].view(np.uint8).reshape(-1, 2)

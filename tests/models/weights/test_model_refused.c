@@ -461,14 +461,14 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
     file.data = file_bytes(desc.path, &size);
     file.size = size;
     for (i = 0; i + 20 < (int)size;
-         i++) /* the type of a matrix: Q8_0 becomes Q5_0, of other sizes; then one that nobody knows */
+         i++) /* the type of a matrix: Q8_0 becomes IQ1_S, of other sizes; then one that nobody knows */
         if (memcmp(file.data + i, "blk.0.attn_q.weight", 19) == 0)
             break;
-    file.data[i + 19 + 4 + 16] = 6;
+    file.data[i + 19 + 4 + 16] = 19;
     test_write_file(desc.path, file.data, size);
     CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     CHECK_MESSAGE_HAS("tensor 'blk.0.attn_q.weight' of '");
-    CHECK_MESSAGE_HAS("is of type Q5_0, which Ignis cannot read as a weight");
+    CHECK_MESSAGE_HAS("is of type IQ1_S, which Ignis cannot read as a weight");
     file.data[i + 19 + 4 + 16] = 99;
     test_write_file(desc.path, file.data, size);
     CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
