@@ -599,6 +599,43 @@
         ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read, too. A file is
         written completely or not at all. A damaged or malicious file is an error, and does no harm.
 
+        ignis_save_with adds metadata, texts that ignis_file_metadata reads back, and writes dtypes that Ignis does not
+        compute in: BOOL from u8, I8, I16 and U16 from i32, U32 from i64. ignis_load reads these as the same dtypes.
+        ignis_load_trainable makes parameters of what it loads.
+
+        ignis_npy_save and ignis_npy_load exchange one tensor with NumPy, in a .npy file. They need no Python, and read
+        no Python objects.
+
+    ---- begin example files
+    #define IGNIS_IMPLEMENTATION
+    #include "ignis.h"
+    #include <stdio.h>
+
+    int main(void)
+    {
+        ignis_setup(NULL);
+        ignis_scope scope = ignis_scope_begin();
+        const char *names[] = {"weights", "mask"}, *dtypes[] = {NULL, "BOOL"};
+        ignis_metadata metadata[] = {{"format", "pt"}, {"steps", "1200"}};
+        ignis_save_desc options = {.metadata = metadata, .metadata_count = 2, .dtypes = dtypes};
+        ignis_tensor weights = ignis_tensor_randn(IGNIS_SHAPE(64, 8), NULL);
+        ignis_tensor saved[] = {weights, ignis_map("weights > 0", IGNIS_INPUTS(weights))}, loaded[2] = {{0}, {0}};
+        char steps[16] = "";
+        ignis_save_with("model.safetensors", names, saved, 2, &options);
+        ignis_load_trainable("model.safetensors", names, loaded, 2);
+        ignis_file_metadata("model.safetensors", "steps", steps, sizeof steps);
+        ignis_npy_save("weights.npy", loaded[0], NULL); // numpy.load("weights.npy") has it
+        ignis_tensor again = ignis_npy_load("weights.npy", NULL);
+        double change = ignis_item(ignis_map_mean("abs(weights - again)", IGNIS_INPUTS(weights, again)));
+        if (ignis_status_last() == IGNIS_OK)
+            printf("after %s steps, changed by %g\n", steps, change);
+        remove("model.safetensors");
+        remove("weights.npy");
+        ignis_scope_end(scope);
+        return ignis_shutdown() != IGNIS_OK;
+    }
+    ---- end example
+
     ON STREAMS AND CUDART (>>stream)
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events can be
@@ -4614,6 +4651,29 @@ typedef struct ignis_storage_entry {
     Threads: any. Streams: reads on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count);
 
+/*  An entry of a file's metadata: two texts in UTF-8. */
+typedef struct ignis_metadata {
+    const char *key, *value;
+} ignis_metadata;
+
+typedef struct ignis_save_desc {
+    const ignis_metadata *metadata; /* such as {"format", "pt"}, in the order of the list (none) */
+    int metadata_count;
+    /* In the file, for each tensor: "BOOL" of u8, "I8", "I16" or "U16" of i32, "U32" of i64; null is the tensor's own.
+       A value that the dtype does not hold is an error (null: all are the tensors' own). */
+    const char *const *dtypes;
+} ignis_save_desc;
+
+/*  ignis_save_with - ignis_save with metadata, and with dtypes of the file that Ignis does not compute in
+    desc may be null for all defaults.
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_save; ARGUMENT (metadata that is null, not UTF-8 or has a key twice; a value that the
+    file's dtype does not hold), DTYPE (the tensor's dtype does not become that of the file).
+    Ownership: as ignis_save; the texts may be reused when the call returns.
+    Threads: any. Streams: reads on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_save_with(const char *path, const char *const *names, const ignis_tensor *tensors,
+                                       int count, const ignis_save_desc *desc);
+
 /*  ignis_load - read tensors from a safetensors file by their names; the rest of the file is ignored
     If tensors[i].id is 0, a new tensor that requires no gradient is made on the current device. Else the values go
     into that tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1].
@@ -4629,6 +4689,25 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
     Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
 
+/*  ignis_load_trainable - ignis_load whose new tensors require gradients, except integers and types of 8 bits
+    ignis_tensor_set_requires_grad changes it for one tensor. Given tensors stay as they are.
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_load.
+    Ownership: as ignis_load.
+    Threads: any. Streams: writes on the current stream, and waits for the current device. */
+IGNIS_API ignis_status ignis_load_trainable(const char *path, const char *const *names, ignis_tensor *tensors,
+                                            int count);
+
+/*  ignis_file_metadata - return the text of a key in the metadata of a safetensors file
+    key null: all metadata, as one JSON object; "{}" if the file has none. Of a key that comes twice the last counts. A
+    character 0 ends a text.
+    Returns: the length of the whole text without its end, as snprintf does; out may be null if capacity is 0; -1 on
+    failure.
+    Errors: ARGUMENT (null; the file has no such key: the message has some that it has), FORMAT, MEMORY, IO.
+    Ownership: the text is written to out, cut to capacity - 1 bytes and always terminated.
+    Threads: any. */
+IGNIS_API int64_t ignis_file_metadata(const char *path, const char *key, char *out, size_t capacity);
+
 /*  ignis_file_list - list the tensors in a safetensors file, in the order of their data
     entries may be null if capacity is 0.
     Returns: the number of tensors, also if that is more than capacity; -1 on failure.
@@ -4637,6 +4716,29 @@ IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ig
     Threads: any. */
 IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry *entries, int capacity);
 #define ignis_storage_list ignis_file_list /* the name up to 0.4; gone in 0.6 */
+
+/*  ignis_npy_save - write a tensor to a .npy file of NumPy, version 1.0, in C order
+    dtype: null for the tensor's own, or a dtype of the file as in ignis_save_desc ("BOOL" of u8, ...). The bytes are
+    those of numpy.save. bf16 and the types of 8 bits have no dtype there: ignis_cast them. The file is written beside
+    path and renamed, as by ignis_save.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (null path, never written to, a value that dtype does not hold), DTYPE, FREED, CONTRACT,
+    UNSUPPORTED (a dtype that .npy files do not have; this thread captures a graph), MEMORY, IO, CUDA.
+    Ownership: unchanged. During the call IGNIS_OWNER_WNAIS owns the tensor's array.
+    Threads: any. Streams: reads on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_npy_save(const char *path, ignis_tensor tensor, const char *dtype);
+
+/*  ignis_npy_load - read a tensor from a .npy file of NumPy: versions 1.0 to 3.0, C or Fortran order, either byte order
+    Dtypes become those of ignis_load; complex64 and complex128 become f32 and f64 with one more dimension of 2. An
+    array without dimensions becomes [1]. Data after the first array of the file is ignored. desc may be null for all
+    defaults; desc->dtype casts (default: as the file), host_dtype and host_count are not used.
+    Returns: the tensor, or no handle.
+    Errors: ARGUMENT (null path, no such dtype), FORMAT (not a .npy file, damaged or truncated), UNSUPPORTED (a dtype
+    that does not become one of Ignis, such as uint64, text, Python objects or fields; this thread captures a graph),
+    SHAPE (more than 8 dimensions), DTYPE (a gradient of integers), DEVICE, MEMORY, IO, CUDA, LIBRARY, COMPILE.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: writes on the current stream, and waits for it. */
+IGNIS_API ignis_tensor ignis_npy_load(const char *path, const ignis_tensor_desc *desc);
 
 #endif /* IGNIS_NO_TENSORS */
 
@@ -4688,7 +4790,8 @@ IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream
     Null: there is nothing to wait for, or it is cudart's default stream and the current one is Ignis' own, which is
     ordered with that.
     Shapes: contiguous, row by row; strides of dimensions of size 1, and of tensors without elements, do not matter. A
-    tensor without dimensions becomes [1], bool becomes IGNIS_U8.
+    tensor without dimensions becomes [1], bool becomes IGNIS_U8. int8 is copied to a new array of IGNIS_I32: the call
+    waits for that, and calls the deleter.
     Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "dlpack"; or no handle.
     Errors: ARGUMENT (null, no such major, another version than its struct says, an address that is not aligned or not
     memory of the device), UNSUPPORTED (memory of another kind of device, read-only memory, this thread captures a
@@ -5079,6 +5182,15 @@ static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return i
 static inline ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_desc &desc)
 {
     return ignis_initialize(tensor, &desc);
+}
+static inline ignis_status ignis_save_with(const char *path, const char *const *names, const ignis_tensor *tensors,
+                                           int count, const ignis_save_desc &desc)
+{
+    return ignis_save_with(path, names, tensors, count, &desc);
+}
+static inline ignis_tensor ignis_npy_load(const char *path, const ignis_tensor_desc &desc)
+{
+    return ignis_npy_load(path, &desc);
 }
 #endif
 static inline ignis_array ignis_external_array(const ignis_external_desc &desc) { return ignis_external_array(&desc); }
@@ -43636,7 +43748,7 @@ IGNIS__PRIVATE void ignis__graphs_close(const char *call)
     }
 }
 
-/*  file - safetensors files. */
+/*  file - files of tensors: safetensors and .npy. */
 
 #define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
 
@@ -43659,9 +43771,11 @@ typedef struct ignis__file_tensor {
 
 /*  The header of a file. */
 typedef struct ignis__safetensors {
-    char *header; /* a copy; the names are in it */
+    char *header; /* a copy; the names and texts are in it */
     ignis__file_tensor *items;
     int count, capacity;
+    ignis_metadata *metadata;
+    int metadata_count, metadata_capacity;
     int64_t data;    /* offset of the data in the file */
     char fault[400]; /* why it is not a safetensors file */
 } ignis__safetensors;
@@ -43672,6 +43786,15 @@ typedef struct ignis__borrowed_tensor {
     ignis_tensor made;   /* by this call, until it has succeeded */
     const ignis__file_tensor *item;
 } ignis__borrowed_tensor;
+
+/*  The header of a .npy file. */
+typedef struct ignis__npy {
+    int type; /* in ignis__file_dtypes */
+    bool is_fortran, is_complex, is_swapped;
+    ignis_shape shape; /* without the dimension of complex numbers; [1] for an array without dimensions */
+    int64_t data;      /* offset of the data in the file */
+    char fault[400];   /* why the file cannot be read */
+} ignis__npy;
 
 /*  A file written beside the one that it will replace, with the mode and owner of that one. Links are followed: their
     target is replaced. */
@@ -43689,6 +43812,7 @@ typedef struct ignis__load {
     ignis__safetensors file;
     char *staging; /* pinned memory for the parts of tensors that are on their way */
     int64_t part;  /* bytes of a chunk; the memory has room for two */
+    bool swaps;    /* elements are big-endian */
 } ignis__load;
 
 
@@ -44081,10 +44205,12 @@ IGNIS__PRIVATE void ignis__json_skip(ignis__json *json)
 IGNIS__PRIVATE void ignis__safetensors_close(ignis__safetensors *file)
 {
     ignis__free(file->items);
+    ignis__free(file->metadata);
     ignis__free(file->header);
     file->items = NULL;
+    file->metadata = NULL;
     file->header = NULL;
-    file->count = file->capacity = 0;
+    file->count = file->capacity = file->metadata_count = file->metadata_capacity = 0;
 }
 
 /*  Returns the bytes of a tensor. -1 if they do not fit 63 bits (counted without zeros among the sizes), or end
@@ -44185,34 +44311,51 @@ static void ignis__safetensors_item(ignis__json *json, ignis__file_tensor *item)
                          (long long)item->end);
 }
 
-/*  Checks {"key": "text", ...}, which Ignis does not use. */
-static void ignis__safetensors_metadata(ignis__json *json)
+/*  Makes room for one more element of a list that is full. False if out of memory. */
+static bool ignis__safetensors_grow(void **list, int count, int *capacity, size_t size)
+{
+    int wanted = *capacity ? *capacity * 2 : 64;
+    void *grown;
+    if (count < *capacity)
+        return true;
+    grown = ignis__alloc((size_t)wanted * size);
+    if (!grown)
+        return false;
+    if (count)
+        memcpy(grown, *list, (size_t)count * size);
+    ignis__free(*list);
+    *list = grown;
+    *capacity = wanted;
+    return true;
+}
+
+/*  Reads {"key": "text", ...}. False if out of memory. */
+static bool ignis__safetensors_metadata(ignis__safetensors *file, ignis__json *json)
 {
     bool first = true;
     size_t size;
     ignis__json_expect(json, '{');
     while (ignis__json_more(json, '}', &first)) {
-        ignis__json_string(json, &size);
+        void *list = file->metadata;
+        ignis_metadata *entry;
+        if (!ignis__safetensors_grow(&list, file->metadata_count, &file->metadata_capacity, sizeof *entry))
+            return false;
+        file->metadata = (ignis_metadata *)list;
+        entry = &file->metadata[file->metadata_count++];
+        entry->key = ignis__json_string(json, &size);
         ignis__json_expect(json, ':');
-        ignis__json_string(json, &size);
+        entry->value = ignis__json_string(json, &size);
     }
+    return true;
 }
 
 /*  Adds one more tensor. NULL if out of memory. */
 static ignis__file_tensor *ignis__safetensors_add(ignis__safetensors *file)
 {
-    if (file->count == file->capacity) {
-        int capacity = file->capacity ? file->capacity * 2 : 64;
-        ignis__file_tensor *items = (ignis__file_tensor *)ignis__alloc((size_t)capacity * sizeof *items);
-        if (!items)
-            return NULL;
-        if (file->count)
-            memcpy(items, file->items, (size_t)file->count * sizeof *items);
-        ignis__free(file->items);
-        file->items = items;
-        file->capacity = capacity;
-    }
-    return &file->items[file->count++];
+    void *list = file->items;
+    bool ok = ignis__safetensors_grow(&list, file->count, &file->capacity, sizeof *file->items);
+    file->items = (ignis__file_tensor *)list;
+    return ok ? &file->items[file->count++] : NULL;
 }
 
 IGNIS__PRIVATE int ignis__file_tensor_by_name(const void *a, const void *b)
@@ -44293,7 +44436,9 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
             if (metadata)
                 ignis__json_fail(json, "__metadata__ comes twice");
             metadata = true;
-            ignis__safetensors_metadata(json);
+            *no_memory = !ignis__safetensors_metadata(file, json);
+            if (*no_memory)
+                return false;
         } else {
             ignis__file_tensor *item = ignis__safetensors_add(file);
             *no_memory = item == NULL;
@@ -44498,9 +44643,31 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__file_fail(const char *call, const char *p
     return ignis__fail_file(IGNIS_DIAG_STORAGE_IO, call, path, what) == IGNIS_OK;
 }
 
+/*  Finds the dtype that a tensor has in a file: its own if `name` is NULL. False, and reported, if it cannot become
+    that. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__file_dtype_choose(const char *call, const char *name, ignis_dtype dtype,
+                                                         int *type)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__file_dtypes); i++) {
+        const struct ignis__file_dtypes_type *row = &ignis__file_dtypes[i];
+        if (name ? strcmp(row->name, name) != 0 : row->dtype != dtype)
+            continue;
+        *type = i;
+        if (row->loaded == dtype)
+            return true;
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "a tensor of %s cannot be written as %s%s%s",
+                                 ignis__dtypes[dtype].name, row->name, row->loaded ? "; expected " : "",
+                                 row->loaded ? ignis__dtypes[row->loaded].name : ", which Ignis does not support");
+    }
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "the file's dtype is %s; expected BOOL, I8, I16, U16, U32, or null for the tensor's own",
+                             ignis__name_write(name ? name : "").text);
+}
+
 /*  Returns the items for the tensors of a save, sorted by their place in the file. */
-static bool ignis__save_items(const char *call, const char *const *names, ignis__file_tensor *items,
-                              const ignis__borrowed_tensor *lent, int count)
+static bool ignis__save_items(const char *call, const char *const *names, const char *const *dtypes,
+                              ignis__file_tensor *items, const ignis__borrowed_tensor *lent, int count)
 {
     const char *twice;
     int i;
@@ -44512,8 +44679,8 @@ static bool ignis__save_items(const char *call, const char *const *names, ignis_
         items[i].name = names[i];
         items[i].index = i;
         items[i].shape = lent[i].array->shape;
-        while (ignis__file_dtypes[items[i].type].dtype != lent[i].array->dtype)
-            items[i].type++;
+        if (!ignis__file_dtype_choose(call, dtypes ? dtypes[i] : NULL, lent[i].array->dtype, &items[i].type))
+            return false;
     }
     ignis__file_tensor_sort(items, count, ignis__file_tensor_by_name);
     twice = ignis__file_tensor_duplicate(items, count);
@@ -44554,20 +44721,50 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     return ok;
 }
 
-/*  Writes an array, through IGNIS__CONVERT_CHUNK bytes of host memory. */
-static bool ignis__save_array(const char *call, const char *path, FILE *file, ignis__array *array, void *chunk)
+/*  Narrows integers of `from` bytes in place to the dtype of a file. False, and *at is the first value that it does not
+    hold. */
+static bool ignis__save_narrow(char *chunk, int64_t count, int from, const struct ignis__file_dtypes_type *dtype,
+                               int64_t *at)
 {
+    int to = dtype->bits / 8, k;
+    bool is_bool = dtype->name[0] == 'B', is_signed = dtype->name[0] == 'I';
+    int64_t most = is_bool ? 1 : ((int64_t)1 << (dtype->bits - is_signed)) - 1, least = is_signed ? -most - 1 : 0, i;
+    for (i = 0; i < count; i++) {
+        int64_t value = 0;
+        int32_t narrow = 0;
+        if (from == 8)
+            memcpy(&value, chunk + i * from, sizeof value);
+        else if (from == 4)
+            memcpy(&narrow, chunk + i * from, sizeof narrow);
+        value = *at = from == 8 ? value : from == 4 ? narrow : (unsigned char)chunk[i];
+        if (value < least || value > most)
+            return false;
+        for (k = 0; k < to; k++)
+            chunk[i * to + k] = (char)(unsigned char)((uint64_t)value >> 8 * k & 0xFF);
+    }
+    return true;
+}
+
+/*  Writes an array in the dtype of its item, through IGNIS__CONVERT_CHUNK bytes of host memory. */
+IGNIS__PRIVATE bool ignis__save_array(const char *call, const char *path, FILE *file, ignis__array *array,
+                                      const ignis__file_tensor *item, void *chunk)
+{
+    const struct ignis__file_dtypes_type *dtype = &ignis__file_dtypes[item->type];
     ignis__work work;
     ignis__address address;
-    int64_t size = ignis__array_bytes(array), done, part;
+    int64_t size = ignis__array_bytes(array), done, part, bad = 0;
+    int from = ignis__dtypes[array->dtype].size, to = dtype->bits / 8;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
     ok = ignis__work_read(&work, array, &address);
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__CONVERT_CHUNK ? size - done : IGNIS__CONVERT_CHUNK;
-        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part) &&
-             ignis__save_write(call, path, file, chunk, part);
+        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part);
+        if (ok && !dtype->dtype && !ignis__save_narrow((char *)chunk, part / from, from, dtype, &bad))
+            ok = ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "tensor %s has the value %lld, which %s does not hold",
+                                   ignis__name_write(item->name).text, (long long)bad, dtype->name);
+        ok = ok && ignis__save_write(call, path, file, chunk, part / from * to);
     }
     ignis__work_end(&work);
     return ok;
@@ -44628,14 +44825,15 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__fi
     chunk = ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
     ok = chunk && ignis__save_header(call, path, to.file, items, count, metadata);
     for (i = 0; ok && i < count; i++)
-        ok = ignis__save_array(call, path, to.file, lent[items[i].index].array, chunk);
+        ok = ignis__save_array(call, path, to.file, lent[items[i].index].array, &items[i], chunk);
     ignis__free(chunk);
     return ignis__replace_end(&to, ok);
 }
 
-/*  Saves tensors. metadata: a JSON object for the header, or NULL. */
+/*  Saves tensors. metadata: a JSON object for the header, or NULL. dtypes: as in ignis_save_desc. */
 IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, const char *const *names,
-                                        const ignis_tensor *tensors, int count, const char *metadata)
+                                        const ignis_tensor *tensors, int count, const char *metadata,
+                                        const char *const *dtypes)
 {
     ignis__borrowed_tensor *lent;
     ignis__file_tensor *items;
@@ -44650,7 +44848,7 @@ IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, cons
         ignis__fail_host_memory(call, ((size_t)count + 1) * (sizeof *lent + sizeof *items));
     for (i = 0; ok && i < count; i++)
         ok = (lent[i].array = ignis__borrow_array(call, tensors[i])) != NULL;
-    ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__borrow_acquire(call, lent, count) &&
+    ok = ok && ignis__save_items(call, names, dtypes, items, lent, count) && ignis__borrow_acquire(call, lent, count) &&
          ignis__save_file(call, path, items, lent, count, metadata);
     if (lent)
         ignis__borrow_release(call, lent, count, ok);
@@ -44662,7 +44860,7 @@ IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, cons
 IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors,
                                               int count)
 {
-    return ignis__save("ignis_save", path, names, tensors, count, NULL);
+    return ignis__save("ignis_save", path, names, tensors, count, NULL, NULL);
 }
 
 /*  file/load.c - ignis_load and ignis_file_list
@@ -44676,7 +44874,7 @@ IGNIS__PRIVATE void ignis__load_close(ignis__load *load)
     ignis__file_close(load->descriptor);
 }
 
-static bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
+IGNIS__PRIVATE bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
 {
     int64_t got = ignis__file_read_at(load->descriptor, at, out, size);
     if (got < 0)
@@ -44688,20 +44886,27 @@ static bool ignis__load_read(const char *call, const ignis__load *load, int64_t 
     return got == size;
 }
 
+/*  Opens a file of any format. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__load_open_file(const char *call, const char *path, ignis__load *load)
+{
+    memset(load, 0, sizeof *load);
+    load->path = path;
+    load->descriptor = ignis__file_open(path, &load->size);
+    if (load->descriptor >= 0)
+        return true;
+    if (!ignis__path_is_special(path))
+        return ignis__file_fail(call, path, "opened");
+    return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is not a regular file", path);
+}
+
 IGNIS__COLD IGNIS__PRIVATE bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
     unsigned char first[8], *head;
     int64_t size;
     uint64_t length;
     ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
-    memset(load, 0, sizeof *load);
-    load->path = path;
-    load->descriptor = ignis__file_open(path, &load->size);
-    if (load->descriptor < 0) {
-        if (!ignis__path_is_special(path))
-            return ignis__file_fail(call, path, "opened");
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is not a regular file", path);
-    }
+    if (!ignis__load_open_file(call, path, load))
+        return false;
     size = load->size < 8 ? load->size : 8;
     if (ignis__load_read(call, load, 0, first, size)) {
         length = ignis__safetensors_length(first, size);
@@ -44773,13 +44978,14 @@ static bool ignis__load_check_fit(const char *call, const ignis__file_tensor *it
 }
 
 /*  Makes a new tensor like that of the file, and its array. False on failure. */
-static bool ignis__load_make(const char *call, ignis__borrowed_tensor *lent)
+static bool ignis__load_make(const char *call, ignis__borrowed_tensor *lent, bool trainable)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     desc.shape = lent->item->shape;
     desc.dtype = ignis__file_dtypes[lent->item->type].loaded;
     desc.tag = lent->item->name;
-    lent->made = ignis__tensor_adopt(call, ignis__array_create(call, &desc), false);
+    lent->made =
+        ignis__tensor_adopt(call, ignis__array_create(call, &desc), trainable && ignis__dtype_is_float(desc.dtype));
     return lent->made.id && (lent->array = ignis__borrow_array(call, lent->made)) != NULL;
 }
 
@@ -44799,6 +45005,19 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
         narrow = (int32_t)wide;
         memcpy(part + i * to, to == 4 ? (const void *)&narrow : (const void *)&wide, (size_t)to);
     }
+}
+
+/*  Turns big-endian elements of `size` bytes round. */
+static void ignis__load_swap(char *bytes, int64_t count, int size)
+{
+    int64_t i;
+    int k;
+    for (i = 0; i < count; i++, bytes += size)
+        for (k = 0; k < size / 2; k++) {
+            char byte = bytes[k];
+            bytes[k] = bytes[size - 1 - k];
+            bytes[size - 1 - k] = byte;
+        }
 }
 
 /*  Copies one tensor from the file, and waits. The next chunk is read while one is copied to the device. */
@@ -44824,6 +45043,8 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
         copied[piece] = NULL;
         ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from,
                                     part / to * from);
+        if (ok && load->swaps)
+            ignis__load_swap(staging + part - part / to * from, part / to, from);
         if (ok && from < to)
             ignis__load_widen(staging, part, from, to, ignis__file_dtypes[item->type].name[0] == 'I');
         ok = ok && ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
@@ -44838,7 +45059,8 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
 }
 
 /*  Copies all tensors, through pinned memory of the current device, which serves every device. */
-static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__borrowed_tensor *lent, int count)
+IGNIS__PRIVATE bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__borrowed_tensor *lent,
+                                       int count)
 {
     ignis__binding binding;
     ignis__device *device;
@@ -44869,7 +45091,7 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
 
 /*  Loads tensors. All checks are made before the first array is written to. */
 static bool ignis__load_tensors(const char *call, const char *path, ignis__load *load, const char *const *names,
-                                const ignis_tensor *tensors, ignis__borrowed_tensor *lent, int count)
+                                const ignis_tensor *tensors, ignis__borrowed_tensor *lent, int count, bool trainable)
 {
     int i;
     ignis__file_tensor_sort(load->file.items, load->file.count, ignis__file_tensor_by_name);
@@ -44880,13 +45102,13 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
             return false;
     }
     for (i = 0; i < count; i++)
-        if (!lent[i].array && !ignis__load_make(call, &lent[i]))
+        if (!lent[i].array && !ignis__load_make(call, &lent[i], trainable))
             return false;
     return ignis__borrow_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
-                                                          ignis_tensor *tensors, int count)
+                                                          ignis_tensor *tensors, int count, bool trainable)
 {
     ignis__load load;
     ignis__borrowed_tensor *lent;
@@ -44896,7 +45118,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, cons
         return ignis__failed();
     lent = (ignis__borrowed_tensor *)ignis__alloc_for(call, ((size_t)count + 1) * sizeof *lent);
     if (lent) {
-        ok = ignis__load_tensors(call, path, &load, names, tensors, lent, count);
+        ok = ignis__load_tensors(call, path, &load, names, tensors, lent, count, trainable);
         for (i = 0; ok && i < count; i++)
             if (lent[i].made.id)
                 tensors[i] = lent[i].made;
@@ -44910,7 +45132,13 @@ IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, cons
 IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors,
                                               int count)
 {
-    return ignis__load_named("ignis_load", path, names, tensors, count);
+    return ignis__load_named("ignis_load", path, names, tensors, count, false);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_load_trainable(const char *path, const char *const *names,
+                                                        ignis_tensor *tensors, int count)
+{
+    return ignis__load_named("ignis_load_trainable", path, names, tensors, count, true);
 }
 
 IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry *entries, int capacity)
@@ -44932,6 +45160,585 @@ IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry 
     }
     ignis__load_close(&load);
     return count;
+}
+
+/*  file/metadata.c - ignis_save_with and ignis_file_metadata: texts in the header of a safetensors file
+
+    Metadata is a JSON object of texts in the header of the file. The header was parsed by safetensors.c.
+    May use: safetensors.c, save.c, load.c, base/json.c. Locks: none. */
+
+/*  Checks the metadata of a call. */
+IGNIS__COLD static bool ignis__metadata_check(const char *call, const ignis_metadata *metadata, int count)
+{
+    int i, k;
+    if (count < 0)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.metadata_count is %d, below 0", count);
+    if (count > 0 && !ignis__check_not_null(call, "desc.metadata", metadata))
+        return false;
+    for (i = 0; i < count; i++) {
+        const ignis_metadata *entry = &metadata[i];
+        if (!entry->key || !entry->value)
+            return ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.metadata[%d].%s is null", i,
+                                     entry->key ? "value" : "key");
+        if (!ignis__utf8_valid(entry->key) || !ignis__utf8_valid(entry->value))
+            return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "desc.metadata[%d].%s is not well-formed UTF-8", i,
+                                     ignis__utf8_valid(entry->key) ? "value" : "key");
+        for (k = 0; k < i; k++)
+            if (strcmp(metadata[k].key, entry->key) == 0)
+                return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "desc.metadata has the key %s twice",
+                                         ignis__name_write(entry->key).text);
+    }
+    return true;
+}
+
+/*  Writes entries as a JSON object, and returns its length. A capacity of 0 only measures. */
+IGNIS__COLD static size_t ignis__metadata_write(const ignis_metadata *metadata, int count, char *out, size_t capacity)
+{
+    ignis__string_writer text;
+    char none[1];
+    int i;
+    ignis__string_begin(&text, out ? out : none, capacity);
+    ignis__string_add(&text, "{");
+    for (i = 0; i < count; i++) {
+        if (i)
+            ignis__string_add(&text, ",");
+        ignis__json_write_string(&text, metadata[i].key);
+        ignis__string_add(&text, ":");
+        ignis__json_write_string(&text, metadata[i].value);
+    }
+    ignis__string_add(&text, "}");
+    return text.length;
+}
+
+/*  Writes the text of a key. -1, and reported with keys that exist, if there is none. */
+static int64_t ignis__metadata_find(const char *call, const ignis__load *load, const char *key, char *out,
+                                    size_t capacity)
+{
+    const ignis__safetensors *file = &load->file;
+    char known[512];
+    ignis__string_writer text;
+    int i;
+    for (i = file->metadata_count - 1; i >= 0; i--)
+        if (strcmp(file->metadata[i].key, key) == 0) {
+            size_t length = strlen(file->metadata[i].value), kept = length;
+            if (capacity) {
+                if (length >= capacity)
+                    kept = (size_t)ignis__utf8_cut(file->metadata[i].value, capacity - 1);
+                memcpy(out, file->metadata[i].value, kept);
+                out[kept] = 0;
+            }
+            return (int64_t)length;
+        }
+    ignis__string_begin(&text, known, sizeof known);
+    for (i = 0; i < file->metadata_count && i < 5; i++)
+        ignis__string_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->metadata[i].key).text);
+    ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no metadata %s; it has %d%s%s", load->path,
+                ignis__name_write(key).text, file->metadata_count, known, file->metadata_count > 5 ? ", ..." : "");
+    return -1;
+}
+
+IGNIS__COLD IGNIS_API int64_t ignis_file_metadata(const char *path, const char *key, char *out, size_t capacity)
+{
+    static const char call[] = "ignis_file_metadata";
+    ignis__load load;
+    int64_t length;
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) ||
+        (capacity && !ignis__check_not_null(call, "out", out)) || !ignis__load_open(call, path, &load))
+        return -1;
+    length = key ? ignis__metadata_find(call, &load, key, out, capacity)
+                 : (int64_t)ignis__metadata_write(load.file.metadata, load.file.metadata_count, out, capacity);
+    ignis__load_close(&load);
+    return length;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_save_with(const char *path, const char *const *names,
+                                                   const ignis_tensor *tensors, int count, const ignis_save_desc *desc)
+{
+    static const char call[] = "ignis_save_with";
+    ignis_save_desc options = IGNIS__ZERO;
+    char *metadata = NULL;
+    size_t size;
+    ignis_status status;
+    if (!ignis__enter(call))
+        return ignis__failed();
+    if (desc)
+        options = *desc;
+    if (!ignis__metadata_check(call, options.metadata, options.metadata_count))
+        return ignis__failed();
+    if (options.metadata_count) {
+        size = ignis__metadata_write(options.metadata, options.metadata_count, NULL, 0) + 1;
+        metadata = (char *)ignis__alloc_for(call, size);
+        if (!metadata)
+            return ignis__failed();
+        ignis__metadata_write(options.metadata, options.metadata_count, metadata, size);
+    }
+    status = ignis__save(call, path, names, tensors, count, metadata, options.dtypes);
+    ignis__free(metadata);
+    return status;
+}
+
+/*  file/npy.c - the header of a .npy file: parsed, checked, written
+
+    Knows nothing of arrays or devices, so that tests and fuzzers run it alone. The format is that of numpy.lib.format:
+    "\x93NUMPY", a version, the length of the header in 2 bytes (version 1) or 4, and the header, which is a literal
+    of a Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }. The data follows.
+    May use: safetensors_dtype.c, base/text.c. Locks: none. */
+
+#define IGNIS__NPY_HEADER_LIMIT 65535 /* bytes; that of version 1, held for all */
+
+static const struct {
+    const char *kind, *name;
+} ignis__npy_dtypes[] = {{"b1", "BOOL"}, {"u1", "U8"},  {"i1", "I8"},  {"i2", "I16"}, {"u2", "U16"}, {"f2", "F16"},
+                         {"i4", "I32"},  {"u4", "U32"}, {"f4", "F32"}, {"f8", "F64"}, {"i8", "I64"}};
+
+/*  Kinds that do not become a dtype of Ignis, by their letter. */
+static const struct {
+    char kind;
+    const char *what;
+} ignis__npy_refused[] = {
+    {'u', "unsigned integers of 64 bits"},
+    {'f', "floating numbers of another width"},
+    {'c', "complex numbers of another width"},
+    {'V', "raw bytes; bfloat16 is saved so: convert it to float32"},
+    {'O', "Python objects"},
+    {'S', "text"},
+    {'a', "text"},
+    {'U', "text"},
+    {'M', "dates"},
+    {'m', "times"},
+};
+
+/*  A reader of the literal. One fault ends it. */
+typedef struct ignis__npy_reader {
+    ignis__npy *npy;
+    const char *start, *at, *end;
+    ignis_diagnostic result;
+} ignis__npy_reader;
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD static bool ignis__npy_fail(ignis__npy_reader *reader, ignis_diagnostic result, const char *format, ...)
+{
+    ignis__string_writer text;
+    va_list args;
+    if (reader->result != IGNIS_DIAG_NONE)
+        return false;
+    reader->result = result;
+    ignis__string_begin(&text, reader->npy->fault, sizeof reader->npy->fault);
+    va_start(args, format);
+    ignis__string_addv(&text, format, args);
+    va_end(args);
+    return false;
+}
+
+IGNIS__COLD static bool ignis__npy_lacks(ignis__npy_reader *reader, const char *what)
+{
+    return ignis__npy_fail(reader, IGNIS_DIAG_STORAGE_FORMAT, "at byte %lld of the header, %s is missing",
+                           (long long)(reader->at - reader->start), what);
+}
+
+/*  Skips white space and returns the next character; 0 at the end. */
+static char ignis__npy_peek(ignis__npy_reader *reader)
+{
+    while (reader->at < reader->end && *reader->at && strchr(" \t\n\r\f", *reader->at))
+        reader->at++;
+    return reader->at < reader->end ? *reader->at : 0;
+}
+
+static bool ignis__npy_take(ignis__npy_reader *reader, char wanted)
+{
+    if (reader->result != IGNIS_DIAG_NONE || ignis__npy_peek(reader) != wanted)
+        return false;
+    reader->at++;
+    return true;
+}
+
+/*  Reads a string of either quote, of ASCII without escapes, cut to the size of `out`. */
+static bool ignis__npy_string(ignis__npy_reader *reader, char *out, size_t size)
+{
+    char quote = ignis__npy_peek(reader);
+    size_t length = 0;
+    if (reader->result != IGNIS_DIAG_NONE || (quote != '\'' && quote != '"'))
+        return ignis__npy_lacks(reader, "a string");
+    for (reader->at++; reader->at < reader->end && *reader->at != quote; reader->at++) {
+        if (*reader->at == '\\' || *reader->at < ' ' || *reader->at > '~')
+            return ignis__npy_lacks(reader, "a string of plain ASCII");
+        if (length < size - 1)
+            out[length++] = *reader->at;
+    }
+    out[length] = 0;
+    if (reader->at == reader->end)
+        return ignis__npy_lacks(reader, "the end of a string");
+    reader->at++;
+    return true;
+}
+
+/*  Finds the dtype of "<f4". */
+static bool ignis__npy_descr(ignis__npy_reader *reader)
+{
+    ignis__npy *npy = reader->npy;
+    char descr[64];
+    const char *kind;
+    int i, type;
+    if (ignis__npy_peek(reader) == '[')
+        return ignis__npy_fail(reader, IGNIS_DIAG_UNSUPPORTED, "its elements have fields, which are not supported");
+    if (!ignis__npy_string(reader, descr, sizeof descr))
+        return false;
+    kind = descr + (*descr && strchr("<>|=", *descr) != NULL);
+    npy->is_swapped = *descr == '>';
+    npy->is_complex = strcmp(kind, "c8") == 0 || strcmp(kind, "c16") == 0;
+    if (npy->is_complex)
+        kind = kind[1] == '8' ? "f4" : "f8";
+    for (i = 0; i < IGNIS__COUNT(ignis__npy_dtypes); i++)
+        for (type = 0; strcmp(kind, ignis__npy_dtypes[i].kind) == 0 && type < IGNIS__COUNT(ignis__file_dtypes); type++)
+            if (strcmp(ignis__file_dtypes[type].name, ignis__npy_dtypes[i].name) == 0) {
+                npy->type = type;
+                return true;
+            }
+    for (i = 0; i < IGNIS__COUNT(ignis__npy_refused); i++)
+        if (*kind == ignis__npy_refused[i].kind)
+            return ignis__npy_fail(reader, IGNIS_DIAG_UNSUPPORTED, "its dtype is %s: %s, which are not supported",
+                                   ignis__name_write(descr).text, ignis__npy_refused[i].what);
+    return ignis__npy_fail(reader, IGNIS_DIAG_STORAGE_FORMAT, "its dtype is %s, which is unknown",
+                           ignis__name_write(descr).text);
+}
+
+static bool ignis__npy_order(ignis__npy_reader *reader)
+{
+    static const char *const words[] = {"False", "True"};
+    int i;
+    (void)ignis__npy_peek(reader);
+    for (i = 0; i < 2; i++) {
+        size_t length = strlen(words[i]);
+        if ((size_t)(reader->end - reader->at) < length || memcmp(reader->at, words[i], length) != 0)
+            continue;
+        reader->at += length;
+        reader->npy->is_fortran = i == 1;
+        return true;
+    }
+    return ignis__npy_lacks(reader, "True or False");
+}
+
+/*  Reads (2, 3), (2,) or (). Python 2 has written 2L. */
+static bool ignis__npy_shape(ignis__npy_reader *reader)
+{
+    ignis_shape *shape = &reader->npy->shape;
+    bool has_comma = true;
+    if (!ignis__npy_take(reader, '('))
+        return ignis__npy_lacks(reader, "the ( of a shape");
+    while (!ignis__npy_take(reader, ')')) {
+        int64_t dim = 0;
+        char c = ignis__npy_peek(reader);
+        if (!has_comma || c < '0' || c > '9')
+            return ignis__npy_lacks(reader, has_comma ? "a size" : "a comma");
+        for (; reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9'; reader->at++) {
+            if (dim > (INT64_MAX - 9) / 10)
+                return ignis__npy_fail(reader, IGNIS_DIAG_STORAGE_FORMAT, "a size of its shape does not fit 63 bits");
+            dim = 10 * dim + (*reader->at - '0');
+        }
+        if (reader->at < reader->end && *reader->at == 'L')
+            reader->at++;
+        if (shape->ndim == IGNIS_MAX_DIMS)
+            return ignis__npy_fail(reader, IGNIS_DIAG_SHAPE_RANK, "it has more than %d dimensions", IGNIS_MAX_DIMS);
+        shape->dim[shape->ndim++] = dim;
+        has_comma = ignis__npy_take(reader, ',');
+    }
+    if (shape->ndim == 1 && !has_comma)
+        return ignis__npy_lacks(reader, "the comma of a shape of one size");
+    return true;
+}
+
+/*  Reads the whole literal: each of the three keys once, and no other. */
+static bool ignis__npy_header(ignis__npy_reader *reader)
+{
+    static const char *const keys[] = {"descr", "fortran_order", "shape"};
+    static bool (*const values[])(ignis__npy_reader *) = {ignis__npy_descr, ignis__npy_order, ignis__npy_shape};
+    bool seen[3] = {false, false, false}, has_comma = true;
+    char key[64];
+    int i;
+    if (!ignis__npy_take(reader, '{'))
+        return ignis__npy_lacks(reader, "the { of a dictionary");
+    while (!ignis__npy_take(reader, '}')) {
+        if (!has_comma)
+            return ignis__npy_lacks(reader, "a comma or }");
+        if (!ignis__npy_string(reader, key, sizeof key))
+            return false;
+        for (i = 0; i < 3 && strcmp(key, keys[i]) != 0; i++)
+            ;
+        if (i == 3 || seen[i])
+            return ignis__npy_fail(reader, IGNIS_DIAG_STORAGE_FORMAT, "the key %s %s", ignis__name_write(key).text,
+                                   i == 3 ? "is unknown" : "comes twice");
+        seen[i] = true;
+        if (!ignis__npy_take(reader, ':'))
+            return ignis__npy_lacks(reader, "a colon");
+        if (!values[i](reader))
+            return false;
+        has_comma = ignis__npy_take(reader, ',');
+    }
+    for (i = 0; i < 3; i++)
+        if (!seen[i])
+            return ignis__npy_fail(reader, IGNIS_DIAG_STORAGE_FORMAT, "the key '%s' is missing", keys[i]);
+    if (ignis__npy_peek(reader) || reader->at != reader->end)
+        return ignis__npy_fail(reader, IGNIS_DIAG_STORAGE_FORMAT, "something follows the dictionary of the header");
+    return true;
+}
+
+/*  Checks that the file has all bytes of the shape. `left`: bytes after the header. */
+static bool ignis__npy_fits(ignis__npy_reader *reader, int64_t left)
+{
+    ignis__npy *npy = reader->npy;
+    ignis_shape shape;
+    int64_t bytes;
+    if (npy->shape.ndim + npy->is_complex > IGNIS_MAX_DIMS)
+        return ignis__npy_fail(reader, IGNIS_DIAG_SHAPE_RANK,
+                               "it has more than %d dimensions, with that of complex "
+                               "numbers",
+                               IGNIS_MAX_DIMS);
+    if (npy->shape.ndim == 0 && !npy->is_complex)
+        npy->shape.dim[npy->shape.ndim++] = 1;
+    shape = npy->shape;
+    if (npy->is_complex)
+        shape.dim[shape.ndim++] = 2;
+    bytes = ignis__file_tensor_bytes(npy->type, &shape);
+    if (bytes < 0)
+        return ignis__npy_fail(reader, IGNIS_DIAG_STORAGE_FORMAT,
+                               "%s of shape %s has more bytes than 63 bits can count",
+                               ignis__file_dtypes[npy->type].name, ignis__shape_write(&shape).text);
+    if (bytes > left)
+        return ignis__npy_fail(reader, IGNIS_DIAG_STORAGE_FORMAT,
+                               "%s of shape %s has %lld bytes, but %lld are left of the file: it is truncated",
+                               ignis__file_dtypes[npy->type].name, ignis__shape_write(&shape).text, (long long)bytes,
+                               (long long)left);
+    return true;
+}
+
+/*  Returns the bytes of a file up to its data, from its first 12 bytes: as many as must be read to parse it. */
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__npy_header_size(const unsigned char *bytes, int64_t size)
+{
+    int64_t length = 0, first = size > 6 && bytes[6] == 1 ? 10 : 12, i;
+    if (size < first)
+        return size;
+    for (i = 8; i < first; i++)
+        length |= (int64_t)bytes[i] << 8 * (i - 8);
+    return first + (length <= IGNIS__NPY_HEADER_LIMIT ? length : 0);
+}
+
+/*  Reads the header of a file of `size` bytes; `bytes` need not have the data. Returns NONE, or with npy->fault
+    STORAGE_FORMAT, UNSUPPORTED or SHAPE_RANK. */
+IGNIS__COLD IGNIS__PRIVATE ignis_diagnostic ignis__npy_parse(ignis__npy *npy, const unsigned char *bytes, int64_t size)
+{
+    ignis__npy_reader reader = IGNIS__ZERO;
+    int64_t first, data = ignis__npy_header_size(bytes, size);
+    memset(npy, 0, sizeof *npy);
+    reader.npy = npy;
+    reader.result = IGNIS_DIAG_NONE;
+    if (size < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0) {
+        ignis__npy_fail(&reader, IGNIS_DIAG_STORAGE_FORMAT, "it does not begin with \\x93NUMPY and a version");
+    } else if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
+        ignis__npy_fail(&reader, IGNIS_DIAG_STORAGE_FORMAT, "its version is %d.%d; expected 1.0, 2.0 or 3.0", bytes[6],
+                        bytes[7]);
+    } else {
+        first = bytes[6] == 1 ? 10 : 12;
+        if (size < first)
+            ignis__npy_fail(&reader, IGNIS_DIAG_STORAGE_FORMAT, "it ends inside the length of its header");
+        else if (data == first)
+            ignis__npy_fail(&reader, IGNIS_DIAG_STORAGE_FORMAT, "the length of its header is 0, or above %d",
+                            IGNIS__NPY_HEADER_LIMIT);
+        else if (data > size)
+            ignis__npy_fail(&reader, IGNIS_DIAG_STORAGE_FORMAT,
+                            "its header would have %lld bytes, but %lld are left of the file: it is truncated",
+                            (long long)(data - first), (long long)(size - first));
+        else {
+            reader.start = reader.at = (const char *)bytes + first;
+            reader.end = (const char *)bytes + data;
+            npy->data = data;
+            if (ignis__npy_header(&reader))
+                (void)ignis__npy_fits(&reader, size - data);
+        }
+    }
+    return reader.result;
+}
+
+/*  Writes the header of version 1.0, byte for byte that of numpy.save, and returns its size: a multiple of 64, so the
+    data is aligned. 0 if .npy files do not have the dtype. A capacity of 0 only measures. */
+IGNIS__COLD IGNIS__PRIVATE size_t ignis__npy_write(int type, const ignis_shape *shape, char *out, size_t capacity)
+{
+    ignis__string_writer text;
+    const char *kind = NULL;
+    char none[1];
+    size_t size;
+    int i, digits;
+    int64_t left;
+    for (i = 0; i < IGNIS__COUNT(ignis__npy_dtypes); i++)
+        if (strcmp(ignis__file_dtypes[type].name, ignis__npy_dtypes[i].name) == 0)
+            kind = ignis__npy_dtypes[i].kind;
+    if (!kind)
+        return 0;
+    ignis__string_begin(&text, out ? out : none, capacity);
+    ignis__string_add(&text, "\x93NUMPY\x01...{'descr': '%s%s', 'fortran_order': False, 'shape': (",
+                      ignis__file_dtypes[type].bits == 8 ? "|" : "<", kind);
+    for (i = 0; i < shape->ndim; i++)
+        ignis__string_add(&text, "%s%lld%s", i ? ", " : "", (long long)shape->dim[i], shape->ndim == 1 ? "," : "");
+    ignis__string_add(&text, "), }");
+    for (digits = 1, left = shape->dim[0]; left > 9; left /= 10)
+        digits++;
+    for (; digits < 21; digits++) /* NumPy leaves space for a first size of up to 21 digits */
+        ignis__string_add(&text, " ");
+    size = (text.length + 1 + 64) / 64 * 64; /* at least one space, as NumPy has */
+    while (text.length < size - 1)
+        ignis__string_add(&text, " ");
+    ignis__string_add(&text, "\n");
+    if (capacity > size) {
+        out[7] = 0;
+        out[8] = (char)(unsigned char)((size - 10) & 0xFF);
+        out[9] = (char)(unsigned char)((size - 10) >> 8);
+    }
+    return size;
+}
+
+/*  file/npy_file.c - ignis_npy_save and ignis_npy_load
+
+    The data is written and read as that of a safetensors file with one tensor. Fortran order is read as the reversed
+    shape in C order, and permuted on the device.
+    May use: npy.c, save.c, load.c, borrow.c, >>ops. Locks: none held while a file is read or written. */
+
+/*  Writes the header and the data of a borrowed array. */
+static bool ignis__npy_save_array(const char *call, const char *path, ignis__array *array, const char *dtype)
+{
+    ignis__file_tensor item = IGNIS__ZERO;
+    ignis__replacement to;
+    char header[512];
+    size_t size;
+    void *chunk;
+    bool ok;
+    if (!ignis__file_dtype_choose(call, dtype, array->dtype, &item.type))
+        return false;
+    item.name = array->tag;
+    size = ignis__npy_write(item.type, &array->shape, header, sizeof header);
+    if (size == 0)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the tensor is %s, a dtype that .npy files do not have; "
+                                 "ignis_cast it to f32",
+                                 ignis__dtypes[array->dtype].name);
+    if (!ignis__replace_begin(&to, call, path))
+        return false;
+    chunk = ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
+    ok = chunk && ignis__save_write(call, path, to.file, header, (int64_t)size) &&
+         ignis__save_array(call, path, to.file, array, &item, chunk);
+    ignis__free(chunk);
+    return ignis__replace_end(&to, ok);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_npy_save(const char *path, ignis_tensor tensor, const char *dtype)
+{
+    static const char call[] = "ignis_npy_save";
+    ignis__borrowed_tensor lent = IGNIS__ZERO;
+    bool ok;
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__check_not_null(call, "path", path))
+        return ignis__failed();
+    lent.array = ignis__borrow_array(call, tensor);
+    ok = lent.array && ignis__borrow_acquire(call, &lent, 1) && ignis__npy_save_array(call, path, lent.array, dtype);
+    ignis__borrow_release(call, &lent, 1, ok);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Opens a file and reads its header. */
+static bool ignis__npy_open(const char *call, const char *path, ignis__load *load, ignis__npy *npy)
+{
+    unsigned char first[12], *head;
+    int64_t size;
+    ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
+    if (!ignis__load_open_file(call, path, load))
+        return false;
+    size = load->size < 12 ? load->size : 12;
+    if (ignis__load_read(call, load, 0, first, size)) {
+        size = ignis__npy_header_size(first, size);
+        size = size < load->size ? size : load->size;
+        head = (unsigned char *)ignis__alloc_for(call, (size_t)size + 1);
+        if (head && ignis__load_read(call, load, 0, head, size))
+            result = ignis__npy_parse(npy, head, load->size);
+        ignis__free(head);
+    }
+    if (result == IGNIS_DIAG_NONE)
+        return true;
+    if (result == IGNIS_DIAG_STORAGE_FORMAT)
+        ignis__fail(result, call, "'%s' is not a sound .npy file: %s", path, npy->fault);
+    else if (result != IGNIS_DIAG_STORAGE_IO)
+        ignis__fail(result, call, "'%s' cannot be loaded: %s", path, npy->fault);
+    ignis__load_close(load);
+    return false;
+}
+
+/*  Reverses the dimensions of a shape that was read in Fortran order. `count`: of those, which leaves out that of
+    complex numbers. */
+static ignis_tensor ignis__npy_permute(ignis_tensor tensor, int count, int ndim)
+{
+    int dims[IGNIS_MAX_DIMS], i;
+    ignis_tensor result;
+    for (i = 0; i < ndim; i++)
+        dims[i] = i < count ? count - 1 - i : i;
+    result = ignis_permute(tensor, dims, ndim);
+    (void)ignis_tensor_release(tensor);
+    return result;
+}
+
+/*  Makes a tensor of the file's dtype and reads the data into it. */
+static ignis_tensor ignis__npy_read(const char *call, ignis__load *load, const ignis__npy *npy,
+                                    const ignis_tensor_desc *desc)
+{
+    ignis__borrowed_tensor lent = IGNIS__ZERO;
+    ignis__file_tensor item = IGNIS__ZERO;
+    ignis_tensor_desc options = IGNIS__ZERO;
+    int i;
+    bool ok;
+    item.name = desc && desc->tag ? desc->tag : "npy";
+    item.type = npy->type;
+    item.shape = npy->shape;
+    for (i = 0; npy->is_fortran && i < npy->shape.ndim; i++)
+        item.shape.dim[i] = npy->shape.dim[npy->shape.ndim - 1 - i];
+    if (npy->is_complex)
+        item.shape.dim[item.shape.ndim++] = 2;
+    load->file.data = npy->data;
+    load->swaps = npy->is_swapped;
+    options.dtype = ignis__file_dtypes[npy->type].loaded;
+    options.device = desc ? desc->device : 0;
+    options.tag = item.name;
+    lent.item = &item;
+    lent.made = ignis__tensor_adopt(call, ignis__tensor_array_create(call, item.shape, &options), false);
+    ok = lent.made.id && (lent.array = ignis__borrow_array(call, lent.made)) != NULL &&
+         ignis__borrow_acquire(call, &lent, 1) && ignis__load_arrays(call, load, &lent, 1);
+    ignis__borrow_release(call, &lent, 1, ok);
+    if (!ok)
+        return ignis__no_tensor();
+    return npy->is_fortran && npy->shape.ndim > 1 ? ignis__npy_permute(lent.made, npy->shape.ndim, item.shape.ndim)
+                                                  : lent.made;
+}
+
+IGNIS__COLD IGNIS_API ignis_tensor ignis_npy_load(const char *path, const ignis_tensor_desc *desc)
+{
+    static const char call[] = "ignis_npy_load";
+    ignis_tensor tensor = IGNIS__ZERO, cast;
+    ignis_dtype dtype, wanted;
+    ignis__load load;
+    ignis__npy npy;
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__check_not_null(call, "path", path) ||
+        (desc && desc->dtype && !ignis__dtype_valid(call, desc->dtype)) || !ignis__npy_open(call, path, &load, &npy))
+        return tensor;
+    dtype = ignis__file_dtypes[npy.type].loaded;
+    wanted = desc && desc->dtype ? desc->dtype : dtype;
+    if (!desc || !desc->requires_grad || ignis__dtype_is_float(wanted))
+        tensor = ignis__npy_read(call, &load, &npy, desc);
+    else
+        ignis__fail(IGNIS_DIAG_GRAD_OF_INTEGERS, call, "a tensor of %s cannot require a gradient",
+                    ignis__dtypes[wanted].name);
+    ignis__load_close(&load);
+    if (tensor.id && wanted != dtype) {
+        cast = ignis_cast(tensor, wanted);
+        (void)ignis_tensor_release(tensor);
+        tensor = cast;
+    }
+    if (tensor.id && desc && desc->requires_grad)
+        (void)ignis_tensor_set_requires_grad(tensor, true);
+    return tensor;
 }
 
 #endif /* IGNIS_NO_TENSORS */
@@ -44999,8 +45806,8 @@ typedef struct ignis__external_kind {
    >>dlpack - arrays from and for other libraries
 
    A struct with a deleter crosses the border; streams of both sides are ordered when it does.
-   May use: >>array, >>stream. Invariant: the memory lives until the deleter was called, or ignis_shutdown. Locks:
-   those of arrays.
+   May use: >>array, >>stream, >>formula. Invariant: the memory lives until the deleter was called, or
+   ignis_shutdown. Locks: those of arrays.
    =============================================================================================================== */
 
 enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
@@ -45140,7 +45947,13 @@ static void ignis__dlpack_return_versioned(void *ptr, void *managed)
         versioned->deleter(versioned);
 }
 
-/*  Computes the desc of an array over the memory. False, and reported, if that is impossible. */
+/*  Tells whether elements are integers of 8 bits, with a sign. */
+static bool ignis__dlpack_is_int8(const ignis_dlpack_tensor *tensor)
+{
+    return tensor->code == 0 && tensor->bits == 8 && tensor->lanes == 1;
+}
+
+/*  Computes the desc of an array over the memory; of int8, of its bytes. False, and reported, if that is impossible. */
 IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc,
                                            int64_t *numel)
 {
@@ -45157,11 +45970,12 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     while (--at >= 0 &&
            !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
         ;
-    if (at < 0 || tensor->lanes != 1)
+    if (!ignis__dlpack_is_int8(tensor) && (at < 0 || tensor->lanes != 1))
         return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call,
-                                 "elements of code %d, %d bits and %d lanes are not a dtype of Ignis", tensor->code,
-                                 tensor->bits, tensor->lanes);
-    desc->dtype = ignis__dlpack_dtypes[at].dtype;
+                                 "elements of code %d, %d bits and %d lanes are not a dtype of Ignis; convert them to "
+                                 "float32 or int32 first",
+                                 tensor->code, tensor->bits, tensor->lanes);
+    desc->dtype = at < 0 ? IGNIS_U8 : ignis__dlpack_dtypes[at].dtype;
     if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
         return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible",
                                  (int)tensor->ndim, IGNIS_MAX_DIMS);
@@ -45188,7 +46002,8 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     return true;
 }
 
-/*  Makes an array over the memory. One without elements has no memory to return. */
+/*  Makes an array over the memory. One without elements has no memory to return. managed: NULL if the memory is not
+    to be returned with the array. */
 IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc,
                                                   int64_t numel, void *stream)
 {
@@ -45201,7 +46016,7 @@ IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *manage
         return none;
     if (numel == 0) {
         desc->ptr = NULL;
-    } else {
+    } else if (managed) {
         desc->release_fn = give_back;
         desc->release_data = managed;
     }
@@ -45210,15 +46025,63 @@ IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *manage
     ok = ignis__dlpack_order(call, device, stream, stream, work.stream);
     ignis__work_end(&work);
     array = ok ? ignis__array_create(call, desc) : none;
-    if (array.id && numel == 0)
+    if (array.id && numel == 0 && managed)
         give_back(NULL, managed);
     return array;
 }
+
+#ifdef IGNIS_NO_TENSORS
+IGNIS__COLD static ignis_array ignis__dlpack_copy_int8(const char *call, void *managed, int major,
+                                                       ignis_array_desc *desc, int64_t numel, void *stream)
+{
+    ignis_array none = IGNIS__ZERO;
+    (void)managed, (void)major, (void)desc, (void)numel, (void)stream;
+    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                "elements are int8, which a formula converts; without IGNIS_NO_TENSORS");
+    return none;
+}
+#else
+/*  Copies int8 elements to a new array of i32, waits, and returns the memory. After a failure it is not returned. */
+IGNIS__COLD static ignis_array ignis__dlpack_copy_int8(const char *call, void *managed, int major,
+                                                       ignis_array_desc *desc, int64_t numel, void *stream)
+{
+    ignis_array_desc wide = IGNIS__ZERO;
+    ignis_array_inputs inputs = IGNIS__ZERO;
+    ignis_array copy = IGNIS__ZERO;
+    ignis__work work;
+    bool ok;
+    wide.shape = desc->shape;
+    wide.dtype = IGNIS_I32;
+    wide.device = desc->device;
+    wide.tag = desc->tag;
+    inputs.names = "x";
+    inputs.count = 1;
+    inputs.array[0] = ignis__dlpack_wrap(call, NULL, major, desc, numel, stream);
+    if (!inputs.array[0].id)
+        return copy;
+    copy = ignis__array_create(call, &wide);
+    ok = copy.id && ignis__formula_run_into(call, 1, &copy, "x - 256*(x > 127)", &inputs) == IGNIS_OK &&
+         ignis__work_begin(call, ignis__device_get(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device), &work);
+    if (ok) {
+        ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+        ignis__work_end(&work);
+    }
+    (void)ignis_array_free(inputs.array[0]);
+    if (!ok)
+        ignis__array_discard(call, &copy);
+    else if (major)
+        ignis__dlpack_return_versioned(NULL, managed);
+    else
+        ignis__dlpack_return(NULL, managed);
+    return copy;
+}
+#endif
 
 IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream)
 {
     static const char call[] = "ignis_array_from_dlpack";
     const ignis_dlpack_versioned *versioned = (const ignis_dlpack_versioned *)managed;
+    const ignis_dlpack_tensor *tensor;
     ignis_array none = IGNIS__ZERO;
     ignis_array_desc desc;
     int64_t numel;
@@ -45235,8 +46098,11 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the memory is read-only, and arrays can be written");
         return none;
     }
-    if (!ignis__dlpack_read(call, major ? &versioned->tensor : &((const ignis_dlpack *)managed)->tensor, &desc, &numel))
+    tensor = major ? &versioned->tensor : &((const ignis_dlpack *)managed)->tensor;
+    if (!ignis__dlpack_read(call, tensor, &desc, &numel))
         return none;
+    if (ignis__dlpack_is_int8(tensor))
+        return ignis__dlpack_copy_int8(call, managed, major, &desc, numel, stream);
     return ignis__dlpack_wrap(call, managed, major, &desc, numel, stream);
 }
 
@@ -47518,7 +48384,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_graph_launches(...) IGNIS__AT(ignis_graph_launches(__VA_ARGS__))
 #define ignis_graph_set_launches(...) IGNIS__AT(ignis_graph_set_launches(__VA_ARGS__))
 #define ignis_save(...) IGNIS__AT(ignis_save(__VA_ARGS__))
+#define ignis_save_with(...) IGNIS__AT(ignis_save_with(__VA_ARGS__))
 #define ignis_load(...) IGNIS__AT(ignis_load(__VA_ARGS__))
+#define ignis_load_trainable(...) IGNIS__AT(ignis_load_trainable(__VA_ARGS__))
+#define ignis_npy_save(...) IGNIS__AT(ignis_npy_save(__VA_ARGS__))
+#define ignis_npy_load(...) IGNIS__AT(ignis_npy_load(__VA_ARGS__))
 #endif
 #define ignis_array_to_dlpack(...) IGNIS__AT(ignis_array_to_dlpack(__VA_ARGS__))
 #define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))

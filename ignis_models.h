@@ -22289,7 +22289,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
             tensors[i] = ignis_transpose(tensors[i], 0, 1);
         ok = tensors[i].id != 0;
     }
-    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}") == IGNIS_OK;
+    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}", NULL) == IGNIS_OK;
     ignis__free(names);
     ignis__free((void *)texts);
     ignis__free(tensors);
@@ -22979,7 +22979,7 @@ IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model 
     ignis__free(parts);
     ignis__free(wanted);
     if (lora && !(ignis__lora_list_make(call, lora, &list) &&
-                  ignis__load_named(call, path, list.texts, list.tensors, 2 * lora->count) == IGNIS_OK)) {
+                  ignis__load_named(call, path, list.texts, list.tensors, 2 * lora->count, false) == IGNIS_OK)) {
         ignis__lora_clear(call, lora);
         lora = NULL;
     }
@@ -23107,7 +23107,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
              ignis__lora_list_make(call, lora, &list);
     if (ok) {
         (void)ignis__folder_make_all(folder); /* a failure shows when files are written */
-        ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}") == IGNIS_OK &&
+        ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}", NULL) ==
+                 IGNIS_OK &&
              ignis__lora_save_config(call, lora, config);
     }
     ignis__lora_list_free(&list);

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers; and a tenth as many models,
+# A million of each: damaged bundles, chat templates, safetensors, .npy files, formulas, tokenizers; and a tenth as many models,
 # each of which is a file on the disk. It ends at the first sanitizer report. Programs are not optimized: that would
 # take longer to compile than 20,000 inputs take.
 FUZZ := 1000000
-FUZZED := bundle chat file formula grammar text
+FUZZED := bundle chat file formula grammar npy text
 FUZZERS := $(FUZZED:%=build/fuzz/fuzz_%) build/fuzz/fuzz_model
 SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzz: $(SIMULATOR)

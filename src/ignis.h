@@ -327,6 +327,9 @@ extern "C" {
 #include "file/borrow.c"
 #include "file/save.c"
 #include "file/load.c"
+#include "file/metadata.c"
+#include "file/npy.c"
+#include "file/npy_file.c"
 #endif /* IGNIS_NO_TENSORS */
 
 #include "interop/room.h"

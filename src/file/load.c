@@ -11,7 +11,7 @@ IGNIS__PRIVATE void ignis__load_close(ignis__load *load)
     ignis__file_close(load->descriptor);
 }
 
-static bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
+IGNIS__PRIVATE bool ignis__load_read(const char *call, const ignis__load *load, int64_t at, void *out, int64_t size)
 {
     int64_t got = ignis__file_read_at(load->descriptor, at, out, size);
     if (got < 0)
@@ -23,20 +23,27 @@ static bool ignis__load_read(const char *call, const ignis__load *load, int64_t 
     return got == size;
 }
 
+/*  Opens a file of any format. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__load_open_file(const char *call, const char *path, ignis__load *load)
+{
+    memset(load, 0, sizeof *load);
+    load->path = path;
+    load->descriptor = ignis__file_open(path, &load->size);
+    if (load->descriptor >= 0)
+        return true;
+    if (!ignis__path_is_special(path))
+        return ignis__file_fail(call, path, "opened");
+    return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is not a regular file", path);
+}
+
 IGNIS__COLD IGNIS__PRIVATE bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
     unsigned char first[8], *head;
     int64_t size;
     uint64_t length;
     ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
-    memset(load, 0, sizeof *load);
-    load->path = path;
-    load->descriptor = ignis__file_open(path, &load->size);
-    if (load->descriptor < 0) {
-        if (!ignis__path_is_special(path))
-            return ignis__file_fail(call, path, "opened");
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is not a regular file", path);
-    }
+    if (!ignis__load_open_file(call, path, load))
+        return false;
     size = load->size < 8 ? load->size : 8;
     if (ignis__load_read(call, load, 0, first, size)) {
         length = ignis__safetensors_length(first, size);
@@ -108,13 +115,14 @@ static bool ignis__load_check_fit(const char *call, const ignis__file_tensor *it
 }
 
 /*  Makes a new tensor like that of the file, and its array. False on failure. */
-static bool ignis__load_make(const char *call, ignis__borrowed_tensor *lent)
+static bool ignis__load_make(const char *call, ignis__borrowed_tensor *lent, bool trainable)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     desc.shape = lent->item->shape;
     desc.dtype = ignis__file_dtypes[lent->item->type].loaded;
     desc.tag = lent->item->name;
-    lent->made = ignis__tensor_adopt(call, ignis__array_create(call, &desc), false);
+    lent->made =
+        ignis__tensor_adopt(call, ignis__array_create(call, &desc), trainable && ignis__dtype_is_float(desc.dtype));
     return lent->made.id && (lent->array = ignis__borrow_array(call, lent->made)) != NULL;
 }
 
@@ -134,6 +142,19 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
         narrow = (int32_t)wide;
         memcpy(part + i * to, to == 4 ? (const void *)&narrow : (const void *)&wide, (size_t)to);
     }
+}
+
+/*  Turns big-endian elements of `size` bytes round. */
+static void ignis__load_swap(char *bytes, int64_t count, int size)
+{
+    int64_t i;
+    int k;
+    for (i = 0; i < count; i++, bytes += size)
+        for (k = 0; k < size / 2; k++) {
+            char byte = bytes[k];
+            bytes[k] = bytes[size - 1 - k];
+            bytes[size - 1 - k] = byte;
+        }
 }
 
 /*  Copies one tensor from the file, and waits. The next chunk is read while one is copied to the device. */
@@ -159,6 +180,8 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
         copied[piece] = NULL;
         ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from,
                                     part / to * from);
+        if (ok && load->swaps)
+            ignis__load_swap(staging + part - part / to * from, part / to, from);
         if (ok && from < to)
             ignis__load_widen(staging, part, from, to, ignis__file_dtypes[item->type].name[0] == 'I');
         ok = ok && ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
@@ -173,7 +196,8 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
 }
 
 /*  Copies all tensors, through pinned memory of the current device, which serves every device. */
-static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__borrowed_tensor *lent, int count)
+IGNIS__PRIVATE bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__borrowed_tensor *lent,
+                                       int count)
 {
     ignis__binding binding;
     ignis__device *device;
@@ -204,7 +228,7 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
 
 /*  Loads tensors. All checks are made before the first array is written to. */
 static bool ignis__load_tensors(const char *call, const char *path, ignis__load *load, const char *const *names,
-                                const ignis_tensor *tensors, ignis__borrowed_tensor *lent, int count)
+                                const ignis_tensor *tensors, ignis__borrowed_tensor *lent, int count, bool trainable)
 {
     int i;
     ignis__file_tensor_sort(load->file.items, load->file.count, ignis__file_tensor_by_name);
@@ -215,13 +239,13 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
             return false;
     }
     for (i = 0; i < count; i++)
-        if (!lent[i].array && !ignis__load_make(call, &lent[i]))
+        if (!lent[i].array && !ignis__load_make(call, &lent[i], trainable))
             return false;
     return ignis__borrow_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
-                                                          ignis_tensor *tensors, int count)
+                                                          ignis_tensor *tensors, int count, bool trainable)
 {
     ignis__load load;
     ignis__borrowed_tensor *lent;
@@ -231,7 +255,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, cons
         return ignis__failed();
     lent = (ignis__borrowed_tensor *)ignis__alloc_for(call, ((size_t)count + 1) * sizeof *lent);
     if (lent) {
-        ok = ignis__load_tensors(call, path, &load, names, tensors, lent, count);
+        ok = ignis__load_tensors(call, path, &load, names, tensors, lent, count, trainable);
         for (i = 0; ok && i < count; i++)
             if (lent[i].made.id)
                 tensors[i] = lent[i].made;
@@ -245,7 +269,13 @@ IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, cons
 IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors,
                                               int count)
 {
-    return ignis__load_named("ignis_load", path, names, tensors, count);
+    return ignis__load_named("ignis_load", path, names, tensors, count, false);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_load_trainable(const char *path, const char *const *names,
+                                                        ignis_tensor *tensors, int count)
+{
+    return ignis__load_named("ignis_load_trainable", path, names, tensors, count, true);
 }
 
 IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry *entries, int capacity)

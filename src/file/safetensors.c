@@ -9,10 +9,12 @@
 IGNIS__PRIVATE void ignis__safetensors_close(ignis__safetensors *file)
 {
     ignis__free(file->items);
+    ignis__free(file->metadata);
     ignis__free(file->header);
     file->items = NULL;
+    file->metadata = NULL;
     file->header = NULL;
-    file->count = file->capacity = 0;
+    file->count = file->capacity = file->metadata_count = file->metadata_capacity = 0;
 }
 
 /*  Returns the bytes of a tensor. -1 if they do not fit 63 bits (counted without zeros among the sizes), or end
@@ -113,34 +115,51 @@ static void ignis__safetensors_item(ignis__json *json, ignis__file_tensor *item)
                          (long long)item->end);
 }
 
-/*  Checks {"key": "text", ...}, which Ignis does not use. */
-static void ignis__safetensors_metadata(ignis__json *json)
+/*  Makes room for one more element of a list that is full. False if out of memory. */
+static bool ignis__safetensors_grow(void **list, int count, int *capacity, size_t size)
+{
+    int wanted = *capacity ? *capacity * 2 : 64;
+    void *grown;
+    if (count < *capacity)
+        return true;
+    grown = ignis__alloc((size_t)wanted * size);
+    if (!grown)
+        return false;
+    if (count)
+        memcpy(grown, *list, (size_t)count * size);
+    ignis__free(*list);
+    *list = grown;
+    *capacity = wanted;
+    return true;
+}
+
+/*  Reads {"key": "text", ...}. False if out of memory. */
+static bool ignis__safetensors_metadata(ignis__safetensors *file, ignis__json *json)
 {
     bool first = true;
     size_t size;
     ignis__json_expect(json, '{');
     while (ignis__json_more(json, '}', &first)) {
-        ignis__json_string(json, &size);
+        void *list = file->metadata;
+        ignis_metadata *entry;
+        if (!ignis__safetensors_grow(&list, file->metadata_count, &file->metadata_capacity, sizeof *entry))
+            return false;
+        file->metadata = (ignis_metadata *)list;
+        entry = &file->metadata[file->metadata_count++];
+        entry->key = ignis__json_string(json, &size);
         ignis__json_expect(json, ':');
-        ignis__json_string(json, &size);
+        entry->value = ignis__json_string(json, &size);
     }
+    return true;
 }
 
 /*  Adds one more tensor. NULL if out of memory. */
 static ignis__file_tensor *ignis__safetensors_add(ignis__safetensors *file)
 {
-    if (file->count == file->capacity) {
-        int capacity = file->capacity ? file->capacity * 2 : 64;
-        ignis__file_tensor *items = (ignis__file_tensor *)ignis__alloc((size_t)capacity * sizeof *items);
-        if (!items)
-            return NULL;
-        if (file->count)
-            memcpy(items, file->items, (size_t)file->count * sizeof *items);
-        ignis__free(file->items);
-        file->items = items;
-        file->capacity = capacity;
-    }
-    return &file->items[file->count++];
+    void *list = file->items;
+    bool ok = ignis__safetensors_grow(&list, file->count, &file->capacity, sizeof *file->items);
+    file->items = (ignis__file_tensor *)list;
+    return ok ? &file->items[file->count++] : NULL;
 }
 
 IGNIS__PRIVATE int ignis__file_tensor_by_name(const void *a, const void *b)
@@ -221,7 +240,9 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
             if (metadata)
                 ignis__json_fail(json, "__metadata__ comes twice");
             metadata = true;
-            ignis__safetensors_metadata(json);
+            *no_memory = !ignis__safetensors_metadata(file, json);
+            if (*no_memory)
+                return false;
         } else {
             ignis__file_tensor *item = ignis__safetensors_add(file);
             *no_memory = item == NULL;

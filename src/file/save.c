@@ -10,9 +10,31 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__file_fail(const char *call, const char *p
     return ignis__fail_file(IGNIS_DIAG_STORAGE_IO, call, path, what) == IGNIS_OK;
 }
 
+/*  Finds the dtype that a tensor has in a file: its own if `name` is NULL. False, and reported, if it cannot become
+    that. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__file_dtype_choose(const char *call, const char *name, ignis_dtype dtype,
+                                                         int *type)
+{
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ignis__file_dtypes); i++) {
+        const struct ignis__file_dtypes_type *row = &ignis__file_dtypes[i];
+        if (name ? strcmp(row->name, name) != 0 : row->dtype != dtype)
+            continue;
+        *type = i;
+        if (row->loaded == dtype)
+            return true;
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "a tensor of %s cannot be written as %s%s%s",
+                                 ignis__dtypes[dtype].name, row->name, row->loaded ? "; expected " : "",
+                                 row->loaded ? ignis__dtypes[row->loaded].name : ", which Ignis does not support");
+    }
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "the file's dtype is %s; expected BOOL, I8, I16, U16, U32, or null for the tensor's own",
+                             ignis__name_write(name ? name : "").text);
+}
+
 /*  Returns the items for the tensors of a save, sorted by their place in the file. */
-static bool ignis__save_items(const char *call, const char *const *names, ignis__file_tensor *items,
-                              const ignis__borrowed_tensor *lent, int count)
+static bool ignis__save_items(const char *call, const char *const *names, const char *const *dtypes,
+                              ignis__file_tensor *items, const ignis__borrowed_tensor *lent, int count)
 {
     const char *twice;
     int i;
@@ -24,8 +46,8 @@ static bool ignis__save_items(const char *call, const char *const *names, ignis_
         items[i].name = names[i];
         items[i].index = i;
         items[i].shape = lent[i].array->shape;
-        while (ignis__file_dtypes[items[i].type].dtype != lent[i].array->dtype)
-            items[i].type++;
+        if (!ignis__file_dtype_choose(call, dtypes ? dtypes[i] : NULL, lent[i].array->dtype, &items[i].type))
+            return false;
     }
     ignis__file_tensor_sort(items, count, ignis__file_tensor_by_name);
     twice = ignis__file_tensor_duplicate(items, count);
@@ -66,20 +88,50 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     return ok;
 }
 
-/*  Writes an array, through IGNIS__CONVERT_CHUNK bytes of host memory. */
-static bool ignis__save_array(const char *call, const char *path, FILE *file, ignis__array *array, void *chunk)
+/*  Narrows integers of `from` bytes in place to the dtype of a file. False, and *at is the first value that it does not
+    hold. */
+static bool ignis__save_narrow(char *chunk, int64_t count, int from, const struct ignis__file_dtypes_type *dtype,
+                               int64_t *at)
 {
+    int to = dtype->bits / 8, k;
+    bool is_bool = dtype->name[0] == 'B', is_signed = dtype->name[0] == 'I';
+    int64_t most = is_bool ? 1 : ((int64_t)1 << (dtype->bits - is_signed)) - 1, least = is_signed ? -most - 1 : 0, i;
+    for (i = 0; i < count; i++) {
+        int64_t value = 0;
+        int32_t narrow = 0;
+        if (from == 8)
+            memcpy(&value, chunk + i * from, sizeof value);
+        else if (from == 4)
+            memcpy(&narrow, chunk + i * from, sizeof narrow);
+        value = *at = from == 8 ? value : from == 4 ? narrow : (unsigned char)chunk[i];
+        if (value < least || value > most)
+            return false;
+        for (k = 0; k < to; k++)
+            chunk[i * to + k] = (char)(unsigned char)((uint64_t)value >> 8 * k & 0xFF);
+    }
+    return true;
+}
+
+/*  Writes an array in the dtype of its item, through IGNIS__CONVERT_CHUNK bytes of host memory. */
+IGNIS__PRIVATE bool ignis__save_array(const char *call, const char *path, FILE *file, ignis__array *array,
+                                      const ignis__file_tensor *item, void *chunk)
+{
+    const struct ignis__file_dtypes_type *dtype = &ignis__file_dtypes[item->type];
     ignis__work work;
     ignis__address address;
-    int64_t size = ignis__array_bytes(array), done, part;
+    int64_t size = ignis__array_bytes(array), done, part, bad = 0;
+    int from = ignis__dtypes[array->dtype].size, to = dtype->bits / 8;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
     ok = ignis__work_read(&work, array, &address);
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__CONVERT_CHUNK ? size - done : IGNIS__CONVERT_CHUNK;
-        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part) &&
-             ignis__save_write(call, path, file, chunk, part);
+        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part);
+        if (ok && !dtype->dtype && !ignis__save_narrow((char *)chunk, part / from, from, dtype, &bad))
+            ok = ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "tensor %s has the value %lld, which %s does not hold",
+                                   ignis__name_write(item->name).text, (long long)bad, dtype->name);
+        ok = ok && ignis__save_write(call, path, file, chunk, part / from * to);
     }
     ignis__work_end(&work);
     return ok;
@@ -140,14 +192,15 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__fi
     chunk = ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
     ok = chunk && ignis__save_header(call, path, to.file, items, count, metadata);
     for (i = 0; ok && i < count; i++)
-        ok = ignis__save_array(call, path, to.file, lent[items[i].index].array, chunk);
+        ok = ignis__save_array(call, path, to.file, lent[items[i].index].array, &items[i], chunk);
     ignis__free(chunk);
     return ignis__replace_end(&to, ok);
 }
 
-/*  Saves tensors. metadata: a JSON object for the header, or NULL. */
+/*  Saves tensors. metadata: a JSON object for the header, or NULL. dtypes: as in ignis_save_desc. */
 IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, const char *const *names,
-                                        const ignis_tensor *tensors, int count, const char *metadata)
+                                        const ignis_tensor *tensors, int count, const char *metadata,
+                                        const char *const *dtypes)
 {
     ignis__borrowed_tensor *lent;
     ignis__file_tensor *items;
@@ -162,7 +215,7 @@ IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, cons
         ignis__fail_host_memory(call, ((size_t)count + 1) * (sizeof *lent + sizeof *items));
     for (i = 0; ok && i < count; i++)
         ok = (lent[i].array = ignis__borrow_array(call, tensors[i])) != NULL;
-    ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__borrow_acquire(call, lent, count) &&
+    ok = ok && ignis__save_items(call, names, dtypes, items, lent, count) && ignis__borrow_acquire(call, lent, count) &&
          ignis__save_file(call, path, items, lent, count, metadata);
     if (lent)
         ignis__borrow_release(call, lent, count, ok);
@@ -174,5 +227,5 @@ IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, cons
 IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors,
                                               int count)
 {
-    return ignis__save("ignis_save", path, names, tensors, count, NULL);
+    return ignis__save("ignis_save", path, names, tensors, count, NULL, NULL);
 }

@@ -2,8 +2,8 @@
    >>dlpack - arrays from and for other libraries
 
    A struct with a deleter crosses the border; streams of both sides are ordered when it does.
-   May use: >>array, >>stream. Invariant: the memory lives until the deleter was called, or ignis_shutdown. Locks:
-   those of arrays.
+   May use: >>array, >>stream, >>formula. Invariant: the memory lives until the deleter was called, or
+   ignis_shutdown. Locks: those of arrays.
    =============================================================================================================== */
 
 #include "room.h"
@@ -145,7 +145,13 @@ static void ignis__dlpack_return_versioned(void *ptr, void *managed)
         versioned->deleter(versioned);
 }
 
-/*  Computes the desc of an array over the memory. False, and reported, if that is impossible. */
+/*  Tells whether elements are integers of 8 bits, with a sign. */
+static bool ignis__dlpack_is_int8(const ignis_dlpack_tensor *tensor)
+{
+    return tensor->code == 0 && tensor->bits == 8 && tensor->lanes == 1;
+}
+
+/*  Computes the desc of an array over the memory; of int8, of its bytes. False, and reported, if that is impossible. */
 IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc,
                                            int64_t *numel)
 {
@@ -162,11 +168,12 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     while (--at >= 0 &&
            !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
         ;
-    if (at < 0 || tensor->lanes != 1)
+    if (!ignis__dlpack_is_int8(tensor) && (at < 0 || tensor->lanes != 1))
         return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call,
-                                 "elements of code %d, %d bits and %d lanes are not a dtype of Ignis", tensor->code,
-                                 tensor->bits, tensor->lanes);
-    desc->dtype = ignis__dlpack_dtypes[at].dtype;
+                                 "elements of code %d, %d bits and %d lanes are not a dtype of Ignis; convert them to "
+                                 "float32 or int32 first",
+                                 tensor->code, tensor->bits, tensor->lanes);
+    desc->dtype = at < 0 ? IGNIS_U8 : ignis__dlpack_dtypes[at].dtype;
     if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
         return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible",
                                  (int)tensor->ndim, IGNIS_MAX_DIMS);
@@ -193,7 +200,8 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     return true;
 }
 
-/*  Makes an array over the memory. One without elements has no memory to return. */
+/*  Makes an array over the memory. One without elements has no memory to return. managed: NULL if the memory is not
+    to be returned with the array. */
 IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc,
                                                   int64_t numel, void *stream)
 {
@@ -206,7 +214,7 @@ IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *manage
         return none;
     if (numel == 0) {
         desc->ptr = NULL;
-    } else {
+    } else if (managed) {
         desc->release_fn = give_back;
         desc->release_data = managed;
     }
@@ -215,15 +223,63 @@ IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *manage
     ok = ignis__dlpack_order(call, device, stream, stream, work.stream);
     ignis__work_end(&work);
     array = ok ? ignis__array_create(call, desc) : none;
-    if (array.id && numel == 0)
+    if (array.id && numel == 0 && managed)
         give_back(NULL, managed);
     return array;
 }
+
+#ifdef IGNIS_NO_TENSORS
+IGNIS__COLD static ignis_array ignis__dlpack_copy_int8(const char *call, void *managed, int major,
+                                                       ignis_array_desc *desc, int64_t numel, void *stream)
+{
+    ignis_array none = IGNIS__ZERO;
+    (void)managed, (void)major, (void)desc, (void)numel, (void)stream;
+    ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                "elements are int8, which a formula converts; without IGNIS_NO_TENSORS");
+    return none;
+}
+#else
+/*  Copies int8 elements to a new array of i32, waits, and returns the memory. After a failure it is not returned. */
+IGNIS__COLD static ignis_array ignis__dlpack_copy_int8(const char *call, void *managed, int major,
+                                                       ignis_array_desc *desc, int64_t numel, void *stream)
+{
+    ignis_array_desc wide = IGNIS__ZERO;
+    ignis_array_inputs inputs = IGNIS__ZERO;
+    ignis_array copy = IGNIS__ZERO;
+    ignis__work work;
+    bool ok;
+    wide.shape = desc->shape;
+    wide.dtype = IGNIS_I32;
+    wide.device = desc->device;
+    wide.tag = desc->tag;
+    inputs.names = "x";
+    inputs.count = 1;
+    inputs.array[0] = ignis__dlpack_wrap(call, NULL, major, desc, numel, stream);
+    if (!inputs.array[0].id)
+        return copy;
+    copy = ignis__array_create(call, &wide);
+    ok = copy.id && ignis__formula_run_into(call, 1, &copy, "x - 256*(x > 127)", &inputs) == IGNIS_OK &&
+         ignis__work_begin(call, ignis__device_get(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device), &work);
+    if (ok) {
+        ok = !IGNIS__CUDA_FAILED(call, work.device, cuStreamSynchronize, (work.stream));
+        ignis__work_end(&work);
+    }
+    (void)ignis_array_free(inputs.array[0]);
+    if (!ok)
+        ignis__array_discard(call, &copy);
+    else if (major)
+        ignis__dlpack_return_versioned(NULL, managed);
+    else
+        ignis__dlpack_return(NULL, managed);
+    return copy;
+}
+#endif
 
 IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream)
 {
     static const char call[] = "ignis_array_from_dlpack";
     const ignis_dlpack_versioned *versioned = (const ignis_dlpack_versioned *)managed;
+    const ignis_dlpack_tensor *tensor;
     ignis_array none = IGNIS__ZERO;
     ignis_array_desc desc;
     int64_t numel;
@@ -240,7 +296,10 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the memory is read-only, and arrays can be written");
         return none;
     }
-    if (!ignis__dlpack_read(call, major ? &versioned->tensor : &((const ignis_dlpack *)managed)->tensor, &desc, &numel))
+    tensor = major ? &versioned->tensor : &((const ignis_dlpack *)managed)->tensor;
+    if (!ignis__dlpack_read(call, tensor, &desc, &numel))
         return none;
+    if (ignis__dlpack_is_int8(tensor))
+        return ignis__dlpack_copy_int8(call, managed, major, &desc, numel, stream);
     return ignis__dlpack_wrap(call, managed, major, &desc, numel, stream);
 }

@@ -46,7 +46,8 @@ IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream
     Null: there is nothing to wait for, or it is cudart's default stream and the current one is Ignis' own, which is
     ordered with that.
     Shapes: contiguous, row by row; strides of dimensions of size 1, and of tensors without elements, do not matter. A
-    tensor without dimensions becomes [1], bool becomes IGNIS_U8.
+    tensor without dimensions becomes [1], bool becomes IGNIS_U8. int8 is copied to a new array of IGNIS_I32: the call
+    waits for that, and calls the deleter.
     Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "dlpack"; or no handle.
     Errors: ARGUMENT (null, no such major, another version than its struct says, an address that is not aligned or not
     memory of the device), UNSUPPORTED (memory of another kind of device, read-only memory, this thread captures a

@@ -4,6 +4,8 @@
 #include "../base/room.h"
 #include "../device/room.h"
 #include "../array/room.h"
+#include "../kernel/room.h"
+#include "../formula/room.h"
 
 /*  The driver's structs and numbers. */
 typedef union ignis__os_handle {

@@ -32,15 +32,19 @@ static void check_rewritten(const ignis__safetensors *file, const unsigned char 
     unsigned char *copy;
     int i, k;
     ignis__file_tensor *items = (ignis__file_tensor *)calloc((size_t)file->count + 1, sizeof *items);
+    size_t length = ignis__metadata_write(file->metadata, file->metadata_count, NULL, 0);
+    char *metadata = (char *)malloc(length + 1);
+    require(ignis__metadata_write(file->metadata, file->metadata_count, metadata, length + 1) == length,
+            "measured and written metadata differ", bytes, size);
     if (file->count)
         memcpy(items, file->items, (size_t)file->count * sizeof *items);
     require(ignis__safetensors_arrange(items, file->count), "what was read cannot be arranged", bytes, size);
-    header = ignis__safetensors_write(items, file->count, NULL, NULL, 0);
+    header = ignis__safetensors_write(items, file->count, metadata, NULL, 0);
     require(header % 8 == 0, "a header is not aligned", bytes, size);
     copy = (unsigned char *)malloc(8 + header + data + 1);
     for (i = 0; i < 8; i++)
         copy[i] = (unsigned char)(header >> 8 * i);
-    require(ignis__safetensors_write(items, file->count, NULL, (char *)copy + 8, header + 1) == header,
+    require(ignis__safetensors_write(items, file->count, metadata, (char *)copy + 8, header + 1) == header,
             "measured and written differ", bytes, size);
     memset(copy + 8 + header, 0, data);
     require(ignis__safetensors_parse(&again, copy, (int64_t)(8 + header + data)) == IGNIS_DIAG_NONE,
@@ -57,7 +61,13 @@ static void check_rewritten(const ignis__safetensors *file, const unsigned char 
             same = same && a->shape.dim[k] == b->shape.dim[k];
         require(same, "a tensor differs after writing and reading", bytes, size);
     }
+    require(again.metadata_count == file->metadata_count, "the metadata differs", bytes, size);
+    for (i = 0; i < again.metadata_count; i++)
+        require(strcmp(again.metadata[i].key, file->metadata[i].key) == 0 &&
+                    strcmp(again.metadata[i].value, file->metadata[i].value) == 0,
+                "a text differs after writing and reading", bytes, size);
     ignis__safetensors_close(&again);
+    free(metadata);
     free(copy);
     free(items);
 }
@@ -84,6 +94,9 @@ static bool try_file(const unsigned char *bytes, size_t size)
                     size);
             end = item->end;
         }
+        for (i = 0; i < file.metadata_count; i++)
+            require(ignis__utf8_valid(file.metadata[i].key) && ignis__utf8_valid(file.metadata[i].value),
+                    "metadata is no text", bytes, size);
         require(end == (int64_t)size - file.data, "the tensors are not the whole data", bytes, size);
         ignis__file_tensor_sort(file.items, file.count, ignis__file_tensor_by_name);
         require(!ignis__file_tensor_duplicate(file.items, file.count), "two tensors have one name", bytes, size);

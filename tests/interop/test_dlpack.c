@@ -358,4 +358,50 @@ TEST(strides_that_lead_nowhere)
     CHECK_OK(ignis_array_free(owner));
 }
 
+/*  int8 has no dtype: it is copied to i32, and the memory is given back at once; after a failure it is not. */
+TEST(integers_of_8_bits_are_copied)
+{
+    static const unsigned char bytes[6] = {0, 1, 127, 128, 255, 254};
+    static const int32_t expected[6] = {0, 1, 127, -128, -1, -2};
+    int32_t values[6] = {0};
+    ignis_array_desc desc = {0};
+    ignis_array owner, array;
+    ignis_array_info info;
+    int major, i;
+    SETUP(NULL);
+    desc.shape = IGNIS_SHAPE(6);
+    desc.dtype = IGNIS_U8;
+    for (major = 0; major < 2; major++) {
+        owner = ignis_array_create(&desc);
+        CHECK_OK(ignis_array_from_host_raw(owner, bytes, 6));
+        lend(owner);
+        lender.plain.tensor.code = lender.versioned.tensor.code = 0;
+        lender.plain.tensor.bits = lender.versioned.tensor.bits = 8;
+        array = ignis_array_from_dlpack(major ? (void *)&lender.versioned : (void *)&lender.plain, major, NULL);
+        CHECK_INT(lender.given_back, 1);
+        CHECK_OK(ignis_array_fill(owner, 9));
+        CHECK_OK(ignis_array_query(array, &info));
+        CHECK(info.dtype == IGNIS_I32 && info.owns_memory && info.shape.ndim == 2 && info.shape.dim[1] == 3);
+        CHECK_TEXT(info.tag, "dlpack");
+        CHECK_OK(ignis_array_to_host(array, values, IGNIS_I32, 6));
+        for (i = 0; i < 6; i++)
+            CHECK_INT(values[i], expected[i]);
+        CHECK_OK(ignis_array_free(array));
+        CHECK_INT(lender.given_back, 1);
+        lend(owner);
+        lender.plain.tensor.code = 0, lender.plain.tensor.bits = 8;
+        lender.shape[0] = 0;
+        array = ignis_array_from_dlpack(&lender.plain, 0, NULL);
+        CHECK_INT(ignis_array_numel(array), 0);
+        CHECK_INT(lender.given_back, 1);
+        CHECK_OK(ignis_array_free(array));
+        lend(owner);
+        lender.plain.tensor.code = 0, lender.plain.tensor.bits = 8;
+        lender.plain.tensor.data = NULL;
+        CHECK_FAILS(ignis_array_from_dlpack(&lender.plain, 0, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+        CHECK_INT(lender.given_back, 0);
+        CHECK_OK(ignis_array_free(owner));
+    }
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -259,7 +259,7 @@ IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model 
     ignis__free(parts);
     ignis__free(wanted);
     if (lora && !(ignis__lora_list_make(call, lora, &list) &&
-                  ignis__load_named(call, path, list.texts, list.tensors, 2 * lora->count) == IGNIS_OK)) {
+                  ignis__load_named(call, path, list.texts, list.tensors, 2 * lora->count, false) == IGNIS_OK)) {
         ignis__lora_clear(call, lora);
         lora = NULL;
     }

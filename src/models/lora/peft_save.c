@@ -95,7 +95,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
              ignis__lora_list_make(call, lora, &list);
     if (ok) {
         (void)ignis__folder_make_all(folder); /* a failure shows when files are written */
-        ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}") == IGNIS_OK &&
+        ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}", NULL) ==
+                 IGNIS_OK &&
              ignis__lora_save_config(call, lora, config);
     }
     ignis__lora_list_free(&list);

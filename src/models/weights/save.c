@@ -156,7 +156,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
             tensors[i] = ignis_transpose(tensors[i], 0, 1);
         ok = tensors[i].id != 0;
     }
-    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}") == IGNIS_OK;
+    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}", NULL) == IGNIS_OK;
     ignis__free(names);
     ignis__free((void *)texts);
     ignis__free(tensors);
