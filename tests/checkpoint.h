@@ -412,6 +412,9 @@ static int ck_type_of(const ck_tensor *t, int type)
     return t->columns ? (other ? ck_other_type : type) : 0;
 }
 
+/*  Files of the model, and which one ck_gguf makes: of every ck_parts tensors one. The first file has all keys. */
+static int ck_parts = 1, ck_part;
+
 /*  A GGUF file, whose matrices are of one of ck_types; of quantised ones the model gets the values. divisors:
     rope_freqs.weight, or null. */
 static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
@@ -423,6 +426,8 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     for (i = 0; i < m->count; i++) {
         ck_tensor *t = &m->tensors[i];
         int kind = ck_type_of(t, type);
+        if ((i + 1) % ck_parts != ck_part)
+            continue;
         while (data.size % 32)
             ck_put(&data, "", 1);
         places[i] = data.size;
@@ -457,11 +462,13 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     while (data.size % 32)
         ck_put(&data, "", 1);
     places[m->count] = data.size;
-    if (divisors)
+    if (divisors && (m->count + 1) % ck_parts == ck_part)
         ck_put(&data, divisors, (size_t)m->head_dim * 2);
     ck_put(&head, "GGUF", 4);
     ck_u32(&head, 3);
-    ck_u64(&head, (uint64_t)(m->count + (divisors != NULL)));
+    for (i = r = 0; i < m->count + (divisors != NULL); i++)
+        r += (i + 1) % ck_parts == ck_part;
+    ck_u64(&head, (uint64_t)r);
     ck_u64(&head, 0); /* written below */
     ck_text(&head, "general.architecture"), ck_u32(&head, 8), ck_text(&head, m->family), keys++;
     ck_text(&head, "tokenizer.ggml.tokens"), ck_u32(&head, 9), ck_u32(&head, 8),
@@ -497,10 +504,14 @@ static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
     ck_text(&head, "tokenizer.ggml.eos_token_id"), ck_u32(&head, 4), ck_u32(&head, 2), keys++;
     if (ck_extra_key)
         ck_key_u32(&head, m->family, ck_extra_key, 7), keys++;
+    if (ck_part > 0) /* this file has no keys but those of parts */
+        head.size = 24, keys = 0;
     keys += ck_more_keys ? ck_more_keys(&head) : 0;
     memcpy(head.data + 16, &keys, 4);
     for (i = 0; i < m->count + (divisors != NULL); i++) {
         const ck_tensor *t = &m->tensors[i < m->count ? i : 0];
+        if ((i + 1) % ck_parts != ck_part)
+            continue;
         if (i == m->count) {
             ck_text(&head, "rope_freqs.weight"), ck_u32(&head, 1), ck_u64(&head, (uint64_t)(m->head_dim / 2)),
                 ck_u32(&head, 0);

@@ -605,7 +605,7 @@ static const struct {
      80,
      0,
      {0, 0, 64}}, /* sm_90: 64 rows of Q4_K; 28 on sm_100: 8 of Q6_K */
-    {IGNIS__SOURCE_GEMV_BLOCKS_CU, bf16_of_other_blocks, 80, 0, {0, 0, 0}},
+    {IGNIS__SOURCE_GEMV_BLOCKS_CU, bf16_of_other_blocks, 80, 0, {0, 0, 80}}, /* sm_90: 64 rows of Q4_1 */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_CU, gemv_cluster, 90, 0, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,

@@ -21,6 +21,9 @@ IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files)
     ignis__config_close(&files->generation);
     if (files->is_gguf)
         ignis__gguf_close(&files->gguf);
+    for (i = 0; i < files->more_count; i++)
+        ignis__gguf_close(&files->more_parts[i]);
+    ignis__free(files->more_parts);
     memset(files, 0, sizeof *files);
 }
 
@@ -231,50 +234,115 @@ IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
     return ok;
 }
 
-/*  Checks that a GGUF file is not one of several. False, and reported, if it is. */
-static bool ignis__model_check_not_split(ignis__model_files *files)
+#define IGNIS__PART_NAME "-00001-of-00002.gguf"
+
+/*  Checks that the names and keys of a GGUF model in several files make this its first one. */
+static bool ignis__model_check_first_part(ignis__model_files *files, int64_t number, int64_t count)
 {
-    int64_t number = 0, count = 1;
-    if (ignis__gguf_find_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
-        ignis__gguf_find_int(&files->gguf, "split.count", &count) == IGNIS__GGUF_BAD)
+    char end[64];
+    size_t size = strlen(files->path), length = sizeof IGNIS__PART_NAME - 1;
+    if (count > 99999 || number < 0 || number >= count) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "'%s' has split.no %lld and split.count %lld; expected a number below the count, of at most 99999",
+                    files->path, (long long)number, (long long)count);
         return false;
-    if (count <= 1)
+    }
+    snprintf(end, sizeof end, "-%05d-of-%05d.gguf", (int)number + 1, (int)count);
+    if (size < length || strcmp(files->path + size - length, end) != 0) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "'%s' is part %d of %d: its name has to end in %s, as the other parts are found by it", files->path,
+                    (int)number + 1, (int)count, end);
+        return false;
+    }
+    if (number == 0)
         return true;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
-                "'%s' is part %lld of %lld: models in several GGUF files are not supported; llama.cpp's "
-                "llama-gguf-split --merge makes "
-                "one file of them",
-                files->path, (long long)number + 1, (long long)count);
+    ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                "'%s' is part %d of %d: a model is opened by its first part, whose name ends in -00001-of-%05d.gguf",
+                files->path, (int)number + 1, (int)count, (int)count);
     return false;
 }
 
-IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
+/*  Opens one more part of a model in several GGUF files, and checks that it says so. Its descriptor is closed again. */
+static bool ignis__model_open_part(ignis__model_files *files, int part, int count)
 {
-    const char *architecture = NULL;
-    size_t size;
-    int64_t i;
-    files->is_gguf = true;
-    if (!ignis__gguf_open(files->call, files->path, &files->gguf)) {
-        files->is_gguf = false;
+    ignis__gguf *file = &files->more_parts[part - 1];
+    char *path = ignis__copy_string(files->path);
+    int64_t number = 0, all = 1, size, time;
+    char end[64];
+    if (!path) {
+        ignis__fail_host_memory(files->call, strlen(files->path) + 1);
         return false;
     }
-    files->paths = (char **)ignis__alloc(sizeof *files->paths);
-    if (files->paths && (files->paths[0] = ignis__copy_string(files->path)) != NULL)
+    snprintf(end, sizeof end, "-%05d-of-%05d.gguf", part + 1, count);
+    memcpy(path + strlen(path) - (sizeof IGNIS__PART_NAME - 1), end, sizeof IGNIS__PART_NAME - 1);
+    files->paths[files->path_count++] = path;
+    if (!ignis__file_info(path, &size, &time)) {
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, files->call, "'%s' is part 1 of %d, but part %d is missing: '%s'",
+                    files->path, count, part + 1, path);
+        return false;
+    }
+    if (!ignis__gguf_open(files->call, path, file))
+        return false;
+    files->more_count++;
+    ignis__file_close(file->descriptor);
+    file->descriptor = -1;
+    if (ignis__gguf_find_int(file, "split.no", &number) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_int(file, "split.count", &all) == IGNIS__GGUF_BAD)
+        return false;
+    if (number == part && all == count)
+        return true;
+    ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' says that it is part %lld of %lld; expected part %d of %d",
+                path, (long long)number + 1, (long long)all, part + 1, count);
+    return false;
+}
+
+/*  Opens the other files of a GGUF model, if it has several. *tensors: the number of tensors of all. */
+static bool ignis__model_open_parts(ignis__model_files *files, int64_t *tensors)
+{
+    int64_t number = 0, count = 1, wanted;
+    size_t size;
+    int i;
+    *tensors = files->gguf.tensor_count;
+    if (ignis__gguf_find_int(&files->gguf, "split.no", &number) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_int(&files->gguf, "split.count", &count) == IGNIS__GGUF_BAD)
+        return false;
+    if (count > 1 && !ignis__model_check_first_part(files, number, count))
+        return false;
+    count = count < 1 ? 1 : count;
+    size = (size_t)count * (sizeof *files->paths + sizeof *files->more_parts);
+    files->paths = (char **)ignis__alloc((size_t)count * sizeof *files->paths);
+    files->more_parts = (ignis__gguf *)ignis__alloc((size_t)count * sizeof *files->more_parts);
+    if (files->paths && files->more_parts && (files->paths[0] = ignis__copy_string(files->path)) != NULL)
         files->path_count = 1;
     if (!files->path_count) {
-        ignis__fail_host_memory(files->call, sizeof *files->paths + strlen(files->path));
+        ignis__fail_host_memory(files->call, size + strlen(files->path));
         return false;
     }
-    if (!ignis__model_check_not_split(files) ||
-        ignis__gguf_find_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
-        !ignis__model_family_find(files, "general.architecture", architecture) ||
-        !ignis__model_alloc_sources(files, files->gguf.tensor_count))
+    for (i = 1; i < count; i++) {
+        if (!ignis__model_open_part(files, i, (int)count))
+            return false;
+        *tensors += files->more_parts[i - 1].tensor_count;
+    }
+    wanted = *tensors;
+    if (ignis__gguf_find_int(&files->gguf, "split.tensors.count", &wanted) == IGNIS__GGUF_BAD)
         return false;
-    for (i = 0; i < files->gguf.tensor_count; i++) {
-        const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];
+    if (wanted == *tensors)
+        return true;
+    ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has split.tensors.count %lld; %d parts have %lld tensors",
+                files->path, (long long)wanted, (int)count, (long long)*tensors);
+    return false;
+}
+
+/*  Lists the tensors of one GGUF file. */
+static void ignis__model_list_gguf(ignis__model_files *files, const ignis__gguf *file, int part)
+{
+    int64_t i;
+    for (i = 0; i < file->tensor_count; i++) {
+        const ignis__gguf_tensor *tensor = &file->tensors[i];
         ignis__model_source *source = &files->sources[files->source_count++];
         source->name = tensor->name;
         source->shape = tensor->shape;
+        source->file = part;
         source->begin = tensor->begin;
         source->end = tensor->end;
         source->id = tensor->id;
@@ -287,5 +355,40 @@ IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
         if (ignis__gguf_types[tensor->type].readable && !source->dtype)
             source->quant = ignis__gguf_types[tensor->type].id;
     }
+}
+
+IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
+{
+    const char *architecture = NULL;
+    int64_t tensors;
+    size_t size;
+    int i;
+    files->is_gguf = true;
+    if (!ignis__gguf_open(files->call, files->path, &files->gguf)) {
+        files->is_gguf = false;
+        return false;
+    }
+    if (!ignis__model_open_parts(files, &tensors) ||
+        ignis__gguf_find_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
+        !ignis__model_family_find(files, "general.architecture", architecture) ||
+        !ignis__model_alloc_sources(files, tensors))
+        return false;
+    ignis__model_list_gguf(files, &files->gguf, 0);
+    for (i = 0; i < files->more_count; i++)
+        ignis__model_list_gguf(files, &files->more_parts[i], i + 1);
     return ignis__model_sort_sources(files);
+}
+
+/*  Reads the bytes of a tensor of any of the files. */
+IGNIS__PRIVATE bool ignis__model_read_source(const ignis__model_files *files, const ignis__model_source *source,
+                                             void *out, int64_t size)
+{
+    const char *path = files->paths[source->file];
+    int64_t length, got;
+    int descriptor = ignis__file_open(path, &length);
+    if (descriptor < 0)
+        return ignis__file_fail(files->call, path, "opened");
+    got = ignis__file_read_at(descriptor, source->begin, out, size);
+    ignis__file_close(descriptor);
+    return got == size || ignis__file_fail(files->call, path, "read");
 }

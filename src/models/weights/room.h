@@ -98,7 +98,8 @@ typedef struct ignis__model_source {
 typedef struct ignis__model_files {
     const char *call, *path;
     bool is_gguf;
-    ignis__gguf gguf;
+    ignis__gguf gguf, *more_parts; /* more_parts: after the first one of a GGUF model in several files */
+    int more_count;
     ignis__config config, index, generation;
     ignis__load *shards;
     char **paths; /* of the shards, or of the GGUF file */
@@ -261,6 +262,8 @@ IGNIS__PRIVATE ignis__model_source *ignis__model_source_find(const ignis__model_
 IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_source *source);
 IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files);
 IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files);
+IGNIS__PRIVATE bool ignis__model_read_source(const ignis__model_files *files, const ignis__model_source *source,
+                                             void *out, int64_t size);
 
 /* config_check.c */
 IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *files, const char *json, const char *gguf,

@@ -220,8 +220,8 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
                     ignis__model_type_write(source).text, ignis__shape_write(&source->shape).text, half);
         return false;
     }
-    if (ignis__file_read_at(files->gguf.descriptor, source->begin, divisor, half * 4) != half * 4)
-        return ignis__file_fail(files->call, files->path, "read");
+    if (!ignis__model_read_source(files, source, divisor, half * 4))
+        return false;
     for (i = 0; i < half; i++) {
         if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,

@@ -46,8 +46,16 @@ static ck_model models[] = {{.family = "gpt2",
                              .theta = 10000,
                              .stretch = "linear"}};
 static const char *const others[] = {"2/model.safetensors.index.json", "a/adapter_config.json",
-                                     "a/adapter_model.safetensors"};
-enum { MODELS = 3, FILES = 2 * MODELS + 3 }; /* GGUF files and config.json of each, and the others */
+                                     "a/adapter_model.safetensors", "p-00001-of-00002.gguf", "p-00002-of-00002.gguf"};
+/* GGUF files and config.json of each, and the others, of which the last two are one model */
+enum { MODELS = 3, PARTS = 2 * MODELS + 3, FILES = PARTS + 2 };
+
+static int put_part(ck_bytes *head)
+{
+    ck_text(head, "split.no"), ck_u32(head, 2), ck_put(head, &ck_part, 2);
+    ck_text(head, "split.count"), ck_u32(head, 2), ck_put(head, &ck_parts, 2);
+    return 2;
+}
 
 static char folder[] = "/tmp/ignis_fuzz_model_XXXXXX";
 static uint64_t state;
@@ -234,6 +242,13 @@ int main(int argc, char **argv)
     }
     snprintf(text, sizeof text, "%s/a", folder);
     adapt(path, text);
+    ck_parts = 2, ck_more_keys = put_part;
+    for (ck_part = 0; ck_part < 2; ck_part++) {
+        ck_bytes part = ck_gguf(&models[1], 6, NULL);
+        snprintf(path, sizeof path, "%s/%s", folder, others[3 + ck_part]);
+        test_write_file(path, part.data, part.size);
+        free(part.data);
+    }
     for (m = 2 * MODELS; m < FILES; m++) {
         snprintf(path, sizeof path, "%s/%s", folder, others[m - 2 * MODELS]);
         good[m].data = (unsigned char *)ignis__file_read(path, &good[m].size);
@@ -254,9 +269,11 @@ int main(int argc, char **argv)
         snprintf(text, sizeof text, "%s", path);
         if (which < MODELS)
             walk(path);
+        else if (which >= PARTS)
+            snprintf(text, sizeof text, "%s/%s", folder, others[3]);
         else
             *strrchr(text, '/') = 0;
-        ok = which > 2 * MODELS ? open_adapters(text) : inspect(text);
+        ok = which > 2 * MODELS && which < PARTS ? open_adapters(text) : inspect(text);
         accepted += ok;
         require(ok || i >= FILES, "a sound file is refused");
         if (which >= MODELS) /* the next one is to find the rest as it was */

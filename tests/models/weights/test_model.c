@@ -885,11 +885,13 @@ static int put_not_causal(ck_bytes *head)
     return 1;
 }
 
+static int said_part, said_count, said_tensors; /* what a part says */
 static int put_part(ck_bytes *head)
 {
-    ck_text(head, "split.no"), ck_u32(head, 2), ck_put(head, "\0", 2);
-    ck_text(head, "split.count"), ck_u32(head, 2), ck_put(head, "\2", 2);
-    return 2;
+    ck_text(head, "split.no"), ck_u32(head, 2), ck_put(head, &said_part, 2);
+    ck_text(head, "split.count"), ck_u32(head, 2), ck_put(head, &said_count, 2);
+    ck_text(head, "split.tensors.count"), ck_u32(head, 5), ck_u32(head, (uint32_t)said_tensors);
+    return 3;
 }
 
 static int put_only_part(ck_bytes *head)
@@ -897,6 +899,95 @@ static int put_only_part(ck_bytes *head)
     ck_text(head, "split.no"), ck_u32(head, 2), ck_put(head, "\0", 2);
     ck_text(head, "split.count"), ck_u32(head, 2), ck_put(head, "\1", 2);
     return 2;
+}
+
+/*  Writes part `part` of three of a model, under the name of part `as`. */
+static void write_part(ck_model *m, int type, const float *divisors, int part, int as)
+{
+    char name[64];
+    ck_bytes file;
+    ck_parts = 3, ck_part = part, ck_more_keys = put_part;
+    file = ck_gguf(m, type, divisors);
+    ck_parts = 1, ck_part = 0, ck_more_keys = NULL;
+    snprintf(name, sizeof name, "m-%05d-of-00003.gguf", as + 1);
+    test_write_file(test_path(name), file.data, file.size);
+    free(file.data);
+}
+
+/*  Three files are one model, wherever its tensors are; the divisors are in the third one. */
+TEST(a_model_in_parts)
+{
+    float divisors[128];
+    int type, part, i;
+    SETUP(NULL);
+    for (type = 0; type <= 6; type += 6) {
+        ck_model m = wide;
+        ignis_model model;
+        ck_make(&m);
+        CHECK(m.count % 3 != 2); /* the divisors are not in the first part */
+        said_count = 3, said_tensors = m.count + 1;
+        for (i = 0; i < m.head_dim / 2; i++)
+            divisors[i] = 1;
+        for (part = 0; part < 3; part++) {
+            said_part = part;
+            write_part(&m, type, divisors, part, part);
+        }
+        model = open_with(test_path("m-00001-of-00003.gguf"), IGNIS_F32);
+        CHECK_VALUES(model, &m, IGNIS_F32, 4e-7);
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+}
+
+TEST(parts_that_do_not_fit_are_refused)
+{
+    static const struct {
+        int part, count, tensors, wrong; /* what part `wrong` says, and all of tensors */
+        const char *message;
+    } cases[] = {{1, 3, 0, 1, NULL},
+                 {2, 3, 0, 1, "says that it is part 3 of 3; expected part 2 of 3"},
+                 {1, 4, 0, 1, "says that it is part 2 of 4; expected part 2 of 3"},
+                 {0, 2, 0, 0, "its name has to end in -00001-of-00002.gguf"},
+                 {1, 3, 0, 0, "its name has to end in -00002-of-00003.gguf"},
+                 {7, 3, 0, 0, "has split.no 7 and split.count 3; expected a number below the count"},
+                 {1, 3, 5, 1, "3 parts have"}};
+    ignis_model_desc desc;
+    ignis_model_info info;
+    ck_model m = llama;
+    int i, part;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    ck_make(&m);
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        for (part = 0; part < 3; part++) {
+            said_part = part == cases[i].wrong ? cases[i].part : part;
+            said_count = part == cases[i].wrong ? cases[i].count : 3;
+            said_tensors = cases[i].tensors ? cases[i].tensors : m.count;
+            write_part(&m, 0, NULL, part, part);
+        }
+        desc.path = test_path("m-00001-of-00003.gguf");
+        if (!cases[i].message) {
+            CHECK_OK(ignis_model_inspect(&desc, &info));
+            desc.path = test_path("m-00002-of-00003.gguf");
+            CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+            CHECK_MESSAGE_HAS("is part 2 of 3: a model is opened by its first part");
+            continue;
+        }
+        CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+        CHECK_MESSAGE_HAS(cases[i].message);
+    }
+    said_count = 3, said_tensors = 0;
+    for (i = 0; i < m.count; i++)
+        said_tensors += (i + 1) % 3 == 0 ? 2 : (i + 1) % 3 == 2;
+    for (part = 0; part < 3; part++) /* the tensors of the first part again as those of the second */
+        said_part = part, write_part(&m, 0, NULL, part == 1 ? 0 : part, part);
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+    CHECK_MESSAGE_HAS("m-00002-of-00003.gguf'");
+    remove(test_path("m-00002-of-00003.gguf"));
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
+    CHECK_MESSAGE_HAS("is part 1 of 3, but part 2 is missing: '");
+    CHECK_MESSAGE_HAS("m-00002-of-00003.gguf'");
+    ck_free(&m);
 }
 
 TEST(a_part_of_a_model_and_one_that_looks_ahead_are_refused)
@@ -911,6 +1002,7 @@ TEST(a_part_of_a_model_and_one_that_looks_ahead_are_refused)
         ck_model m = llama;
         ck_make(&m);
         ck_more_keys = only == 2 ? put_not_causal : only ? put_only_part : put_part;
+        said_part = 0, said_count = 2, said_tensors = m.count;
         ck_bytes file = ck_gguf(&m, 0, NULL);
         ck_more_keys = NULL;
         test_write_file(desc.path, file.data, file.size);
@@ -921,8 +1013,8 @@ TEST(a_part_of_a_model_and_one_that_looks_ahead_are_refused)
             CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
             CHECK_MESSAGE_HAS("has llama.attention.causal false, which Ignis cannot do");
         } else {
-            CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-            CHECK_MESSAGE_HAS("is part 1 of 2: models in several GGUF files are not supported");
+            CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+            CHECK_MESSAGE_HAS("is part 1 of 2: its name has to end in -00001-of-00002.gguf");
         }
     }
 }
