@@ -3006,6 +3006,40 @@ IGNIS_API ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ig
 IGNIS_API ignis_tensor ignis_conv_transpose3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
                                               const ignis_conv_transpose_desc *desc);
 
+/*  Of the dimensions of an image, in their order, as ignis_conv_desc. */
+typedef struct ignis_unfold_desc {
+    int kernel[3];   /* required: pixels of a patch */
+    int stride[3];   /* pixels from one patch to the next (1) */
+    int padding[3];  /* zeros before the first and after the last pixel (0) */
+    int dilation[3]; /* pixels from one tap of a patch to the next (1) */
+} ignis_unfold_desc;
+
+/*  ignis_unfold - patches of images, signals or volumes as rows of matrices (im2col)
+    A row has the taps of a patch in the order of the weights of ignis_conv2d, the channels of each side by side: so
+    ignis_matmul_t(rows, w) with w [outs, taps * channels] is a convolution. Rows of PyTorch's unfold are columns, with
+    the taps of each channel side by side.
+    Shapes: x [n, length, channels], [n, height, width, channels] or [n, depth, height, width, channels]; the result
+    [n, patches, taps * channels], with as many patches as ignis_conv2d gives pixels, and the product of desc.kernel as
+    taps.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, a kernel below 1, another number below 0), SHAPE (other dimensions of x, a patch
+    larger than the image with its padding), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (more than 2^30 pixels,
+    patches, or elements of a patch).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_unfold(ignis_tensor x, const ignis_unfold_desc *desc);
+
+/*  ignis_fold - the sum of patches, each put where ignis_unfold takes it from (col2im): the gradient of ignis_unfold
+    Each of the two is the gradient of the other. A pixel sums its patches in a fixed order.
+    Shapes: patches [n, patches, taps * channels]; size has the `sides` sizes of an image, 1 to 3; the result
+    [n, size, channels].
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc or size, sides, a size below 0; as ignis_unfold), SHAPE (patches that such images
+    do not have), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (as ignis_unfold).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_fold(ignis_tensor patches, const int64_t *size, int sides, const ignis_unfold_desc *desc);
+
 /*  ignis_pixel_shuffle - channels become pixels: [n, h, w, c f f] becomes [n, h f, w f, c] for a factor f;
     ignis_pixel_unshuffle - the inverse. Any dtype.
     Channel (k f + i) f + j of a pixel becomes channel k of row i, column j of its square of pixels, as in PyTorch.
@@ -3431,6 +3465,21 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
                                  double value);
 
+/*  ignis_pad_reflect - put elements of the tensor itself in front of each dimension and after it, in new memory:
+    those of the other side of the first or last one, which is not repeated; ignis_pad_replicate - the first or last
+    one; ignis_pad_circular - those of the other end. Any dtype.
+    Arguments are those of ignis_pad. As "reflect", "replicate" and "circular" of PyTorch's pad, for any dimensions: a
+    dimension of size n takes n - 1, any number of and n elements on each side. The gradient of an element is the sum of
+    its copies', in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, more elements than the
+    dimension has for it, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_pad_reflect(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count);
+IGNIS_API ignis_tensor ignis_pad_replicate(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count);
+IGNIS_API ignis_tensor ignis_pad_circular(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count);
+
 /*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere,
     in new memory. Any dtype.
     diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the
@@ -3550,6 +3599,35 @@ typedef struct ignis_upsample_desc {
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc *desc);
+
+typedef enum ignis_grid_padding {
+    IGNIS_GRID_ZEROS = 0,  /* zeros outside of the image */
+    IGNIS_GRID_BORDER,     /* the nearest pixel */
+    IGNIS_GRID_REFLECTION, /* the image reflected at its borders, as often as needed */
+    IGNIS_GRID_COUNT
+} ignis_grid_padding;
+
+typedef struct ignis_grid_sample_desc {
+    ignis_grid_padding padding; /* IGNIS_GRID_ZEROS */
+    bool nearest;               /* the nearest pixel (false: linear between neighbours) */
+    /* -1 and 1 are the centers of the first and last pixels (false: the borders of the image). */
+    bool align_corners;
+} ignis_grid_sample_desc;
+
+/*  ignis_grid_sample - images, or volumes, at the positions of a grid, as PyTorch's grid_sample, with gradients of both
+    A position is (x, y), of volumes (x, y, z), from -1 to 1 across the image; x counts along a row. NaN is outside.
+    Shapes: x [n, height, width, channels], grid [n, rows, columns, 2], the result [n, rows, columns, channels]; or x
+    [n, depth, height, width, channels], grid [n, planes, rows, columns, 3], the result [n, planes, rows, columns,
+    channels]. The grid has the dtype of x, or is f32 where x is f16 or bf16. desc may be null for all defaults.
+    The gradient of the image is summed in a fixed order, by sorted positions. The gradient of the grid is zero where
+    padding moves a position to the border, and with `nearest`.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (no such padding), SHAPE (dimensions of x and grid, another n, an image without pixels),
+    DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (2^31 or more pixels of x, or positions times 4, of
+    volumes 8).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_grid_sample(ignis_tensor x, ignis_tensor grid, const ignis_grid_sample_desc *desc);
 
 typedef struct ignis_batch_norm_desc {
     /* [channels] of f32, or f64 for x of f64: averages that training moves and evaluation uses (none). */
@@ -5086,6 +5164,15 @@ static inline ignis_tensor ignis_conv_transpose3d(ignis_tensor x, ignis_tensor w
 {
     return ignis_conv_transpose3d(x, w, bias, &desc);
 }
+static inline ignis_tensor ignis_unfold(ignis_tensor x, const ignis_unfold_desc &desc)
+{
+    return ignis_unfold(x, &desc);
+}
+static inline ignis_tensor ignis_fold(ignis_tensor patches, const int64_t *size, int sides,
+                                      const ignis_unfold_desc &desc)
+{
+    return ignis_fold(patches, size, sides, &desc);
+}
 static inline ignis_tensor ignis_fft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_fft(x, &desc); }
 static inline ignis_tensor ignis_ifft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_ifft(x, &desc); }
 static inline ignis_tensor ignis_rfft(ignis_tensor x, const ignis_fft_desc &desc) { return ignis_rfft(x, &desc); }
@@ -5111,6 +5198,10 @@ static inline ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc 
 static inline ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc &desc)
 {
     return ignis_upsample(x, &desc);
+}
+static inline ignis_tensor ignis_grid_sample(ignis_tensor x, ignis_tensor grid, const ignis_grid_sample_desc &desc)
+{
+    return ignis_grid_sample(x, grid, &desc);
 }
 static inline ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b,
                                             const ignis_batch_norm_desc &desc)
@@ -14122,6 +14213,13 @@ typedef struct ignis__kernel_list {
     X(AVG_POOL, pool_cu, "ignis_avg_pool", PLAIN)                                                       \
     X(AVG_POOL_BACKWARD, pool_cu, "ignis_avg_pool_backward", PLAIN)                                     \
     X(UPSAMPLE, upsample_cu, "ignis_upsample", PLAIN)                                                   \
+    X(GRID_SAMPLE, grid_sample_cu, "ignis_grid_sample", PLAIN)                                          \
+    X(GRID_SAMPLE_GRID, grid_sample_cu, "ignis_grid_sample_grid", PLAIN)                                \
+    X(SAMPLE_KEYS, grid_sample_cu, "ignis_sample_keys", PLAIN)                                          \
+    X(UNFOLD, unfold_cu, "ignis_unfold", PLAIN)                                                         \
+    X(FOLD, unfold_cu, "ignis_fold", PLAIN)                                                             \
+    X(PAD_BORDER, border_cu, "ignis_pad_border", PLAIN)                                                 \
+    X(PAD_BORDER_BACKWARD, border_cu, "ignis_pad_border_backward", PLAIN)                               \
     X(UPSAMPLE_BACKWARD, upsample_cu, "ignis_upsample_backward", PLAIN)                                 \
     X(SOFTMAX_WARP, softmax_cu, "ignis_softmax_warp", WAITS)                                            \
     X(SOFTMAX_BLOCK, softmax_cu, "ignis_softmax_block", WAITS)                                          \
@@ -25601,6 +25699,19 @@ typedef struct ignis__gemm_copy {
 } ignis__gemm_copy;
 IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);
 
+/*  kernels/unfold.cu: patches of images as rows of a matrix. Of sides in the order of those of patches. */
+enum { IGNIS__UNFOLD_ROWS, IGNIS__UNFOLD_COLUMNS, IGNIS__UNFOLD_PLANES };
+
+typedef struct ignis__unfolding {
+    ignis__patches patches;
+    ignis__divisor packs;     /* of a row of the matrix (ignis_unfold), of a pixel (ignis_fold) */
+    ignis__divisor size[3];   /* of the image */
+    ignis__divisor stride[3]; /* from one patch to the next */
+    int taps, packed;         /* packed: channels are a multiple of a pack, and both arrays are aligned */
+    long long count;          /* packs of the result, or elements */
+} ignis__unfolding;
+IGNIS__ASSERT_SIZE(ignis__unfolding, 304);
+
 /*  kernels/grouped_mma.cu: tiles of the grid, and the pixels of the array that one reads. */
 typedef struct ignis__conv_tiles {
     ignis__divisor across, down;  /* tiles in a row of an image, and rows of tiles */
@@ -25889,6 +26000,20 @@ typedef struct ignis__norm_plan {
 
 #define IGNIS__NORM_UNALIGNED 2 /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
 
+/*  Params of kernels/border.cu: arrays with elements of their own around them. */
+
+enum { IGNIS__BORDER_REFLECT, IGNIS__BORDER_REPLICATE, IGNIS__BORDER_CIRCULAR };
+
+/*  Sizes and strides of src and dst, which is larger by elements before and after; the last dimension counts packs if
+    `packed`. Strides are of elements. */
+typedef struct ignis__border {
+    long long src[8], dst[8], before[8], src_stride[8], dst_stride[8];
+    ignis__divisor by[8]; /* divide by the sizes of the array whose elements the threads have */
+    long long count;      /* elements or packs of that array */
+    int rank, mode, packed;
+} ignis__border;
+IGNIS__ASSERT_SIZE(ignis__border, 440);
+
 /*  Params of kernels that compute an image from another one: pooling and upsampling. Of two numbers the first is for
     rows, the second for columns. */
 
@@ -25930,6 +26055,22 @@ typedef struct ignis__resampling {
     ignis__scaling dim[2];
 } ignis__resampling;
 IGNIS__ASSERT_SIZE(ignis__resampling, 160);
+
+enum { IGNIS__SAMPLE_ZEROS, IGNIS__SAMPLE_BORDER, IGNIS__SAMPLE_REFLECTION };
+
+/*  Images that are sampled at the positions of a grid, which has the column first. */
+typedef struct ignis__sampling {
+    ignis__divisor packs, points; /* packs of a point, and points of an image of the result */
+    int size[3];                  /* columns, rows and planes of the image */
+    int sides;                    /* 2 or 3 */
+    int is_nearest, padding, align_corners;
+    int wide_grid; /* the grid is f32, of 16-bit images */
+    int packed;    /* channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes */
+    int lanes;     /* threads of a point, for the gradient of the grid */
+    long long channels;
+    long long count; /* packs of the result, or elements */
+} ignis__sampling;
+IGNIS__ASSERT_SIZE(ignis__sampling, 80);
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
 
@@ -26210,6 +26351,12 @@ typedef struct ignis__adjoint {
     bool back;
     unsigned char params[512];
 } ignis__adjoint;
+
+/*  Of sums of rows by id: row i counts for ids [i, 2^shift] elements, times the weights of these. */
+typedef struct ignis__row_weights {
+    ignis__array *weights;
+    int shift;
+} ignis__row_weights;
 
 
 /*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
@@ -31346,6 +31493,154 @@ IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, con
     return ignis__strided_end(&op, "pad", &shape, &s, &value);
 }
 
+/*  >>ops.pad - ignis_pad_reflect, ignis_pad_replicate and ignis_pad_circular: a tensor's own elements around it
+
+    One kernel for any padded dimensions; others that are adjacent become one. Linear; the gradient sums an element's
+    copies in a fixed order.
+    Uses: operation; kernels/border.cu. */
+
+/*  Values that both directions need. */
+typedef struct ignis__pad_border {
+    const char *call;
+    ignis_shape src, dst;
+    int64_t before[IGNIS_MAX_DIMS];
+    int mode;
+} ignis__pad_border;
+
+/*  Describes both arrays, with dimensions joined that are not padded. */
+static void ignis__border_set(ignis__border *border, const ignis__pad_border *p)
+{
+    int64_t src = 1, dst = 1;
+    bool joins = false;
+    int i, k;
+    memset(border, 0, sizeof *border);
+    for (i = 0; i < p->src.ndim; i++) {
+        bool padded = p->src.dim[i] != p->dst.dim[i];
+        if (padded || !joins)
+            border->src[border->rank] = border->dst[border->rank] = 1, border->rank++;
+        k = border->rank - 1;
+        joins = !padded;
+        border->src[k] *= p->src.dim[i];
+        border->dst[k] *= p->dst.dim[i];
+        border->before[k] = p->before[i];
+    }
+    for (k = border->rank - 1; k >= 0; k--) {
+        border->src_stride[k] = src;
+        border->dst_stride[k] = dst;
+        src *= border->src[k];
+        dst *= border->dst[k];
+    }
+    border->mode = p->mode;
+}
+
+/*  Returns op->in[0] with its border, or with `back` the sum of each element's copies. */
+static ignis__array *ignis__pad_border_linear(ignis__op *op, const void *params, bool back)
+{
+    const ignis__pad_border *p = (const ignis__pad_border *)params;
+    ignis_dtype dtype = op->in[0]->dtype;
+    ignis__array *to = ignis__op_new(op, back ? &p->src : &p->dst, dtype);
+    ignis__address source = ignis__op_read(op, op->in[0]), target = ignis__op_write(op, to);
+    ignis__border border;
+    int64_t pack = ignis__pack_elements(dtype);
+    int last, k;
+    void *kernel[] = {&target, &source, &border};
+    if (!op->ok || to->numel == 0)
+        return to;
+    ignis__border_set(&border, p);
+    last = border.rank - 1;
+    border.packed = last >= 0 && border.src[last] == border.dst[last] && border.src[last] % pack == 0 &&
+                    (source | target) % 16 == 0;
+    if (border.packed) {
+        border.src[last] /= pack;
+        border.dst[last] /= pack;
+        border.src_stride[last] = border.dst_stride[last] = pack;
+    }
+    border.count = border.packed ? to->numel / pack : to->numel;
+    for (k = 0; k < border.rank; k++)
+        border.by[k] = ignis__divisor_of(back ? border.src[k] : border.dst[k]);
+    ignis__op_launch_row(op, back ? IGNIS__BUILTIN(PAD_BORDER_BACKWARD) : IGNIS__BUILTIN(PAD_BORDER), dtype,
+                         ignis__clamp(ignis__ceil_div(border.count, 256), 1, INT32_MAX), 256, kernel);
+    return to;
+}
+
+static ignis_status ignis__pad_border_backward(const ignis_backward_args *args)
+{
+    const ignis__pad_border *p = (const ignis__pad_border *)args->params;
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    return ignis__op_finish_backward_one(&op, args, ignis__pad_border_linear(&op, p, true));
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_pad_border(const ignis_vjp_args *args)
+{
+    ignis__vjp_linear(args, ignis__pad_border_linear, args->params, sizeof(ignis__pad_border), true);
+}
+
+/*  Checks the padding of dimension i, and sets its size in dst. */
+static void ignis__pad_border_check(ignis__op *op, ignis__pad_border *p, int i, int64_t low, int64_t high)
+{
+    static const char *const most[] = {"expected less than the size", "expected an element to repeat",
+                                       "expected at most the size"};
+    int64_t size = p->src.dim[i], limit = p->mode == IGNIS__BORDER_REFLECT    ? size - 1
+                                          : p->mode == IGNIS__BORDER_CIRCULAR ? size
+                                                                              : INT64_MAX;
+    limit = size == 0 ? 0 : limit;
+    if (low < 0 || high < 0)
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
+                       "dimension %d is padded by %lld and %lld; ignis_slice makes it shorter", i, (long long)low,
+                       (long long)high);
+    else if (low > limit || high > limit)
+        ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "dimension %d of %s is padded by %lld and %lld; %s", i,
+                       ignis__shape_write(&p->src).text, (long long)low, (long long)high, most[p->mode]);
+    else if (low > INT64_MAX - size || high > INT64_MAX - size - low)
+        ignis__op_fail(op, IGNIS_DIAG_SHAPE_OVERFLOW,
+                       "dimension %d of %s, padded by %lld and %lld, is more than 63 bits can count", i,
+                       ignis__shape_write(&p->src).text, (long long)low, (long long)high);
+    else
+        p->dst.dim[i] += low + high;
+    p->before[i] = low;
+}
+
+static ignis_tensor ignis__pad_by_border(const char *call, int mode, ignis_tensor tensor, const int64_t *before,
+                                         const int64_t *after, int count)
+{
+    ignis__pad_border p = IGNIS__ZERO;
+    ignis__array *out = NULL;
+    int64_t numel;
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin(&op, call, 1, &tensor))
+        return ignis__no_tensor();
+    p.call = call;
+    p.mode = mode;
+    p.src = p.dst = op.in[0]->shape;
+    if (count != p.src.ndim)
+        ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "count is %d, the tensor is %s", count,
+                       ignis__shape_write(&p.src).text);
+    for (i = 0; op.ok && i < count; i++)
+        ignis__pad_border_check(&op, &p, i, before ? before[i] : 0, after ? after[i] : 0);
+    op.ok = op.ok && ignis__shape_check(call, &p.dst, op.in[0]->dtype, &numel);
+    if (op.ok)
+        out = ignis__pad_border_linear(&op, &p, false);
+    return ignis__op_end_recorded(&op, out, "pad_border", ignis__pad_border_backward, &p, sizeof p);
+}
+
+IGNIS_API ignis_tensor ignis_pad_reflect(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count)
+{
+    return ignis__pad_by_border("ignis_pad_reflect", IGNIS__BORDER_REFLECT, tensor, before, after, count);
+}
+
+IGNIS_API ignis_tensor ignis_pad_replicate(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count)
+{
+    return ignis__pad_by_border("ignis_pad_replicate", IGNIS__BORDER_REPLICATE, tensor, before, after, count);
+}
+
+IGNIS_API ignis_tensor ignis_pad_circular(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count)
+{
+    return ignis__pad_by_border("ignis_pad_circular", IGNIS__BORDER_CIRCULAR, tensor, before, after, count);
+}
+
 /*  >>ops.expand - ignis_expand: a tensor repeated to a shape that it broadcasts to
 
     A strided copy with strides of 0; the gradient is a sum.
@@ -32719,8 +33014,8 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 }
 
 /*  Reads a number of the desc for each of `sides` dimensions. */
-static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
-                                    int standard, int64_t to[IGNIS__SIDES])
+IGNIS__PRIVATE bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
+                                            int standard, int64_t to[IGNIS__SIDES])
 {
     int i;
     for (i = 0; i < sides; i++) {
@@ -32732,7 +33027,7 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
 }
 
 /*  Returns which side dimension i of `sides` is: the last two are rows and columns. */
-static int ignis__conv_side_of(int sides, int i) { return sides - i == 3 ? IGNIS__PLANES : 2 - sides + i; }
+IGNIS__PRIVATE int ignis__conv_side_of(int sides, int i) { return sides - i == 3 ? IGNIS__PLANES : 2 - sides + i; }
 
 /*  Describes a convolution along dimension `at` of x, and checks it. */
 static bool ignis__conv_describe_side(ignis__op *op, const ignis_shape *x, int at, ignis__conv_side *side)
@@ -32772,7 +33067,7 @@ static bool ignis__conv_side_is_plain(const ignis__conv_side *side)
 }
 
 /*  Makes a convolution of volumes one of images where taps are in one plane, or one above the other. */
-static void ignis__conv_drop_planes(ignis__conv *conv)
+IGNIS__PRIVATE void ignis__conv_drop_planes(ignis__conv *conv)
 {
     static const ignis__conv_side one = {1, 1, 1, 1, 0, 1};
     ignis__conv_side *side = conv->side;
@@ -33178,6 +33473,211 @@ IGNIS__PRIVATE void ignis__vjp_of_conv(const ignis_vjp_args *args)
             args->grad_inputs[i] = ignis__conv_part_op(&part, i, operands);
     if (args->input_count > 2 && args->needed[2])
         args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+}
+
+/*  >>ops.conv.unfold - ignis_unfold and ignis_fold: patches of images as rows, and sums of such rows as images
+
+    Each is the gradient of the other, and linear. The grid and its patches are those of a convolution without weights.
+    Uses: geometry, conv; kernels/unfold.cu. */
+
+/*  Values that both directions need. */
+typedef struct ignis__unfold_params {
+    const char *call;
+    ignis__conv conv;
+    ignis_shape image, rows;
+} ignis__unfold_params;
+
+/*  Returns rows of patches of op->in[0], or with `back` the image that is their sum. */
+static ignis__array *ignis__unfold_linear(ignis__op *op, const void *params, bool back)
+{
+    const ignis__unfold_params *p = (const ignis__unfold_params *)params;
+    const ignis__conv *conv = &p->conv;
+    ignis_dtype dtype = op->in[0]->dtype;
+    ignis__array *to = ignis__op_new(op, back ? &p->image : &p->rows, dtype);
+    ignis__address source = ignis__op_read(op, op->in[0]), target = ignis__op_write(op, to);
+    ignis__unfolding unfolding = IGNIS__ZERO;
+    ignis__conv_operand pixels = IGNIS__ZERO;
+    ignis__conv_grid walk[IGNIS__SIDES];
+    ignis__gemm gemm = IGNIS__ZERO;
+    int64_t size[IGNIS__SIDES], pack = ignis__pack_elements(dtype);
+    void *kernel[] = {&target, &source, &unfolding};
+    int i;
+    if (!op->ok || to->numel == 0)
+        return to;
+    if (op->in[0]->numel == 0) {
+        ignis__op_zero(op, to);
+        return to;
+    }
+    for (i = 0; i < IGNIS__SIDES; i++) {
+        walk[i] = ignis__conv_forward_grid(&conv->side[i]);
+        size[i] = conv->side[i].in;
+        unfolding.size[i] = ignis__divisor_of(size[i]);
+        unfolding.stride[i] = ignis__divisor_of(conv->side[i].stride);
+    }
+    pixels.channels = conv->channels;
+    ignis__conv_patches(&gemm, conv, 1, walk, size, &pixels, conv->channels);
+    unfolding.packed = conv->channels % pack == 0 && (source | target) % 16 == 0;
+    pack = unfolding.packed ? pack : 1;
+    unfolding.patches = gemm.params.patches;
+    unfolding.taps = (int)ignis__conv_taps(conv);
+    unfolding.packs = ignis__divisor_of((back ? 1 : unfolding.taps) * conv->channels / pack);
+    unfolding.count = to->numel / pack;
+    ignis__op_launch(op, back ? IGNIS__BUILTIN(FOLD) : IGNIS__BUILTIN(UNFOLD), dtype,
+                     conv->volumes ? "-DIGNIS_VOLUMES=1" : NULL,
+                     ignis__clamp(ignis__ceil_div(unfolding.count, 256), 1, INT32_MAX), 1, 1, 256, 1, 0, kernel);
+    return to;
+}
+
+static ignis_status ignis__unfold_backward(const ignis_backward_args *args)
+{
+    const ignis__unfold_params *p = (const ignis__unfold_params *)args->params;
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    return ignis__op_finish_backward_one(&op, args, ignis__unfold_linear(&op, p, true));
+}
+
+static ignis_status ignis__fold_backward(const ignis_backward_args *args)
+{
+    const ignis__unfold_params *p = (const ignis__unfold_params *)args->params;
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, p->call, args))
+        return ignis__failed();
+    return ignis__op_finish_backward_one(&op, args, ignis__unfold_linear(&op, p, false));
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_unfold(const ignis_vjp_args *args)
+{
+    ignis__vjp_linear(args, ignis__unfold_linear, args->params, sizeof(ignis__unfold_params), true);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_fold(const ignis_vjp_args *args)
+{
+    ignis__vjp_linear(args, ignis__unfold_linear, args->params, sizeof(ignis__unfold_params), false);
+}
+
+/*  Describes patches of an image [n, sides, channels], and sets the shape of their rows. */
+static bool ignis__unfold_describe(ignis__op *op, const ignis_shape *image, const ignis_unfold_desc *desc,
+                                   ignis__unfold_params *p)
+{
+    static const ignis__conv_side one = {1, 1, 1, 1, 0, 1};
+    int sides = image->ndim - 2, i;
+    int64_t stride[IGNIS__SIDES], padding[IGNIS__SIDES], dilation[IGNIS__SIDES];
+    const double most = 1 << 30;
+    double pixels = (double)image->dim[0], patches = pixels, taps = 1;
+    if (!ignis__conv_read_number(op, "stride", desc->stride, sides, 1, 1, stride) ||
+        !ignis__conv_read_number(op, "padding", desc->padding, sides, 0, 0, padding) ||
+        !ignis__conv_read_number(op, "dilation", desc->dilation, sides, 1, 1, dilation))
+        return false;
+    p->conv.images = image->dim[0];
+    p->conv.channels = image->dim[sides + 1];
+    p->conv.groups = p->conv.outs = 1;
+    p->conv.sides = sides;
+    p->conv.dtype = op->in[0]->dtype;
+    for (i = 0; i < IGNIS__SIDES; i++)
+        p->conv.side[i] = one;
+    for (i = 0; i < sides; i++) {
+        ignis__conv_side *side = &p->conv.side[ignis__conv_side_of(sides, i)];
+        int64_t reach;
+        side->in = image->dim[1 + i];
+        side->kernel = desc->kernel[i];
+        side->stride = stride[i];
+        side->padding = padding[i];
+        side->dilation = dilation[i];
+        if (side->kernel < 1)
+            return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc.kernel[%d] is %d; expected 1 or more", i,
+                                  desc->kernel[i]);
+        reach = (side->kernel - 1) * side->dilation + 1;
+        if (side->in > 1 << 30 || side->in + 2 * side->padding > 1 << 30)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                                  "dimension %d of an image %s with its padding is longer than 2^30", 1 + i,
+                                  ignis__shape_write(image).text);
+        if (side->in + 2 * side->padding < reach)
+            return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                                  "dimension %d of an image %s with a padding of %lld on both sides is shorter than a "
+                                  "patch, %lld",
+                                  1 + i, ignis__shape_write(image).text, (long long)side->padding, (long long)reach);
+        if (side->stride > side->in + 2 * side->padding) /* larger strides have one patch, the same as this */
+            side->stride = side->in + 2 * side->padding;
+        side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
+        pixels *= (double)side->in;
+        patches *= (double)side->out;
+        taps *= (double)side->kernel;
+    }
+    if (pixels > most || patches > most || taps * (double)(p->conv.channels + 8) > most)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "an image %s, or its patches, have more than 2^30 pixels or elements",
+                              ignis__shape_write(image).text);
+    p->image = *image;
+    p->rows = IGNIS_SHAPE(image->dim[0], p->conv.side[0].out * p->conv.side[1].out * p->conv.side[2].out,
+                          ignis__conv_taps(&p->conv) * p->conv.channels);
+    ignis__conv_drop_planes(&p->conv);
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_unfold(ignis_tensor x, const ignis_unfold_desc *desc)
+{
+    ignis__unfold_params params = IGNIS__ZERO;
+    ignis__array *out = NULL;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_unfold", 1, &x))
+        return ignis__no_tensor();
+    params.call = op.work.call;
+    if (!desc)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
+    else if (ignis__op_is_float(&op, 0, "x") && (op.in[0]->shape.ndim < 3 || op.in[0]->shape.ndim > 5))
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                       "x is %s; expected [n, sides, channels] with one side (length), two (height, width) or three "
+                       "(depth, height, width)",
+                       ignis__shape_write(&op.in[0]->shape).text);
+    if (op.ok && ignis__unfold_describe(&op, &op.in[0]->shape, desc, &params))
+        out = ignis__unfold_linear(&op, &params, false);
+    return ignis__op_end_recorded(&op, out, "unfold", ignis__unfold_backward, &params, sizeof params);
+}
+
+IGNIS_API ignis_tensor ignis_fold(ignis_tensor patches, const int64_t *size, int sides, const ignis_unfold_desc *desc)
+{
+    ignis__unfold_params params = IGNIS__ZERO;
+    ignis__array *out = NULL;
+    ignis_shape image = IGNIS__ZERO;
+    const ignis_shape *shape;
+    int64_t taps = 1;
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin(&op, "ignis_fold", 1, &patches))
+        return ignis__no_tensor();
+    params.call = op.work.call;
+    shape = &op.in[0]->shape;
+    if (!desc || !size)
+        ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "%s is null", desc ? "size" : "desc");
+    else if (sides < 1 || sides > IGNIS__SIDES)
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "sides is %d; expected 1 to 3", sides);
+    else if (ignis__op_is_float(&op, 0, "patches") && shape->ndim != 3)
+        ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "patches is %s; expected [n, patches, taps * channels]",
+                       ignis__shape_write(shape).text);
+    for (i = 0; op.ok && i < sides; i++) {
+        image.dim[1 + i] = size[i];
+        taps *= desc->kernel[i] > 0 ? desc->kernel[i] : 1;
+        if (size[i] < 0)
+            ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "size[%d] is %lld, below 0", i, (long long)size[i]);
+        else if (taps > 1 << 30)
+            ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED, "a patch has more than 2^30 taps");
+    }
+    if (op.ok) {
+        image.ndim = sides + 2;
+        image.dim[0] = shape->dim[0];
+        image.dim[sides + 1] = shape->dim[2] / taps;
+    }
+    if (op.ok && ignis__unfold_describe(&op, &image, desc, &params)) {
+        if (!ignis__shape_same(&params.rows, shape))
+            ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
+                           "patches is %s; an image %s has patches [%lld, %lld, %lld taps of equal channels]",
+                           ignis__shape_write(shape).text, ignis__shape_write(&image).text, (long long)image.dim[0],
+                           (long long)params.rows.dim[1], (long long)taps);
+        else
+            out = ignis__unfold_linear(&op, &params, true);
+    }
+    return ignis__op_end_recorded(&op, out, "fold", ignis__fold_backward, &params, sizeof params);
 }
 
 /*  >>ops.quantize - ignis_quantize_f8: 8-bit floats with a scale for each row, or one for all
@@ -36356,20 +36856,22 @@ IGNIS__PRIVATE int ignis__radix_passes(uint64_t highest)
 /*  Geometry of kernels/embedding.cu. */
 #define IGNIS__EMBEDDING_CHUNK 64
 
-/*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. adds: to the
-    existing values, else to 0. */
+/*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. weights: of these (NULL:
+    1). adds: to the existing values, else to 0. */
 IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids,
-                                       int64_t vocab, int64_t n, int adds)
+                                       const ignis__row_weights *weights, int64_t vocab, int64_t n, int adds)
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
-    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packed;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packed, shift = weights ? weights->shift : 0;
     ignis__radix sort;
-    ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids);
+    ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids),
+                                              factors = weights ? ignis__op_read(op, weights->weights) : 0;
     unsigned threads;
     void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab},
          *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
-    void *whole[] = {&to, &partial, &from, &sort.keys[0], &sort.positions[0], &count, &vocab, &n, &packed, &adds};
+    void *whole[] = {&to,    &partial, &from,   &sort.keys[0], &sort.positions[0], &count,
+                     &vocab, &n,       &packed, &adds,         &factors,           &shift};
     void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed, &adds};
     if (!op->ok || rows->numel == 0)
         return;
@@ -36387,7 +36889,8 @@ IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis_
     share = packed ? ignis__pack_elements(dtype) : 1;
     threads = ignis__row_threads(n, share, 256);
     across = ignis__ceil_div(n, threads * share);
-    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, weights ? "-DIGNIS_WEIGHTED=1" : NULL, chunks, across,
+                     1, threads, 1, 0, whole);
     ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_ROWS), dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
                      1, 0, finish);
 }
@@ -36404,7 +36907,7 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
         return ignis__failed();
     if (!adds)
         sum = made = ignis__op_new_rows(&op, table[0], table[1], op.in[0]->dtype);
-    ignis__op_add_rows(&op, sum, op.in[0], op.in[1], table[0], table[1], adds);
+    ignis__op_add_rows(&op, sum, op.in[0], op.in[1], NULL, table[0], table[1], adds);
     return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
@@ -36458,6 +36961,248 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
     }
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
+}
+
+/*  >>ops.image - ignis_grid_sample: images at the positions of a grid
+
+    The gradient of the image sums weighted rows by sorted ids, as that of a table. Second derivatives are those of the
+    same result made of formulas and rows of pixels.
+    Uses: embedding, vjp; kernels/grid_sample.cu, kernels/embedding.cu. */
+
+enum { IGNIS__GRID_SIDES = 3 };
+
+/*  Describes the sampling of `x` by a grid of points, for arrays at these addresses. */
+static ignis__sampling ignis__sampling_of(const ignis__sampling *like, const ignis__array *x, const ignis_shape *grid,
+                                          ignis__address addresses)
+{
+    ignis__sampling p = *like;
+    int64_t pack = ignis__pack_elements(x->dtype), points = 1, packs;
+    int i;
+    for (i = 1; i < grid->ndim - 1; i++)
+        points *= grid->dim[i];
+    p.packed = p.channels % pack == 0 && addresses % 16 == 0;
+    packs = p.packed ? p.channels / pack : p.channels;
+    p.packs = ignis__divisor_of(packs);
+    p.points = ignis__divisor_of(points);
+    p.count = grid->dim[0] * points * packs;
+    p.lanes = (int)ignis__clamp(ignis__power_of_2_up(packs), 1, 32);
+    return p;
+}
+
+/*  Writes the gradient of x: each point adds g to the pixels around it, by their weights. */
+static void ignis__grid_sample_grad_x(ignis__op *op, const ignis__sampling *like, ignis__array *dx, ignis__array *g,
+                                      ignis__array *grid)
+{
+    ignis__sampling p = ignis__sampling_of(like, dx, &grid->shape, 0);
+    int64_t points = grid->numel / p.sides, pixels = p.channels ? dx->numel / p.channels : 0;
+    ignis__row_weights rows;
+    ignis__array *ids;
+    ignis__address keys, weights, positions;
+    void *params[] = {&keys, &weights, &positions, &p, &points};
+    if (!op->ok || dx->numel == 0)
+        return;
+    if (points == 0) {
+        ignis__op_zero(op, dx);
+        return;
+    }
+    rows.shift = p.is_nearest ? 0 : p.sides;
+    ids = ignis__op_new_row(op, points << rows.shift, IGNIS_I32);
+    rows.weights = ignis__op_new_row(op, points << rows.shift, ignis__wide_dtype(dx->dtype));
+    keys = ignis__op_write(op, ids);
+    weights = ignis__op_write(op, rows.weights);
+    positions = ignis__op_read(op, grid);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SAMPLE_KEYS), dx->dtype,
+                         ignis__clamp(ignis__ceil_div(points, 256), 1, INT32_MAX), 256, params);
+    if (op->ok)
+        ignis__op_add_rows(op, dx, g, ids, &rows, pixels, p.channels, 0);
+}
+
+/*  Writes the gradient of the grid. */
+static void ignis__grid_sample_grad_grid(ignis__op *op, const ignis__sampling *like, ignis__array *dgrid,
+                                         ignis__array *g, ignis__array *x, ignis__array *grid)
+{
+    ignis__address to = ignis__op_write(op, dgrid), dy = ignis__op_read(op, g), image = ignis__op_read(op, x),
+                   positions = ignis__op_read(op, grid);
+    ignis__sampling p = ignis__sampling_of(like, x, &grid->shape, dy | image);
+    void *params[] = {&to, &dy, &image, &positions, &p};
+    if (!op->ok || dgrid->numel == 0)
+        return;
+    if (p.is_nearest || p.count == 0)
+        ignis__op_zero(op, dgrid);
+    else
+        ignis__op_launch_row(op, IGNIS__BUILTIN(GRID_SAMPLE_GRID), x->dtype,
+                             ignis__clamp(ignis__ceil_div(grid->numel / p.sides, 256 / p.lanes), 1, INT32_MAX), 256,
+                             params);
+}
+
+static ignis_status ignis__grid_sample_backward(const ignis_backward_args *args)
+{
+    const ignis__sampling *p = (const ignis__sampling *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL};
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, "ignis_grid_sample", args))
+        return ignis__failed();
+    if (args->needed[0] && (gradients[0] = ignis__op_new_like(&op, op.in[1])) != NULL)
+        ignis__grid_sample_grad_x(&op, p, gradients[0], op.in[0], op.in[2]);
+    if (args->needed[1] && (gradients[1] = ignis__op_new_like(&op, op.in[2])) != NULL)
+        ignis__grid_sample_grad_grid(&op, p, gradients[1], op.in[0], op.in[1], op.in[2]);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+/*  Checks shapes, and sets the params and the shape of the result. */
+static bool ignis__grid_sample_describe(ignis__op *op, ignis__sampling *p, ignis_shape *out)
+{
+    const ignis_shape *x = &op->in[0]->shape, *grid = &op->in[1]->shape;
+    const double most = INT32_MAX;
+    double points = (double)grid->dim[0], pixels = (double)x->dim[0];
+    int sides = x->ndim - 2, i;
+    if ((sides != 2 && sides != 3) || grid->ndim != x->ndim || grid->dim[sides + 1] != sides ||
+        grid->dim[0] != x->dim[0])
+        return ignis__op_fail(
+            op, IGNIS_DIAG_SHAPE_DIFFERS,
+            "x is %s, grid is %s; expected [n, height, width, channels] and [n, rows, columns, 2], or "
+            "[n, depth, height, width, channels] and [n, planes, rows, columns, 3]",
+            ignis__shape_write(x).text, ignis__shape_write(grid).text);
+    *out = *grid;
+    out->dim[sides + 1] = p->channels = x->dim[sides + 1];
+    p->sides = sides;
+    for (i = 0; i < sides; i++) {
+        int64_t size = x->dim[sides - i];
+        if (size < 1)
+            return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels",
+                                  ignis__shape_write(x).text);
+        pixels *= (double)size;
+        points *= (double)grid->dim[1 + i];
+        p->size[i] = (int)(size < INT32_MAX ? size : INT32_MAX);
+    }
+    if (pixels >= most || points * (double)(1 << sides) >= most || (double)p->channels >= 1 << 30)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "x is %s, grid is %s; 2^31 pixels, or positions times %d, or 2^30 channels are too many",
+                              ignis__shape_write(x).text, ignis__shape_write(grid).text, 1 << sides);
+    return true;
+}
+
+IGNIS_API ignis_tensor ignis_grid_sample(ignis_tensor x, ignis_tensor grid, const ignis_grid_sample_desc *desc)
+{
+    ignis_tensor inputs[] = {x, grid};
+    ignis__sampling p = IGNIS__ZERO;
+    ignis__address to, from, positions;
+    ignis__array *out = NULL;
+    ignis_shape shape;
+    ignis__op op;
+    void *params[] = {&to, &from, &positions, &p};
+    if (!ignis__op_begin(&op, "ignis_grid_sample", 2, inputs))
+        return ignis__no_tensor();
+    if (desc) {
+        p.is_nearest = desc->nearest;
+        p.align_corners = desc->align_corners;
+        p.padding = (int)desc->padding;
+        if (p.padding < 0 || p.padding >= IGNIS_GRID_COUNT)
+            ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc.padding is %d; expected one of ignis_grid_padding",
+                           p.padding);
+    }
+    if (op.ok && ignis__op_is_float(&op, 0, "x")) {
+        p.wide_grid = op.in[1]->dtype == ignis__wide_dtype(op.in[0]->dtype);
+        if (p.wide_grid || ignis__op_same_dtype(&op, 1, "grid"))
+            ignis__grid_sample_describe(&op, &p, &shape);
+    }
+    if (op.ok)
+        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+    if (out && out->numel > 0) {
+        ignis__sampling like = p;
+        to = ignis__op_write(&op, out);
+        from = ignis__op_read(&op, op.in[0]);
+        positions = ignis__op_read(&op, op.in[1]);
+        p = ignis__sampling_of(&like, op.in[0], &op.in[1]->shape, to | from);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(GRID_SAMPLE), out->dtype,
+                             ignis__clamp(ignis__ceil_div(p.count, 256), 1, INT32_MAX), 256, params);
+    }
+    ignis__op_save_inputs(&op, 0, 2);
+    return ignis__op_end_recorded(&op, out, "grid_sample", ignis__grid_sample_backward, &p, sizeof p);
+}
+
+/* --- by formulas, for second derivatives -------------------------------------------------------------------------- */
+
+/*  A position along a side: the pixels before and after it, and their weights, which are 0 outside. */
+typedef struct ignis__grid_side {
+    ignis_tensor pixel[2], weight[2];
+} ignis__grid_side;
+
+/*  Returns the position along a side in pixels: with padding, moved inside. */
+static ignis_tensor ignis__grid_position(const ignis__sampling *p, int side, ignis_tensor grid)
+{
+    const double n = p->size[side], last = n - 1, low = p->align_corners ? 0 : -0.5, span = p->align_corners ? last : n,
+                 half = span / 2;
+    ignis_tensor x = ignis_slice(grid, p->sides + 1, side, 1);
+    x = ignis_map("(x + 1)*half + low", IGNIS_INPUTS(x, IGNIS_VALUE(half, half), IGNIS_VALUE(low, low)));
+    if (p->padding == IGNIS_GRID_REFLECTION)
+        x = span > 0 ? ignis_map("t = abs(x - low); k = floor(t/span); r = t - k*span; "
+                                 "(k - 2*floor(k/2) == 0 ? r : span - r) + low",
+                                 IGNIS_INPUTS(x, IGNIS_VALUE(span, span), IGNIS_VALUE(low, low)))
+                     : ignis_map("0*x", IGNIS_INPUTS(x));
+    if (p->padding != IGNIS_GRID_ZEROS)
+        x = ignis_map("x > 0 ? x < last ? x : last : 0", IGNIS_INPUTS(x, IGNIS_VALUE(last, last)));
+    /* NaN and numbers that no integer has are outside as well */
+    return ignis_map("x > -2 && x < last + 2 ? x : -2", IGNIS_INPUTS(x, IGNIS_VALUE(last, last)));
+}
+
+static ignis__grid_side ignis__grid_side_of(const ignis__sampling *p, int side, ignis_tensor grid)
+{
+    static const char *const weights[] = {"f = floor(x); f >= 0 && f <= last ? 1 - x + f : 0",
+                                          "f = floor(x); f >= -1 && f < last ? x - f : 0"};
+    const ignis_tensor x = ignis__grid_position(p, side, grid);
+    const double last = p->size[side] - 1;
+    ignis_tensor pixel;
+    ignis__grid_side s;
+    int k;
+    pixel = ignis_cast(ignis_map(p->is_nearest ? "round(x)" : "floor(x)", IGNIS_INPUTS(x)), IGNIS_I64);
+    for (k = 0; k < 2; k++) {
+        s.pixel[k] = ignis_map("pixel + k < 0 ? 0 : pixel + k > last ? last : pixel + k",
+                               IGNIS_INPUTS(pixel, IGNIS_VALUE(k, k), IGNIS_VALUE(last, last)));
+        s.pixel[k] = ignis_cast(s.pixel[k], IGNIS_I64);
+        s.weight[k] = ignis_map(p->is_nearest ? "f = round(x); f >= 0 && f <= last ? 1 + 0*x : 0*x" : weights[k],
+                                IGNIS_INPUTS(x, IGNIS_VALUE(last, last)));
+    }
+    return s;
+}
+
+/*  Returns the same result as a sum of weighted rows of pixels. */
+static ignis_tensor ignis__grid_sample_plain(const ignis__sampling *p, const ignis_shape *out, ignis_tensor x,
+                                             ignis_tensor grid)
+{
+    ignis__grid_side side[IGNIS__GRID_SIDES];
+    ignis_tensor sum = ignis__no_tensor(), table = ignis_reshape(x, IGNIS_SHAPE(-1, p->channels));
+    int corners = p->is_nearest ? 1 : 1 << p->sides, c, s;
+    for (s = 0; s < p->sides; s++)
+        side[s] = ignis__grid_side_of(p, s, grid);
+    for (c = 0; c < corners; c++) {
+        ignis_tensor id = ignis__no_tensor(), weight = id, row;
+        for (s = p->sides - 1; s >= 0; s--) {
+            const ignis_tensor at = side[s].pixel[c >> s & 1], w = side[s].weight[c >> s & 1];
+            ignis_tensor size = ignis_value((double)p->size[s]);
+            id = id.id ? ignis_map("id*size + at", IGNIS_INPUTS(id, size, at))
+                       : ignis_map("index(0)*size + at", IGNIS_INPUTS(size, at));
+            weight = weight.id ? ignis_mul(weight, w) : w;
+        }
+        row = ignis_reshape(ignis_embedding(table, ignis_cast(id, IGNIS_I64)), *out);
+        sum = sum.id ? ignis_map("sum + weight*row", IGNIS_INPUTS(sum, weight, row))
+                     : ignis_map("weight*row", IGNIS_INPUTS(weight, row));
+    }
+    return sum;
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_grid_sample(const ignis_vjp_args *args)
+{
+    const ignis__sampling *p = (const ignis__sampling *)args->params;
+    ignis_tensor inputs[2], grid, plain;
+    inputs[0] = ignis__vjp_input(args, 0, 0);
+    inputs[1] = ignis__vjp_input(args, 1, 1);
+    grid = ignis__vjp_wide(p->is_nearest ? ignis_detach(inputs[1]) : inputs[1]);
+    plain = ignis__grid_sample_plain(p, &args->node->output->shape, ignis__vjp_wide(inputs[0]), grid);
+    inputs[1] = p->is_nearest ? ignis__no_tensor() : inputs[1];
+    ignis__vjp_plain(args, ignis_cast(plain, args->node->output->dtype), inputs);
+    if (p->is_nearest && args->needed[1])
+        args->grad_inputs[1] = ignis__vjp_zeros(args, 1, *ignis__vjp_shape(args, 1));
 }
 
 /*  >>ops.index - gather, index_select, scatter_add: elements by index along a dimension
@@ -36622,14 +37367,14 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
     if (outer == 1) {
         gradient = ignis__op_new(&op, &indexing->shape, op.in[0]->dtype);
         if (gradient)
-            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], indexing->size, inner, 0);
+            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], NULL, indexing->size, inner, 0);
         return ignis__op_finish_backward(&op, args, 1, &gradient);
     }
     shape = IGNIS_SHAPE(op.in[0]->numel);
     moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
     sums = ignis__op_new_row(&op, outer * indexing->size * inner, op.in[0]->dtype);
     if (sums)
-        ignis__op_add_rows(&op, sums, moved, op.in[1], indexing->size, outer * inner, 0);
+        ignis__op_add_rows(&op, sums, moved, op.in[1], NULL, indexing->size, outer * inner, 0);
     gradient = op.ok ? ignis__op_exchange(&op, sums, &indexing->shape, &back) : NULL;
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
@@ -40245,6 +40990,10 @@ static const struct {
     {"conv_transpose2d", ignis__vjp_of_conv_transpose},
     {"conv_transpose3d", ignis__vjp_of_conv_transpose},
     {"gradient of conv", ignis__vjp_of_conv_part},
+    {"grid_sample", ignis__vjp_of_grid_sample},
+    {"unfold", ignis__vjp_of_unfold},
+    {"fold", ignis__vjp_of_fold},
+    {"pad_border", ignis__vjp_of_pad_border},
     {"max_pool", ignis__vjp_of_max_pool},
     {"avg_pool", ignis__vjp_of_avg_pool},
     {"upsample", ignis__vjp_of_upsample},
@@ -48248,6 +48997,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_conv_transpose2d(...) IGNIS__AT(ignis_conv_transpose2d(__VA_ARGS__))
 #define ignis_conv_transpose1d(...) IGNIS__AT(ignis_conv_transpose1d(__VA_ARGS__))
 #define ignis_conv_transpose3d(...) IGNIS__AT(ignis_conv_transpose3d(__VA_ARGS__))
+#define ignis_unfold(...) IGNIS__AT(ignis_unfold(__VA_ARGS__))
+#define ignis_fold(...) IGNIS__AT(ignis_fold(__VA_ARGS__))
 #define ignis_pixel_shuffle(...) IGNIS__AT(ignis_pixel_shuffle(__VA_ARGS__))
 #define ignis_pixel_unshuffle(...) IGNIS__AT(ignis_pixel_unshuffle(__VA_ARGS__))
 #define ignis_fft(...) IGNIS__AT(ignis_fft(__VA_ARGS__))
@@ -48297,6 +49048,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_expand(...) IGNIS__AT(ignis_expand(__VA_ARGS__))
 #define ignis_stack(...) IGNIS__AT(ignis_stack(__VA_ARGS__))
 #define ignis_pad(...) IGNIS__AT(ignis_pad(__VA_ARGS__))
+#define ignis_pad_reflect(...) IGNIS__AT(ignis_pad_reflect(__VA_ARGS__))
+#define ignis_pad_replicate(...) IGNIS__AT(ignis_pad_replicate(__VA_ARGS__))
+#define ignis_pad_circular(...) IGNIS__AT(ignis_pad_circular(__VA_ARGS__))
 #define ignis_tril(...) IGNIS__AT(ignis_tril(__VA_ARGS__))
 #define ignis_triu(...) IGNIS__AT(ignis_triu(__VA_ARGS__))
 #define ignis_softmax(...) IGNIS__AT(ignis_softmax(__VA_ARGS__))
@@ -48308,6 +49062,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_max_pool(...) IGNIS__AT(ignis_max_pool(__VA_ARGS__))
 #define ignis_avg_pool(...) IGNIS__AT(ignis_avg_pool(__VA_ARGS__))
 #define ignis_upsample(...) IGNIS__AT(ignis_upsample(__VA_ARGS__))
+#define ignis_grid_sample(...) IGNIS__AT(ignis_grid_sample(__VA_ARGS__))
 #define ignis_batch_norm(...) IGNIS__AT(ignis_batch_norm(__VA_ARGS__))
 #define ignis_group_norm(...) IGNIS__AT(ignis_group_norm(__VA_ARGS__))
 #define ignis_rope(...) IGNIS__AT(ignis_rope(__VA_ARGS__))

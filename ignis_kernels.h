@@ -16,6 +16,7 @@
         attention_hopper_backward.cu  1442 lines   48203 bytes
         attention_mma.cu           627 lines   22683 bytes
         attention_tiles.cuh        273 lines    7245 bytes
+        border.cu                  143 lines    3696 bytes
         channel_norm.cu            490 lines   15383 bytes
         collective.cu              669 lines   20089 bytes
         collective.cuh             287 lines    7891 bytes
@@ -23,7 +24,7 @@
         distribution.cu            186 lines    4451 bytes
         divisor.cuh                 20 lines     367 bytes
         elementwise.cu              80 lines    2266 bytes
-        embedding.cu               221 lines    5371 bytes
+        embedding.cu               227 lines    5619 bytes
         f8.cuh                      72 lines    2289 bytes
         fft.cu                     325 lines    8873 bytes
         fft.cuh                    163 lines    5326 bytes
@@ -34,6 +35,7 @@
         gemm_hopper.cu             987 lines   30252 bytes
         gemm_hopper_ahead.cuh      252 lines    7270 bytes
         gemm_mma.cu                321 lines   10108 bytes
+        grid_sample.cu             236 lines    6139 bytes
         grouped_mma.cu             293 lines    9923 bytes
         hopper.cuh                 564 lines   19401 bytes
         image.cuh                   55 lines    1398 bytes
@@ -64,12 +66,13 @@
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
         shared/attention.h          63 lines    1257 bytes
+        shared/border.h             14 lines     317 bytes
         shared/channel_norm.h        8 lines     205 bytes
         shared/collective.h         83 lines    1847 bytes
         shared/divisor.h             7 lines     139 bytes
         shared/fft.h                47 lines     803 bytes
-        shared/gemm.h               79 lines    1635 bytes
-        shared/image.h              42 lines     800 bytes
+        shared/gemm.h               92 lines    1940 bytes
+        shared/image.h              58 lines    1143 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h              7 lines     168 bytes
         shared/optimizer.h          49 lines     988 bytes
@@ -81,6 +84,7 @@
         softmax.cuh                 98 lines    2198 bytes
         sort.cu                    579 lines   16027 bytes
         strided.cuh                 30 lines     585 bytes
+        unfold.cu                  122 lines    3495 bytes
         upsample.cu                147 lines    4767 bytes
 */
 #include <stddef.h>
@@ -117,6 +121,7 @@ enum {
     IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU,
     IGNIS__SOURCE_ATTENTION_MMA_CU,
     IGNIS__SOURCE_ATTENTION_TILES_CUH,
+    IGNIS__SOURCE_BORDER_CU,
     IGNIS__SOURCE_CHANNEL_NORM_CU,
     IGNIS__SOURCE_COLLECTIVE_CU,
     IGNIS__SOURCE_COLLECTIVE_CUH,
@@ -135,6 +140,7 @@ enum {
     IGNIS__SOURCE_GEMM_HOPPER_CU,
     IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH,
     IGNIS__SOURCE_GEMM_MMA_CU,
+    IGNIS__SOURCE_GRID_SAMPLE_CU,
     IGNIS__SOURCE_GROUPED_MMA_CU,
     IGNIS__SOURCE_HOPPER_CUH,
     IGNIS__SOURCE_IMAGE_CUH,
@@ -165,6 +171,7 @@ enum {
     IGNIS__SOURCE_SHAPE_CU,
     IGNIS__SOURCE_SHARED_ADDENDS_H,
     IGNIS__SOURCE_SHARED_ATTENTION_H,
+    IGNIS__SOURCE_SHARED_BORDER_H,
     IGNIS__SOURCE_SHARED_CHANNEL_NORM_H,
     IGNIS__SOURCE_SHARED_COLLECTIVE_H,
     IGNIS__SOURCE_SHARED_DIVISOR_H,
@@ -182,11 +189,12 @@ enum {
     IGNIS__SOURCE_SOFTMAX_CUH,
     IGNIS__SOURCE_SORT_CU,
     IGNIS__SOURCE_STRIDED_CUH,
+    IGNIS__SOURCE_UNFOLD_CU,
     IGNIS__SOURCE_UPSAMPLE_CU,
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x27050ab3b5a20e4dULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x2aed649bf70d0ae4ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -202,6 +210,7 @@ extern const ignis__source ignis__source_attention_hopper_cu;
 extern const ignis__source ignis__source_attention_hopper_backward_cu;
 extern const ignis__source ignis__source_attention_mma_cu;
 extern const ignis__source ignis__source_attention_tiles_cuh;
+extern const ignis__source ignis__source_border_cu;
 extern const ignis__source ignis__source_channel_norm_cu;
 extern const ignis__source ignis__source_collective_cu;
 extern const ignis__source ignis__source_collective_cuh;
@@ -220,6 +229,7 @@ extern const ignis__source ignis__source_gemm_cuh;
 extern const ignis__source ignis__source_gemm_hopper_cu;
 extern const ignis__source ignis__source_gemm_hopper_ahead_cuh;
 extern const ignis__source ignis__source_gemm_mma_cu;
+extern const ignis__source ignis__source_grid_sample_cu;
 extern const ignis__source ignis__source_grouped_mma_cu;
 extern const ignis__source ignis__source_hopper_cuh;
 extern const ignis__source ignis__source_image_cuh;
@@ -250,6 +260,7 @@ extern const ignis__source ignis__source_select_cu;
 extern const ignis__source ignis__source_shape_cu;
 extern const ignis__source ignis__source_shared_addends_h;
 extern const ignis__source ignis__source_shared_attention_h;
+extern const ignis__source ignis__source_shared_border_h;
 extern const ignis__source ignis__source_shared_channel_norm_h;
 extern const ignis__source ignis__source_shared_collective_h;
 extern const ignis__source ignis__source_shared_divisor_h;
@@ -267,6 +278,7 @@ extern const ignis__source ignis__source_softmax_cu;
 extern const ignis__source ignis__source_softmax_cuh;
 extern const ignis__source ignis__source_sort_cu;
 extern const ignis__source ignis__source_strided_cuh;
+extern const ignis__source ignis__source_unfold_cu;
 extern const ignis__source ignis__source_upsample_cu;
 extern const ignis__source *const ignis__sources[IGNIS__SOURCE_COUNT];
 #else
@@ -5880,6 +5892,131 @@ static const char *const ignis__text_attention_tiles_cuh[] = {
     ignis__text_attention_tiles_cuh_1,
 };
 
+static const char ignis__text_border_cu_0[] =
+    "\n\n\n\n\n\n\n\n"
+    "#include \"divisor.cuh\"\n"
+    "#include \"shared/border.h\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n\n"
+    "#define THREADS 256\n"
+    "#define PACK (16 / (int)sizeof(T))\n\n\n"
+    "__device__ inline long long inside_of(const ignis__border &p, int d, long long at)\n"
+    "{\n"
+    "const long long n = p.src[d];\n"
+    "if (at >= 0 && at < n)\n"
+    "return at;\n"
+    "if (p.mode == IGNIS__BORDER_REFLECT)\n"
+    "return at < 0 ? -at : 2 * (n - 1) - at;\n"
+    "if (p.mode == IGNIS__BORDER_CIRCULAR)\n"
+    "return at < 0 ? at + n : at - n;\n"
+    "return at < 0 ? 0 : n - 1;\n"
+    "}\n\n"
+    "__device__ inline long long quotient(long long i, const ignis__divisor &divisor, long long size)\n"
+    "{\n"
+    "int rest;\n"
+    "return i >> 31 == 0 && size >> 31 == 0 ? ignis_divide(divisor, (int)i, rest) : i / size;\n"
+    "}\n\n"
+    "template <int N> __device__ inline void pad(T *dst, const T *src, const ignis__border &p)\n"
+    "{\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
+    "i += (long long)gridDim.x * THREADS) {\n"
+    "long long left = i, from = 0;\n"
+    "#pragma unroll 1\n"
+    "for (int d = p.rank - 1; d >= 0; d--) {\n"
+    "const long long outer = quotient(left, p.by[d], p.dst[d]);\n"
+    "from += inside_of(p, d, left - outer * p.dst[d] - p.before[d]) * p.src_stride[d];\n"
+    "left = outer;\n"
+    "}\n"
+    "ignis_store(dst + i * N, ignis_load<N>(src + from));\n"
+    "}\n"
+    "}\n\n\n\n"
+    "struct Copies {\n"
+    "long long begin, other, last, count;\n\n"
+    "__device__ long long at(const ignis__border &p, long long k) const\n"
+    "{\n"
+    "return p.mode == IGNIS__BORDER_REPLICATE ? begin + k : k == 0 ? begin : k == 1 ? other : last;\n"
+    "}\n"
+    "};\n\n"
+    "__device__ inline Copies copies_of(const ignis__border &p, int d, long long at)\n"
+    "{\n"
+    "const long long n = p.src[d], before = p.before[d], size = p.dst[d];\n"
+    "Copies copies = {at + before, 0, 0, 1};\n"
+    "if (p.mode == IGNIS__BORDER_REPLICATE) {\n"
+    "copies.begin = at == 0 ? 0 : at + before;\n"
+    "copies.count = (at == n - 1 ? size : at + before + 1) - copies.begin;\n"
+    "return copies;\n"
+    "}\n"
+    "const bool reflects = p.mode == IGNIS__BORDER_REFLECT;\n"
+    "const long long low = reflects ? before - at : before + at - n,\n"
+    "high = before + at + (reflects ? 2 * (n - 1 - at) : n);\n"
+    "if (low >= 0 && (!reflects || at > 0)) {\n"
+    "copies.begin = low;\n"
+    "copies.other = at + before;\n"
+    "copies.count = 2;\n"
+    "}\n"
+    "if (high < size && (!reflects || at < n - 1)) {\n"
+    "(copies.count == 1 ? copies.other : copies.last) = high;\n"
+    "copies.count++;\n"
+    "}\n"
+    "return copies;\n"
+    "}\n\n\n"
+    "__device__ inline long long copy_of(const ignis__border &p, long long i, long long k, long long &all)\n"
+    "{\n"
+    "long long from = 0;\n"
+    "all = 1;\n"
+    "#pragma unroll 1\n"
+    "for (int d = p.rank - 1; d >= 0; d--) {\n"
+    "const long long outer = quotient(i, p.by[d], p.src[d]);\n"
+    "const Copies copies = copies_of(p, d, i - outer * p.src[d]);\n"
+    "long long which = 0;\n"
+    "if (copies.count > 1) {\n"
+    "const long long next = k / copies.count;\n"
+    "which = k - next * copies.count;\n"
+    "k = next;\n"
+    "}\n"
+    "all *= copies.count;\n"
+    "from += copies.at(p, which) * p.dst_stride[d];\n"
+    "i = outer;\n"
+    "}\n"
+    "return from;\n"
+    "}\n\n"
+    "template <int N> __device__ inline void sum_copies(T *dx, const T *dy, const ignis__border &p)\n"
+    "{\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
+    "i += (long long)gridDim.x * THREADS) {\n"
+    "Wide sum[N] = {};\n"
+    "long long all = 1;\n"
+    "#pragma unroll 1\n"
+    "for (long long k = 0; k < all; k++) {\n"
+    "const auto pack = ignis_load<N>(dy + copy_of(p, i, k, all));\n"
+    "#pragma unroll\n"
+    "for (int e = 0; e < N; e++)\n"
+    "sum[e] += ignis_wide_at(pack, e);\n"
+    "}\n"
+    "ignis_store(dx + i * N, ignis_pack_round<T, N>(sum));\n"
+    "}\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_pad_border(T *dst, const T *src, const ignis__border p)\n"
+    "{\n"
+    "if (p.packed)\n"
+    "pad<PACK>(dst, src, p);\n"
+    "else\n"
+    "pad<1>(dst, src, p);\n"
+    "}\n\n"
+    "#if IGNIS_T >= 1 && IGNIS_T <= 4\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_pad_border_backward(T *dx, const T *dy, const ignis__border p)\n"
+    "{\n"
+    "if (p.packed)\n"
+    "sum_copies<PACK>(dx, dy, p);\n"
+    "else\n"
+    "sum_copies<1>(dx, dy, p);\n"
+    "}\n"
+    "#endif\n";
+static const char *const ignis__text_border_cu[] = {
+    ignis__text_border_cu_0,
+};
+
 static const char ignis__text_channel_norm_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
@@ -6816,11 +6953,14 @@ static const char *const ignis__text_divisor_cuh[] = {
 };
 
 static const char ignis__text_embedding_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
-    "#define THREADS 256\n\n\n\n"
+    "#define THREADS 256\n"
+    "#ifndef IGNIS_WEIGHTED\n"
+    "#define IGNIS_WEIGHTED 0\n"
+    "#endif\n\n\n\n"
     "template <int N>\n"
     "__device__ void gather(T *out, const T *table, const void *ids, int id_bytes, long long count, long long vocab,\n"
     "long long n)\n"
@@ -6902,7 +7042,7 @@ static const char ignis__text_embedding_cu_0[] =
     "}\n\n\n\n\n"
     "template <int N>\n"
     "__device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,\n"
-    "long long count, long long vocab, long long n, int adds)\n"
+    "long long count, long long vocab, long long n, int adds, const Wide *weights, int shift)\n"
     "{\n"
     "const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, count);\n"
     "const long long column = first_column<N>();\n"
@@ -6915,7 +7055,7 @@ static const char ignis__text_embedding_cu_0[] =
     "#pragma unroll\n"
     "for (int k = 0; k < IN_FLIGHT; k++)\n"
     "if (at + k < end)\n"
-    "packs[k] = ignis_load<N>(grad + positions[at + k] * n + column);\n"
+    "packs[k] = ignis_load<N>(grad + (positions[at + k] >> (IGNIS_WEIGHTED ? shift : 0)) * n + column);\n"
     "#pragma unroll\n"
     "for (int k = 0; k < IN_FLIGHT; k++) {\n"
     "const long long i = at + k;\n"
@@ -6923,7 +7063,7 @@ static const char ignis__text_embedding_cu_0[] =
     "break;\n"
     "#pragma unroll\n"
     "for (int c = 0; c < N; c++)\n"
-    "sum[c] += Wide(packs[k][c]);\n"
+    "sum[c] += IGNIS_WEIGHTED ? Wide(packs[k][c]) * weights[positions[i]] : Wide(packs[k][c]);\n"
     "const uint32_t key = keys[i];\n"
     "const bool goes_on = i + 1 < count && keys[i + 1] == key;\n"
     "if (goes_on && i + 1 < end)\n"
@@ -6943,13 +7083,13 @@ static const char ignis__text_embedding_cu_0[] =
     "}\n"
     "}\n"
     "}\n\n\n"
-    "template <int N>\n"
+    "template <int N>\n";
+static const char ignis__text_embedding_cu_1[] =
     "__device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n,\n"
     "int adds)\n"
     "{\n"
     "const long long column = first_column<N>();\n"
-    "if (column >= n)\n";
-static const char ignis__text_embedding_cu_1[] =
+    "if (column >= n)\n"
     "return;\n"
     "for (long long id = blockIdx.x; id < vocab; id += gridDim.x) {\n"
     "const uint32_t begin = bounds[2 * id], end = bounds[2 * id + 1];\n"
@@ -6968,13 +7108,14 @@ static const char ignis__text_embedding_cu_1[] =
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,\n"
-    "long long count, long long vocab, long long n, int packed, int adds)\n"
+    "long long count, long long vocab, long long n, int packed, int adds, const Wide *weights,\n"
+    "int shift)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "if (packed)\n"
-    "sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n, adds);\n"
+    "sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n, adds, weights, shift);\n"
     "else\n"
-    "sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n, adds);\n"
+    "sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n, adds, weights, shift);\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n,\n"
@@ -9733,6 +9874,213 @@ static const char *const ignis__text_gemm_mma_cu[] = {
     ignis__text_gemm_mma_cu_0,
     ignis__text_gemm_mma_cu_1,
     ignis__text_gemm_mma_cu_2,
+};
+
+static const char ignis__text_grid_sample_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#include \"divisor.cuh\"\n"
+    "#include \"shared/image.h\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n\n"
+    "#define THREADS 256\n"
+    "#define PACK (16 / (int)sizeof(T))\n\n\n"
+    "__device__ inline long long split(long long i, const ignis__divisor &divisor, int &rest)\n"
+    "{\n"
+    "if (i >> 31 == 0)\n"
+    "return ignis_divide(divisor, (int)i, rest);\n"
+    "const long long quotient = i / divisor.size;\n"
+    "rest = (int)(i - quotient * divisor.size);\n"
+    "return quotient;\n"
+    "}\n\n\n\n"
+    "struct Side {\n"
+    "int low;\n"
+    "Wide weight, slope;\n"
+    "};\n\n\n"
+    "__device__ inline Wide reflect(Wide x, Wide low, Wide span, Wide &slope)\n"
+    "{\n"
+    "if (span <= 0) {\n"
+    "slope = 0;\n"
+    "return 0;\n"
+    "}\n"
+    "x -= low;\n"
+    "if (x < 0) {\n"
+    "x = -x;\n"
+    "slope = -slope;\n"
+    "}\n"
+    "const Wide turns = floor(x / span), rest = x - turns * span;\n"
+    "if (turns - 2 * floor(turns / 2) == 0)\n"
+    "return rest + low;\n"
+    "slope = -slope;\n"
+    "return span - rest + low;\n"
+    "}\n\n"
+    "__device__ inline Side side_of(const ignis__sampling &p, int side, Wide g)\n"
+    "{\n"
+    "const int n = p.size[side];\n"
+    "Side at;\n"
+    "at.slope = (Wide)(p.align_corners ? n - 1 : n) / 2;\n"
+    "Wide x = p.align_corners ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;\n"
+    "if (p.padding == IGNIS__SAMPLE_REFLECTION)\n"
+    "x = p.align_corners ? reflect(x, 0, n - 1, at.slope) : reflect(x, Wide(-0.5), n, at.slope);\n"
+    "if (p.padding != IGNIS__SAMPLE_ZEROS) {\n"
+    "if (!(x > 0)) {\n"
+    "x = 0;\n"
+    "at.slope = 0;\n"
+    "} else if (x >= n - 1) {\n"
+    "x = n - 1;\n"
+    "at.slope = 0;\n"
+    "}\n"
+    "}\n"
+    "if (!(x > -2 && x < (Wide)n + 1)) {\n"
+    "at.low = -2;\n"
+    "at.weight = at.slope = 0;\n"
+    "return at;\n"
+    "}\n"
+    "const Wide low = p.is_nearest ? rint(x) : floor(x);\n"
+    "at.low = (int)low;\n"
+    "at.weight = p.is_nearest ? 0 : x - low;\n"
+    "return at;\n"
+    "}\n\n"
+    "__device__ inline Wide grid_at(const void *grid, long long i, int wide)\n"
+    "{\n"
+    "return wide ? ((const Wide *)grid)[i] : Wide(((const T *)grid)[i]);\n"
+    "}\n\n\n"
+    "struct Point {\n"
+    "Side side[3];\n"
+    "int corners;\n"
+    "long long image;\n\n"
+    "__device__ Point(const ignis__sampling &p, const void *grid, long long point, long long image)\n"
+    ": corners(p.is_nearest ? 1 : 1 << p.sides),\n"
+    "image(image * p.size[0] * p.size[1] * (p.sides == 3 ? p.size[2] : 1))\n"
+    "{\n"
+    "side[2].low = 0;\n"
+    "side[2].weight = side[2].slope = 0;\n"
+    "#pragma unroll\n"
+    "for (int s = 0; s < 3; s++)\n"
+    "if (s < p.sides)\n"
+    "side[s] = side_of(p, s, grid_at(grid, point * p.sides + s, p.wide_grid));\n"
+    "}\n\n"
+    "__device__ long long pixel(const ignis__sampling &p, int corner) const\n"
+    "{\n"
+    "long long at = 0;\n"
+    "bool inside = true;\n"
+    "#pragma unroll\n"
+    "for (int s = 2; s >= 0; s--)\n"
+    "if (s < p.sides) {\n"
+    "const int x = side[s].low + (corner >> s & 1);\n"
+    "inside = inside && (unsigned)x < (unsigned)p.size[s];\n"
+    "at = at * p.size[s] + x;\n"
+    "}\n"
+    "return inside ? image + at : -1;\n"
+    "}\n"
+    "__device__ Wide weight_along(int s, int corner) const\n"
+    "{\n"
+    "return corner >> s & 1 ? side[s].weight : 1 - side[s].weight;\n"
+    "}\n\n"
+    "__device__ Wide weight(const ignis__sampling &p, int corner, int without = -1) const\n"
+    "{\n"
+    "Wide product = 1;\n"
+    "#pragma unroll\n"
+    "for (int s = 0; s < 3; s++)\n"
+    "if (s < p.sides && s != without)\n"
+    "product *= weight_along(s, corner);\n"
+    "return product;\n"
+    "}\n"
+    "};\n\n\n"
+    "template <int N> __device__ inline void sample(T *y, const T *x, const void *grid, const ignis__sampling &p)\n"
+    "{\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
+    "i += (long long)gridDim.x * THREADS) {\n"
+    "int channel, rest;\n"
+    "const long long point = split(i, p.packs, channel);\n"
+    "const Point at(p, grid, point, split(point, p.points, rest));\n"
+    "Wide sum[N] = {};\n"
+    "for (int c = 0; c < at.corners; c++) {\n"
+    "const long long pixel = at.pixel(p, c);\n"
+    "const Wide weight = at.weight(p, c);\n"
+    "if (pixel < 0 || weight == 0)\n"
+    "continue;\n"
+    "const auto pack = ignis_load<N>(x + pixel * p.channels + channel * N);\n"
+    "#pragma unroll\n"
+    "for (int e = 0; e < N; e++)\n"
+    "sum[e] += ignis_wide_at(pack, e) * weight;\n"
+    "}\n"
+    "ignis_store(y + i * N, ignis_pack_round<T, N>(sum));\n"
+    "}\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_grid_sample(T *y, const T *x, const void *grid, const ignis__sampling p)\n"
+    "{\n"
+    "if (p.packed)\n"
+    "sample<PACK>(y, x, grid, p);\n"
+    "else\n"
+    "sample<1>(y, x, grid, p);\n"
+    "}\n\n\n"
+    "template <int N>\n"
+    "__device__ inline void grid_gradient(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling &p)\n"
+    "{\n";
+static const char ignis__text_grid_sample_cu_1[] =
+    "const int lane = threadIdx.x % p.lanes, points = THREADS / p.lanes;\n"
+    "const long long count = p.count / p.packs.size, first = (long long)blockIdx.x * points;\n"
+    "for (long long begin = first; begin < count; begin += (long long)gridDim.x * points) {\n"
+    "const long long point = min(begin + threadIdx.x / p.lanes, count - 1);\n"
+    "int rest;\n"
+    "const Point at(p, grid, point, split(point, p.points, rest));\n"
+    "Wide sum[3] = {0, 0, 0};\n"
+    "for (int c = 0; c < at.corners; c++) {\n"
+    "const long long pixel = at.pixel(p, c);\n"
+    "if (pixel < 0)\n"
+    "continue;\n"
+    "Wide dot = 0;\n"
+    "for (int k = lane; k < (int)p.packs.size; k += p.lanes) {\n"
+    "const auto g = ignis_load<N>(dy + point * p.channels + k * N);\n"
+    "const auto pack = ignis_load<N>(x + pixel * p.channels + k * N);\n"
+    "#pragma unroll\n"
+    "for (int e = 0; e < N; e++)\n"
+    "dot += ignis_wide_at(g, e) * ignis_wide_at(pack, e);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int s = 0; s < 3; s++)\n"
+    "if (s < p.sides)\n"
+    "sum[s] += (c >> s & 1 ? dot : -dot) * at.weight(p, c, s);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int s = 0; s < 3; s++) {\n"
+    "for (int distance = p.lanes / 2; distance > 0; distance /= 2)\n"
+    "sum[s] += __shfl_xor_sync(0xffffffff, sum[s], distance);\n"
+    "if (s < p.sides && lane == 0 && begin + threadIdx.x / p.lanes < count) {\n"
+    "const Wide slope = at.side[s].slope, gradient = slope == 0 ? Wide(0) : sum[s] * slope;\n"
+    "if (p.wide_grid)\n"
+    "((Wide *)dgrid)[point * p.sides + s] = gradient;\n"
+    "else\n"
+    "((T *)dgrid)[point * p.sides + s] = T(gradient);\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
+    "ignis_grid_sample_grid(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling p)\n"
+    "{\n"
+    "if (p.packed)\n"
+    "grid_gradient<PACK>(dgrid, dy, x, grid, p);\n"
+    "else\n"
+    "grid_gradient<1>(dgrid, dy, x, grid, p);\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_sample_keys(int32_t *ids, Wide *weights, const void *grid, const ignis__sampling p, long long points)\n"
+    "{\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < points; i += (long long)gridDim.x * THREADS) {\n"
+    "int rest;\n"
+    "const Point at(p, grid, i, split(i, p.points, rest));\n"
+    "for (int c = 0; c < at.corners; c++) {\n"
+    "const Wide weight = at.weight(p, c);\n"
+    "ids[i * at.corners + c] = weight == 0 ? -1 : (int32_t)at.pixel(p, c);\n"
+    "weights[i * at.corners + c] = weight;\n"
+    "}\n"
+    "}\n"
+    "}\n";
+static const char *const ignis__text_grid_sample_cu[] = {
+    ignis__text_grid_sample_cu_0,
+    ignis__text_grid_sample_cu_1,
 };
 
 static const char ignis__text_grouped_mma_cu_0[] =
@@ -15404,6 +15752,20 @@ static const char *const ignis__text_shared_attention_h[] = {
     ignis__text_shared_attention_h_0,
 };
 
+static const char ignis__text_shared_border_h_0[] =
+    "#pragma once\n\n\n"
+    "enum { IGNIS__BORDER_REFLECT, IGNIS__BORDER_REPLICATE, IGNIS__BORDER_CIRCULAR };\n\n\n\n"
+    "typedef struct ignis__border {\n"
+    "long long src[8], dst[8], before[8], src_stride[8], dst_stride[8];\n"
+    "ignis__divisor by[8];\n"
+    "long long count;\n"
+    "int rank, mode, packed;\n"
+    "} ignis__border;\n"
+    "IGNIS__ASSERT_SIZE(ignis__border, 440);\n";
+static const char *const ignis__text_shared_border_h[] = {
+    ignis__text_shared_border_h_0,
+};
+
 static const char ignis__text_shared_channel_norm_h_0[] =
     "#pragma once\n\n"
     "typedef struct ignis__channel_sizes {\n"
@@ -15514,6 +15876,16 @@ static const char ignis__text_shared_gemm_h_0[] =
     "long long row, stride, rows;\n"
     "} ignis__gemm_copy;\n"
     "IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);\n\n\n"
+    "enum { IGNIS__UNFOLD_ROWS, IGNIS__UNFOLD_COLUMNS, IGNIS__UNFOLD_PLANES };\n\n"
+    "typedef struct ignis__unfolding {\n"
+    "ignis__patches patches;\n"
+    "ignis__divisor packs;\n"
+    "ignis__divisor size[3];\n"
+    "ignis__divisor stride[3];\n"
+    "int taps, packed;\n"
+    "long long count;\n"
+    "} ignis__unfolding;\n"
+    "IGNIS__ASSERT_SIZE(ignis__unfolding, 304);\n\n\n"
     "typedef struct ignis__conv_tiles {\n"
     "ignis__divisor across, down;\n"
     "ignis__divisor columns, halo;\n"
@@ -15556,7 +15928,20 @@ static const char ignis__text_shared_image_h_0[] =
     "ignis__images images;\n"
     "ignis__scaling dim[2];\n"
     "} ignis__resampling;\n"
-    "IGNIS__ASSERT_SIZE(ignis__resampling, 160);\n";
+    "IGNIS__ASSERT_SIZE(ignis__resampling, 160);\n\n"
+    "enum { IGNIS__SAMPLE_ZEROS, IGNIS__SAMPLE_BORDER, IGNIS__SAMPLE_REFLECTION };\n\n\n"
+    "typedef struct ignis__sampling {\n"
+    "ignis__divisor packs, points;\n"
+    "int size[3];\n"
+    "int sides;\n"
+    "int is_nearest, padding, align_corners;\n"
+    "int wide_grid;\n"
+    "int packed;\n"
+    "int lanes;\n"
+    "long long channels;\n"
+    "long long count;\n"
+    "} ignis__sampling;\n"
+    "IGNIS__ASSERT_SIZE(ignis__sampling, 80);\n";
 static const char *const ignis__text_shared_image_h[] = {
     ignis__text_shared_image_h_0,
 };
@@ -16867,6 +17252,113 @@ static const char *const ignis__text_strided_cuh[] = {
     ignis__text_strided_cuh_0,
 };
 
+static const char ignis__text_unfold_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n"
+    "#define IGNIS_PATCHES 1\n"
+    "#include \"ignis.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "#include \"gemm.cuh\"\n\n"
+    "#define THREADS 256\n"
+    "#define PACK (16 / (int)sizeof(T))\n\n\n"
+    "__device__ inline long long split(long long i, const ignis__divisor &divisor, int &rest)\n"
+    "{\n"
+    "if (i >> 31 == 0)\n"
+    "return ignis_divide(divisor, (int)i, rest);\n"
+    "const long long quotient = i / divisor.size;\n"
+    "rest = (int)(i - quotient * divisor.size);\n"
+    "return quotient;\n"
+    "}\n\n"
+    "template <int N> __device__ inline void unfold(T *rows, const T *image, const ignis__unfolding &p)\n"
+    "{\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
+    "i += (long long)gridDim.x * THREADS) {\n"
+    "int column;\n"
+    "const int row = (int)split(i, p.packs, column);\n"
+    "const long long from = patch_offset(p.patches, row, column * N);\n"
+    "ignis_pack<T, N> pack;\n"
+    "#pragma unroll\n"
+    "for (int e = 0; e < N; e++)\n"
+    "pack[e] = T(0);\n"
+    "if (from >= 0)\n"
+    "pack = ignis_load<N>(image + from);\n"
+    "ignis_store(rows + i * N, pack);\n"
+    "}\n"
+    "}\n\n\n"
+    "struct Side {\n"
+    "int first, step, count;\n\n"
+    "__device__ Side(const ignis__unfolding &p, int side, int pixel, const ignis__divisor &grid)\n"
+    ": first(pixel - p.patches.first[side]), step(p.patches.step[side]), count((int)grid.size)\n"
+    "{\n"
+    "}\n\n"
+    "__device__ int grid(const ignis__divisor &stride, int tap) const\n"
+    "{\n"
+    "const long long at = first - (long long)tap * step;\n"
+    "int rest;\n"
+    "if (at < 0 || at >> 31)\n"
+    "return -1;\n"
+    "const int pixel = ignis_divide(stride, (int)at, rest);\n"
+    "return rest == 0 && pixel < count ? pixel : -1;\n"
+    "}\n"
+    "};\n\n"
+    "template <int N> __device__ inline void fold(T *image, const T *rows, const ignis__unfolding &p)\n"
+    "{\n"
+    "const ignis__patches &q = p.patches;\n"
+    "const int channels = (int)q.channels.size, across = (int)q.across.size, down = (int)q.down.size;\n"
+    "const long long row_length = (long long)p.taps * channels;\n"
+    "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
+    "i += (long long)gridDim.x * THREADS) {\n"
+    "int channel, x, y, z = 0;\n"
+    "long long n = split(i, p.packs, channel);\n"
+    "n = split(n, p.size[IGNIS__UNFOLD_COLUMNS], x);\n"
+    "n = split(n, p.size[IGNIS__UNFOLD_ROWS], y);\n"
+    "if (IGNIS_VOLUMES)\n"
+    "n = split(n, p.size[IGNIS__UNFOLD_PLANES], z);\n"
+    "const Side columns(p, IGNIS__UNFOLD_COLUMNS, x, q.columns), lines(p, IGNIS__UNFOLD_ROWS, y, q.rows),\n"
+    "planes(p, IGNIS__UNFOLD_PLANES, z, q.planes);\n"
+    "Wide sum[N] = {};\n"
+    "for (int tap = 0; tap < p.taps; tap += across) {\n"
+    "int line_tap = tap / across, plane_tap = 0, plane = 0;\n"
+    "if (IGNIS_VOLUMES) {\n"
+    "plane_tap = line_tap / down;\n"
+    "line_tap -= plane_tap * down;\n"
+    "plane = planes.grid(p.stride[IGNIS__UNFOLD_PLANES], plane_tap);\n"
+    "}\n"
+    "const int line = lines.grid(p.stride[IGNIS__UNFOLD_ROWS], line_tap);\n"
+    "if (plane < 0 || line < 0)\n"
+    "continue;\n"
+    "const long long first = (IGNIS_VOLUMES ? n * q.planes.size + plane : n) * q.rows.size + line;\n"
+    "for (int j = 0; j < across; j++) {\n"
+    "const int column = columns.grid(p.stride[IGNIS__UNFOLD_COLUMNS], j);\n"
+    "if (column < 0)\n"
+    "continue;\n"
+    "const auto pack = ignis_load<N>(rows + (first * q.columns.size + column) * row_length +\n"
+    "(long long)(tap + j) * channels + channel * N);\n"
+    "#pragma unroll\n"
+    "for (int e = 0; e < N; e++)\n"
+    "sum[e] += ignis_wide_at(pack, e);\n"
+    "}\n"
+    "}\n"
+    "ignis_store(image + i * N, ignis_pack_round<T, N>(sum));\n"
+    "}\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_unfold(T *rows, const T *image, const ignis__unfolding p)\n"
+    "{\n"
+    "if (p.packed)\n"
+    "unfold<PACK>(rows, image, p);\n"
+    "else\n"
+    "unfold<1>(rows, image, p);\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 4) ignis_fold(T *image, const T *rows, const ignis__unfolding p)\n"
+    "{\n"
+    "if (p.packed)\n"
+    "fold<PACK>(image, rows, p);\n"
+    "else\n"
+    "fold<1>(image, rows, p);\n"
+    "}\n";
+static const char *const ignis__text_unfold_cu[] = {
+    ignis__text_unfold_cu_0,
+};
+
 static const char ignis__text_upsample_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
     "#include \"image.cuh\"\n\n\n"
@@ -17002,7 +17494,7 @@ static const char *const ignis__text_upsample_cu[] = {
 static const ignis__source *const ignis__includes_f8_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_f8_cuh = {
-    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 19};
+    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 20};
 
 static const ignis__source *const ignis__includes_ignis_cuh[] = {
     &ignis__source_f8_cuh,
@@ -17026,7 +17518,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
 static const ignis__source *const ignis__includes_shared_attention_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_attention_h = {
-    "shared/attention.h", 0xc7a953225465d94cULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 58};
+    "shared/attention.h", 0xc7a953225465d94cULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 60};
 
 static const ignis__source *const ignis__includes_attention_cuh[] = {
     &ignis__source_shared_attention_h,
@@ -17060,7 +17552,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 38};
+    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 40};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17076,13 +17568,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 71};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 74};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 30};
+    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 32};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17098,13 +17590,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 68};
+    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 71};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
-    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 53};
+    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 55};
 
 static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17130,10 +17622,38 @@ static const ignis__source *const ignis__includes_attention_mma_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
     "attention_mma.cu", 0x7223acd1bf148b63ULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 9};
 
+static const ignis__source *const ignis__includes_shared_divisor_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 64};
+
+static const ignis__source *const ignis__includes_divisor_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_divisor_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
+    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 17};
+
+static const ignis__source *const ignis__includes_shared_border_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_border_h = {
+    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 61};
+
+static const ignis__source *const ignis__includes_border_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_border_h,
+    &ignis__source_shared_divisor_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_border_cu = {
+    "border.cu", 0xae3bae0116c9f21eULL, IGNIS__PIECES_OF_TENSORS(border_cu), ignis__includes_border_cu, 11};
+
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 59};
+    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 62};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17141,18 +17661,18 @@ static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_shared_channel_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_cu = {
-    "channel_norm.cu", 0xfcc7c124cdd45c34ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 11};
+    "channel_norm.cu", 0xfcc7c124cdd45c34ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 12};
 
 static const ignis__source *const ignis__includes_shared_collective_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_collective_h = {
-    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 60};
+    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 63};
 
 static const ignis__source *const ignis__includes_collective_cuh[] = {
     &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cuh = {
-    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 13};
+    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 14};
 
 static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17161,25 +17681,12 @@ static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
-    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 12};
-
-static const ignis__source *const ignis__includes_shared_divisor_h[] = {
-    NULL};
-IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 61};
-
-static const ignis__source *const ignis__includes_divisor_cuh[] = {
-    &ignis__source_ignis_cuh,
-    &ignis__source_f8_cuh,
-    &ignis__source_shared_divisor_h,
-    NULL};
-IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
-    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 16};
+    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 13};
 
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x9e19ae80bdc5a668ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 63};
+    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 66};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17190,7 +17697,7 @@ static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cuh = {
-    "gemm.cuh", 0x43372193c16e9c76ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 25};
+    "gemm.cuh", 0x43372193c16e9c76ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 26};
 
 static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17202,19 +17709,19 @@ static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_depthwise_cu = {
-    "depthwise.cu", 0x25bc655a65c95b53ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 14};
+    "depthwise.cu", 0x25bc655a65c95b53ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 15};
 
 static const ignis__source *const ignis__includes_distribution_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_distribution_cu = {
-    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 15};
+    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_addends_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_addends_h = {
-    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 57};
+    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 59};
 
 static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17222,19 +17729,19 @@ static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_shared_addends_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
-    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 17};
+    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 18};
 
 static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
-    "embedding.cu", 0x4f8a8fd45ab1728bULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 18};
+    "embedding.cu", 0x29356f81e70b1a8bULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 19};
 
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 62};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 65};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17242,7 +17749,7 @@ static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cuh = {
-    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 21};
+    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 22};
 
 static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17251,7 +17758,7 @@ static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cu = {
-    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 20};
+    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 21};
 
 static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17260,17 +17767,17 @@ static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
-    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 22};
+    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 23};
 
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 65};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 68};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 70};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 73};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17278,7 +17785,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 75};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 78};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17288,7 +17795,7 @@ static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
-    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 23};
+    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 24};
 
 static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17300,12 +17807,12 @@ static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
-    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 24};
+    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 25};
 
 static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
-    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 27};
+    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 28};
 
 static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17321,7 +17828,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0x1ec6a6c8d192a061ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 26};
+    "gemm_hopper.cu", 0x1ec6a6c8d192a061ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 27};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17334,7 +17841,22 @@ static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
-    "gemm_mma.cu", 0x8b7984e47b424da3ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 28};
+    "gemm_mma.cu", 0x8b7984e47b424da3ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 29};
+
+static const ignis__source *const ignis__includes_shared_image_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
+    "shared/image.h", 0x59dd8b044f58b020ULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 67};
+
+static const ignis__source *const ignis__includes_grid_sample_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_image_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_grid_sample_cu = {
+    "grid_sample.cu", 0x8d2d6d412af47d26ULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 30};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17347,12 +17869,7 @@ static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
-    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 29};
-
-static const ignis__source *const ignis__includes_shared_image_h[] = {
-    NULL};
-IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xbb78c81674b3024dULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 64};
+    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 31};
 
 static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17362,18 +17879,18 @@ static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
-    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 31};
+    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 33};
 
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
-    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 66};
+    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 69};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cuh = {
-    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 33};
+    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 35};
 
 static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17382,7 +17899,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 32};
+    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 34};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17391,7 +17908,7 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 34};
+    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 36};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17400,14 +17917,14 @@ static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
-    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 35};
+    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 37};
 
 static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 73};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 76};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17415,20 +17932,20 @@ static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_log_softmax_cu = {
-    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 36};
+    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 38};
 
 static const ignis__source *const ignis__includes_map_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
-    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 37};
+    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 39};
 
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
-    "norm.cuh", 0xfec6ba48612ff838ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 40};
+    "norm.cuh", 0xfec6ba48612ff838ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 42};
 
 static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17436,7 +17953,7 @@ static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
-    "norm.cu", 0x4eb9c8242bb3ce74ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 39};
+    "norm.cu", 0x4eb9c8242bb3ce74ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 41};
 
 static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17444,7 +17961,7 @@ static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_cu = {
-    "norm_add.cu", 0x4baa47215bf6f52aULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 41};
+    "norm_add.cu", 0x4baa47215bf6f52aULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 43};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17453,7 +17970,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0x85be592a49f947c2ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 44};
+    "norm_unaligned.cuh", 0x85be592a49f947c2ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 46};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17463,7 +17980,7 @@ static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_cu = {
-    "norm_grad.cu", 0x7f14e9e9b6a6c811ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 42};
+    "norm_grad.cu", 0x7f14e9e9b6a6c811ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 44};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17473,12 +17990,12 @@ static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
-    "norm_unaligned.cu", 0xe8f9874deb261372ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 43};
+    "norm_unaligned.cu", 0xe8f9874deb261372ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 45};
 
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x87ed22e695059b0cULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 67};
+    "shared/optimizer.h", 0x87ed22e695059b0cULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 70};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17486,21 +18003,21 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0xa8be917dea8794ddULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 45};
+    "optim.cu", 0xa8be917dea8794ddULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 47};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pattern_cu = {
-    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 46};
+    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 48};
 
 static const ignis__source *const ignis__includes_pointwise_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pointwise_cu = {
-    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 47};
+    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 49};
 
 static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17511,28 +18028,28 @@ static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
-    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 48};
+    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 50};
 
 static const ignis__source *const ignis__includes_quantize_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_quantize_cu = {
-    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 49};
+    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 51};
 
 static const ignis__source *const ignis__includes_random_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
-    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 50};
+    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 52};
 
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
-    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 51};
+    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 53};
 
 static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17541,12 +18058,12 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0x2b4d734b33904c8cULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 52};
+    "rope.cu", 0x2b4d734b33904c8cULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 54};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 69};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 72};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17554,7 +18071,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 54};
+    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 56};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17562,7 +18079,7 @@ static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_shared_index_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_select_cu = {
-    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 55};
+    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 57};
 
 static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17571,7 +18088,7 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
-    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 56};
+    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 58};
 
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17579,14 +18096,26 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 72};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 75};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 74};
+    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 77};
+
+static const ignis__source *const ignis__includes_unfold_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_gemm_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
+    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 79};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17597,7 +18126,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 76};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 80};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -17615,6 +18144,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_attention_hopper_backward_cu,
     &ignis__source_attention_mma_cu,
     &ignis__source_attention_tiles_cuh,
+    &ignis__source_border_cu,
     &ignis__source_channel_norm_cu,
     &ignis__source_collective_cu,
     &ignis__source_collective_cuh,
@@ -17633,6 +18163,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_gemm_hopper_cu,
     &ignis__source_gemm_hopper_ahead_cuh,
     &ignis__source_gemm_mma_cu,
+    &ignis__source_grid_sample_cu,
     &ignis__source_grouped_mma_cu,
     &ignis__source_hopper_cuh,
     &ignis__source_image_cuh,
@@ -17663,6 +18194,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_shape_cu,
     &ignis__source_shared_addends_h,
     &ignis__source_shared_attention_h,
+    &ignis__source_shared_border_h,
     &ignis__source_shared_channel_norm_h,
     &ignis__source_shared_collective_h,
     &ignis__source_shared_divisor_h,
@@ -17680,6 +18212,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_softmax_cuh,
     &ignis__source_sort_cu,
     &ignis__source_strided_cuh,
+    &ignis__source_unfold_cu,
     &ignis__source_upsample_cu,
 };
 

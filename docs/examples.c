@@ -203,6 +203,28 @@ static void ops_conv3d(void)
     ignis_conv3d(volumes, w, none, &desc); // [1, 4, 6, 6, 16]
 }
 
+/* Patches as rows, and back: where patches overlap, their sum. A border of the image itself, for filters. */
+static void ops_unfold(void)
+{
+    ignis_unfold_desc desc = {.kernel = {2, 2}, .stride = {2, 2}};
+    int64_t size[] = {4, 6}, border[] = {0, 1, 1, 0};
+    ignis_tensor x = ignis_tensor_randn(IGNIS_SHAPE(1, 4, 6, 8), NULL);
+    ignis_tensor rows = ignis_unfold(x, &desc); // [1, 6, 32]: 6 patches of 4 pixels
+    ignis_fold(rows, size, 2, &desc);           // [1, 4, 6, 8]
+    ignis_pad_reflect(x, border, border, 4);    // [1, 6, 8, 8]
+}
+
+/* An image turned by 30 degrees: the position in it of each pixel of the result. */
+static void ops_grid_sample(void)
+{
+    ignis_grid_sample_desc desc = {.padding = IGNIS_GRID_REFLECTION};
+    ignis_tensor image = ignis_tensor_randn(IGNIS_SHAPE(1, 16, 16, 3), NULL);
+    ignis_tensor grid = ignis_map_shape("x = (2*index(2) + 1)/16 - 1; y = (2*index(1) + 1)/16 - 1; "
+                                        "index(3) == 0 ? 0.866*x - 0.5*y : 0.5*x + 0.866*y",
+                                        IGNIS_SHAPE(1, 16, 16, 2), IGNIS_NO_INPUTS, NULL);
+    ignis_grid_sample(image, grid, &desc); // [1, 16, 16, 3]
+}
+
 /* Images twice as large: a transposed convolution, and channels that become pixels. */
 static void ops_conv_transpose(void)
 {
@@ -674,20 +696,20 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),      RUN(setup),         RUN(device),        RUN(stream),
-        RUN(memory),      RUN(array),         RUN(elementwise),   RUN(formula),
-        RUN(contract),    RUN(kernel),        RUN(tensor),        RUN(tape),
-        RUN(ops_matmul),  RUN(ops_conv),      RUN(ops_pointwise), RUN(ops_formula),
-        RUN(ops_fft),     RUN(ops_einsum),    RUN(ops_sum),       RUN(ops_shape),
-        RUN(ops_norm),    RUN(ops_image),     RUN(ops_rope),      RUN(ops_embedding),
-        RUN(ops_index),   RUN(ops_sort),      RUN(ops_loss),      RUN(ops_conv_transpose),
-        RUN(ops_conv3d),  RUN(ops_random),    RUN(ops_select),    RUN(grad),
-        RUN(linalg),      RUN(ops_attention), RUN(init),          RUN(optim),
-        RUN(graph),       RUN(file),          COMPILE(text),      COMPILE(chat),
-        RUN(grammar),     COMPILE(model),     COMPILE(lora),      COMPILE(generate),
-        RUN(dlpack),      COMPILE(graphics),  RUN(profile),       RUN(vmm),
-        COMPILE(channel), RUN(transport),     COMPILE(share),     RUN(comm),
-        RUN(parallel),
+        RUN(status),     RUN(setup),        RUN(device),          RUN(stream),
+        RUN(memory),     RUN(array),        RUN(elementwise),     RUN(formula),
+        RUN(contract),   RUN(kernel),       RUN(tensor),          RUN(tape),
+        RUN(ops_matmul), RUN(ops_conv),     RUN(ops_pointwise),   RUN(ops_formula),
+        RUN(ops_fft),    RUN(ops_einsum),   RUN(ops_sum),         RUN(ops_shape),
+        RUN(ops_norm),   RUN(ops_image),    RUN(ops_rope),        RUN(ops_embedding),
+        RUN(ops_index),  RUN(ops_sort),     RUN(ops_loss),        RUN(ops_conv_transpose),
+        RUN(ops_conv3d), RUN(ops_unfold),   RUN(ops_grid_sample), RUN(ops_random),
+        RUN(ops_select), RUN(grad),         RUN(linalg),          RUN(ops_attention),
+        RUN(init),       RUN(optim),        RUN(graph),           RUN(file),
+        COMPILE(text),   COMPILE(chat),     RUN(grammar),         COMPILE(model),
+        COMPILE(lora),   COMPILE(generate), RUN(dlpack),          COMPILE(graphics),
+        RUN(profile),    RUN(vmm),          COMPILE(channel),     RUN(transport),
+        COMPILE(share),  RUN(comm),         RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

@@ -17,6 +17,8 @@
         ignis_embedding_bounds                          where each id begins and ends
         ignis_embedding_chunks, _rows                   sums of chunks, and of ids that are in several chunks
 
+    With -DIGNIS_WEIGHTED=1 a row of grad counts for 2^shift ids, each times a weight: of ignis_grid_sample.
+
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Tokens, and rows of the table, are fewer
     than 2^31. */
 #include "ignis.cuh"
@@ -25,6 +27,9 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
 #define THREADS 256
+#ifndef IGNIS_WEIGHTED
+#define IGNIS_WEIGHTED 0
+#endif
 
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
@@ -130,7 +135,7 @@ template <int N> __device__ inline void store_row(T *to, Wide (&sum)[N], int add
     partial[chunk, 1, n]. */
 template <int N>
 __device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,
-                          long long count, long long vocab, long long n, int adds)
+                          long long count, long long vocab, long long n, int adds, const Wide *weights, int shift)
 {
     const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, count);
     const long long column = first_column<N>();
@@ -143,7 +148,7 @@ __device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uin
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++)
             if (at + k < end)
-                packs[k] = ignis_load<N>(grad + positions[at + k] * n + column);
+                packs[k] = ignis_load<N>(grad + (positions[at + k] >> (IGNIS_WEIGHTED ? shift : 0)) * n + column);
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
             const long long i = at + k;
@@ -151,7 +156,7 @@ __device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uin
                 break;
 #pragma unroll
             for (int c = 0; c < N; c++)
-                sum[c] += Wide(packs[k][c]);
+                sum[c] += IGNIS_WEIGHTED ? Wide(packs[k][c]) * weights[positions[i]] : Wide(packs[k][c]);
             const uint32_t key = keys[i];
             const bool goes_on = i + 1 < count && keys[i + 1] == key;
             if (goes_on && i + 1 < end)
@@ -200,13 +205,14 @@ __device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bou
     thread. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,
-                           long long count, long long vocab, long long n, int packed, int adds)
+                           long long count, long long vocab, long long n, int packed, int adds, const Wide *weights,
+                           int shift)
 {
     ignis_grid_dependency();
     if (packed)
-        sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n, adds);
+        sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n, adds, weights, shift);
     else
-        sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n, adds);
+        sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n, adds, weights, shift);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -16,7 +16,8 @@ LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows cross_entrop
     formula_table second_derivatives training)
 KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init losses gemm layers conv formula_results bundle model \
     model_refused generate generate_kernels generate_text lora fft linalg_eigen linalg_norms random)
-MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear conv3d conv_transpose einsum scan select)
+MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear conv3d conv_transpose einsum scan select \
+    grid_sample patches)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
 HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar text)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_job_deaths comm_nccl generate_parallel parallel)

@@ -490,6 +490,16 @@ static const char *const depthwise[] = {"-DIGNIS_T=1 -DIGNIS_TAPS=3 -DIGNIS_STRI
                                         "-DIGNIS_T=4 -DIGNIS_VOLUMES=1",
                                         NULL};
 
+static const char *const weighted[] = {"-DIGNIS_T=1 -DIGNIS_WEIGHTED=1", "-DIGNIS_T=2 -DIGNIS_WEIGHTED=1",
+                                       "-DIGNIS_T=3 -DIGNIS_WEIGHTED=1", "-DIGNIS_T=4 -DIGNIS_WEIGHTED=1", NULL};
+static const char *const unfold[] = {"-DIGNIS_T=1",
+                                     "-DIGNIS_T=2",
+                                     "-DIGNIS_T=3",
+                                     "-DIGNIS_T=4",
+                                     "-DIGNIS_T=2 -DIGNIS_VOLUMES=1",
+                                     "-DIGNIS_T=4 -DIGNIS_VOLUMES=1",
+                                     NULL};
+
 #define GROUPED(channels, outs, taps, slab) \
     " -DIGNIS_CHANNELS=" #channels " -DIGNIS_OUTS=" #outs " -DIGNIS_TAPS=" #taps " -DIGNIS_SLAB=" #slab
 static const char *const grouped[] = {"-DIGNIS_T=2" GROUPED(8, 8, 9, 8),   "-DIGNIS_T=1" GROUPED(8, 8, 49, 1),
@@ -552,10 +562,14 @@ static const struct {
      {16, 16, 16}}, /* finish of f64, around the divisions of what does not fit */
     {IGNIS__SOURCE_POOL_CU, every_float, 0, 0, {0, 0, 12}}, /* sm_100: averages of 16 bits, in 40 and 48 registers */
     {IGNIS__SOURCE_UPSAMPLE_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_UNFOLD_CU, unfold, 0, 0, {0}},
+    {IGNIS__SOURCE_GRID_SAMPLE_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_BORDER_CU, every_type, 0, 0, {0}},
     {IGNIS__SOURCE_QUANTIZE_CU, every_float, 0, 0, {0, 0, 4}}, /* sm_100: quantize_largest of f32 */
     {IGNIS__SOURCE_SOFTMAX_CU, every_float, 0, 0, {0, 0, 56}}, /* sm_120: cross_entropy_warp of f64 */
     {IGNIS__SOURCE_LOG_SOFTMAX_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EMBEDDING_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_EMBEDDING_CU, weighted, 0, 0, {0}},
     {IGNIS__SOURCE_GATHER_CU, every_type, 0, 0, {0}},
     {IGNIS__SOURCE_PATTERN_CU, every_type, 0, 0, {0}},
     {IGNIS__SOURCE_DISTRIBUTION_CU, every_type, 0, 0, {0}},

@@ -314,6 +314,13 @@ typedef struct ignis__kernel_list {
     X(AVG_POOL, pool_cu, "ignis_avg_pool", PLAIN)                                                       \
     X(AVG_POOL_BACKWARD, pool_cu, "ignis_avg_pool_backward", PLAIN)                                     \
     X(UPSAMPLE, upsample_cu, "ignis_upsample", PLAIN)                                                   \
+    X(GRID_SAMPLE, grid_sample_cu, "ignis_grid_sample", PLAIN)                                          \
+    X(GRID_SAMPLE_GRID, grid_sample_cu, "ignis_grid_sample_grid", PLAIN)                                \
+    X(SAMPLE_KEYS, grid_sample_cu, "ignis_sample_keys", PLAIN)                                          \
+    X(UNFOLD, unfold_cu, "ignis_unfold", PLAIN)                                                         \
+    X(FOLD, unfold_cu, "ignis_fold", PLAIN)                                                             \
+    X(PAD_BORDER, border_cu, "ignis_pad_border", PLAIN)                                                 \
+    X(PAD_BORDER_BACKWARD, border_cu, "ignis_pad_border_backward", PLAIN)                               \
     X(UPSAMPLE_BACKWARD, upsample_cu, "ignis_upsample_backward", PLAIN)                                 \
     X(SOFTMAX_WARP, softmax_cu, "ignis_softmax_warp", WAITS)                                            \
     X(SOFTMAX_BLOCK, softmax_cu, "ignis_softmax_block", WAITS)                                          \

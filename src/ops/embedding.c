@@ -8,20 +8,22 @@
 /*  Geometry of kernels/embedding.cu. */
 #define IGNIS__EMBEDDING_CHUNK 64
 
-/*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. adds: to the
-    existing values, else to 0. */
+/*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. weights: of these (NULL:
+    1). adds: to the existing values, else to 0. */
 IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids,
-                                       int64_t vocab, int64_t n, int adds)
+                                       const ignis__row_weights *weights, int64_t vocab, int64_t n, int adds)
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
-    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packed;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packed, shift = weights ? weights->shift : 0;
     ignis__radix sort;
-    ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids);
+    ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids),
+                                              factors = weights ? ignis__op_read(op, weights->weights) : 0;
     unsigned threads;
     void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab},
          *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
-    void *whole[] = {&to, &partial, &from, &sort.keys[0], &sort.positions[0], &count, &vocab, &n, &packed, &adds};
+    void *whole[] = {&to,    &partial, &from,   &sort.keys[0], &sort.positions[0], &count,
+                     &vocab, &n,       &packed, &adds,         &factors,           &shift};
     void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed, &adds};
     if (!op->ok || rows->numel == 0)
         return;
@@ -39,7 +41,8 @@ IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis_
     share = packed ? ignis__pack_elements(dtype) : 1;
     threads = ignis__row_threads(n, share, 256);
     across = ignis__ceil_div(n, threads * share);
-    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, NULL, chunks, across, 1, threads, 1, 0, whole);
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, weights ? "-DIGNIS_WEIGHTED=1" : NULL, chunks, across,
+                     1, threads, 1, 0, whole);
     ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_ROWS), dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
                      1, 0, finish);
 }
@@ -56,7 +59,7 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
         return ignis__failed();
     if (!adds)
         sum = made = ignis__op_new_rows(&op, table[0], table[1], op.in[0]->dtype);
-    ignis__op_add_rows(&op, sum, op.in[0], op.in[1], table[0], table[1], adds);
+    ignis__op_add_rows(&op, sum, op.in[0], op.in[1], NULL, table[0], table[1], adds);
     return ignis__op_finish_backward(&op, args, 1, &made);
 }
 

@@ -162,14 +162,14 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
     if (outer == 1) {
         gradient = ignis__op_new(&op, &indexing->shape, op.in[0]->dtype);
         if (gradient)
-            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], indexing->size, inner, 0);
+            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], NULL, indexing->size, inner, 0);
         return ignis__op_finish_backward(&op, args, 1, &gradient);
     }
     shape = IGNIS_SHAPE(op.in[0]->numel);
     moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
     sums = ignis__op_new_row(&op, outer * indexing->size * inner, op.in[0]->dtype);
     if (sums)
-        ignis__op_add_rows(&op, sums, moved, op.in[1], indexing->size, outer * inner, 0);
+        ignis__op_add_rows(&op, sums, moved, op.in[1], NULL, indexing->size, outer * inner, 0);
     gradient = op.ok ? ignis__op_exchange(&op, sums, &indexing->shape, &back) : NULL;
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }

@@ -296,6 +296,7 @@ typedef struct ignis__norm_plan {
 
 #define IGNIS__NORM_UNALIGNED 2 /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
 
+#include "../shared/border.h"
 #include "../shared/image.h"
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
@@ -458,6 +459,12 @@ typedef struct ignis__adjoint {
     unsigned char params[512];
 } ignis__adjoint;
 
+/*  Of sums of rows by id: row i counts for ids [i, 2^shift] elements, times the weights of these. */
+typedef struct ignis__row_weights {
+    ignis__array *weights;
+    int shift;
+} ignis__row_weights;
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* vjp.c, vjp_table.c, and beside the operations */
@@ -494,6 +501,10 @@ IGNIS__PRIVATE void ignis__vjp_of_soft_cross_entropy(const ignis_vjp_args *args)
 IGNIS__PRIVATE void ignis__vjp_of_conv(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_conv_transpose(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_conv_part(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_grid_sample(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_unfold(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_fold(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_pad_border(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_max_pool(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_avg_pool(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_upsample(const ignis_vjp_args *args);
@@ -765,6 +776,12 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
 IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
                                        ignis__array *g, ignis__array *x);
 
+/* conv.c */
+IGNIS__PRIVATE bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
+                                            int standard, int64_t to[IGNIS__SIDES]);
+IGNIS__PRIVATE int ignis__conv_side_of(int sides, int i);
+IGNIS__PRIVATE void ignis__conv_drop_planes(ignis__conv *conv);
+
 /* layer_norm_launch.c */
 extern const ignis__norm ignis__layer_norm;
 extern const ignis__norm ignis__rms_norm;
@@ -814,7 +831,7 @@ IGNIS__PRIVATE int ignis__radix_passes(uint64_t highest);
 
 /* embedding.c */
 IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids,
-                                       int64_t vocab, int64_t n, int adds);
+                                       const ignis__row_weights *weights, int64_t vocab, int64_t n, int adds);
 
 /* index.c */
 IGNIS__PRIVATE void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,

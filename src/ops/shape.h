@@ -102,6 +102,21 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
                                  double value);
 
+/*  ignis_pad_reflect - put elements of the tensor itself in front of each dimension and after it, in new memory:
+    those of the other side of the first or last one, which is not repeated; ignis_pad_replicate - the first or last
+    one; ignis_pad_circular - those of the other end. Any dtype.
+    Arguments are those of ignis_pad. As "reflect", "replicate" and "circular" of PyTorch's pad, for any dimensions: a
+    dimension of size n takes n - 1, any number of and n elements on each side. The gradient of an element is the sum of
+    its copies', in a fixed order.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, more elements than the
+    dimension has for it, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_pad_reflect(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count);
+IGNIS_API ignis_tensor ignis_pad_replicate(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count);
+IGNIS_API ignis_tensor ignis_pad_circular(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count);
+
 /*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere,
     in new memory. Any dtype.
     diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the

@@ -70,6 +70,19 @@ typedef struct ignis__gemm_copy {
 } ignis__gemm_copy;
 IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);
 
+/*  kernels/unfold.cu: patches of images as rows of a matrix. Of sides in the order of those of patches. */
+enum { IGNIS__UNFOLD_ROWS, IGNIS__UNFOLD_COLUMNS, IGNIS__UNFOLD_PLANES };
+
+typedef struct ignis__unfolding {
+    ignis__patches patches;
+    ignis__divisor packs;     /* of a row of the matrix (ignis_unfold), of a pixel (ignis_fold) */
+    ignis__divisor size[3];   /* of the image */
+    ignis__divisor stride[3]; /* from one patch to the next */
+    int taps, packed;         /* packed: channels are a multiple of a pack, and both arrays are aligned */
+    long long count;          /* packs of the result, or elements */
+} ignis__unfolding;
+IGNIS__ASSERT_SIZE(ignis__unfolding, 304);
+
 /*  kernels/grouped_mma.cu: tiles of the grid, and the pixels of the array that one reads. */
 typedef struct ignis__conv_tiles {
     ignis__divisor across, down;  /* tiles in a row of an image, and rows of tiles */

@@ -40,3 +40,19 @@ typedef struct ignis__resampling {
     ignis__scaling dim[2];
 } ignis__resampling;
 IGNIS__ASSERT_SIZE(ignis__resampling, 160);
+
+enum { IGNIS__SAMPLE_ZEROS, IGNIS__SAMPLE_BORDER, IGNIS__SAMPLE_REFLECTION };
+
+/*  Images that are sampled at the positions of a grid, which has the column first. */
+typedef struct ignis__sampling {
+    ignis__divisor packs, points; /* packs of a point, and points of an image of the result */
+    int size[3];                  /* columns, rows and planes of the image */
+    int sides;                    /* 2 or 3 */
+    int is_nearest, padding, align_corners;
+    int wide_grid; /* the grid is f32, of 16-bit images */
+    int packed;    /* channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes */
+    int lanes;     /* threads of a point, for the gradient of the grid */
+    long long channels;
+    long long count; /* packs of the result, or elements */
+} ignis__sampling;
+IGNIS__ASSERT_SIZE(ignis__sampling, 80);

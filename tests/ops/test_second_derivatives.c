@@ -456,6 +456,52 @@ TEST(convolutions)
     check_operation(&depthwise);
 }
 
+static const ignis_unfold_desc unfold_desc = {{2, 2}, {1, 2}, {1, 0}, {1, 1}};
+static const int64_t fold_size[] = {3, 4}, pad_before[] = {0, 1, 2, 0}, pad_after[] = {0, 0, 1, 0};
+
+OPERATION(op_unfold, ignis_unfold(x[0], &unfold_desc))
+OPERATION(op_fold, ignis_fold(x[0], fold_size, 2, &unfold_desc))
+OPERATION(op_pad_reflect, ignis_pad_reflect(x[0], pad_before, pad_after, 4))
+OPERATION(op_pad_replicate, ignis_pad_replicate(x[0], pad_before, pad_after, 4))
+OPERATION(op_pad_circular, ignis_pad_circular(x[0], pad_before, pad_after, 4))
+
+TEST(patches)
+{
+    static const operation ops[] = {
+        {"unfold", op_unfold, 1, {{4, {1, 3, 4, 2}}}, 0, 1},
+        {"fold", op_fold, 1, {{3, {1, 8, 8}}}, 0, 1},
+        {"pad_reflect", op_pad_reflect, 1, {{4, {1, 3, 3, 2}}}, 0, 1},
+        {"pad_replicate", op_pad_replicate, 1, {{4, {1, 3, 3, 2}}}, 0, 1},
+        {"pad_circular", op_pad_circular, 1, {{4, {1, 3, 3, 2}}}, 0, 1},
+    };
+    SETUP(NULL);
+    check_operations(ops, COUNT_OF(ops));
+}
+
+static ignis_grid_sample_desc sample_desc;
+
+OPERATION(op_grid_sample, ignis_grid_sample(x[0], x[1], &sample_desc))
+OPERATION(op_grid_sample_nearest, ignis_grid_sample(x[0], ignis_detach(x[0]), &sample_desc))
+
+TEST(grid_sample)
+{
+    static const operation ops[] = {
+        {"grid_sample", op_grid_sample, 2, {{4, {1, 3, 4, 2}}, {4, {1, 2, 3, 2}}}, 0, 1},
+        {"grid_sample of volumes", op_grid_sample, 2, {{5, {1, 2, 3, 2, 1}}, {5, {1, 1, 2, 1, 3}}}, 0, 1},
+    };
+    static const operation nearest = {"grid_sample, nearest", op_grid_sample_nearest, 1, {{4, {1, 3, 2, 2}}}, 0, 1};
+    int padding;
+    SETUP(NULL);
+    for (padding = 0; padding < IGNIS_GRID_COUNT; padding++) {
+        memset(&sample_desc, 0, sizeof sample_desc);
+        sample_desc.padding = (ignis_grid_padding)padding;
+        sample_desc.align_corners = padding == 1;
+        check_operations(ops, padding == 0 ? 2 : 1);
+    }
+    sample_desc.nearest = true;
+    check_operation(&nearest);
+}
+
 static ignis_pool_desc pool_desc;
 static ignis_upsample_desc upsample_desc;
 

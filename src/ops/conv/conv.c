@@ -34,8 +34,8 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 }
 
 /*  Reads a number of the desc for each of `sides` dimensions. */
-static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
-                                    int standard, int64_t to[IGNIS__SIDES])
+IGNIS__PRIVATE bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
+                                            int standard, int64_t to[IGNIS__SIDES])
 {
     int i;
     for (i = 0; i < sides; i++) {
@@ -47,7 +47,7 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
 }
 
 /*  Returns which side dimension i of `sides` is: the last two are rows and columns. */
-static int ignis__conv_side_of(int sides, int i) { return sides - i == 3 ? IGNIS__PLANES : 2 - sides + i; }
+IGNIS__PRIVATE int ignis__conv_side_of(int sides, int i) { return sides - i == 3 ? IGNIS__PLANES : 2 - sides + i; }
 
 /*  Describes a convolution along dimension `at` of x, and checks it. */
 static bool ignis__conv_describe_side(ignis__op *op, const ignis_shape *x, int at, ignis__conv_side *side)
@@ -87,7 +87,7 @@ static bool ignis__conv_side_is_plain(const ignis__conv_side *side)
 }
 
 /*  Makes a convolution of volumes one of images where taps are in one plane, or one above the other. */
-static void ignis__conv_drop_planes(ignis__conv *conv)
+IGNIS__PRIVATE void ignis__conv_drop_planes(ignis__conv *conv)
 {
     static const ignis__conv_side one = {1, 1, 1, 1, 0, 1};
     ignis__conv_side *side = conv->side;

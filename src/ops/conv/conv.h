@@ -65,6 +65,40 @@ IGNIS_API ignis_tensor ignis_conv_transpose1d(ignis_tensor x, ignis_tensor w, ig
 IGNIS_API ignis_tensor ignis_conv_transpose3d(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
                                               const ignis_conv_transpose_desc *desc);
 
+/*  Of the dimensions of an image, in their order, as ignis_conv_desc. */
+typedef struct ignis_unfold_desc {
+    int kernel[3];   /* required: pixels of a patch */
+    int stride[3];   /* pixels from one patch to the next (1) */
+    int padding[3];  /* zeros before the first and after the last pixel (0) */
+    int dilation[3]; /* pixels from one tap of a patch to the next (1) */
+} ignis_unfold_desc;
+
+/*  ignis_unfold - patches of images, signals or volumes as rows of matrices (im2col)
+    A row has the taps of a patch in the order of the weights of ignis_conv2d, the channels of each side by side: so
+    ignis_matmul_t(rows, w) with w [outs, taps * channels] is a convolution. Rows of PyTorch's unfold are columns, with
+    the taps of each channel side by side.
+    Shapes: x [n, length, channels], [n, height, width, channels] or [n, depth, height, width, channels]; the result
+    [n, patches, taps * channels], with as many patches as ignis_conv2d gives pixels, and the product of desc.kernel as
+    taps.
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc, a kernel below 1, another number below 0), SHAPE (other dimensions of x, a patch
+    larger than the image with its padding), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (more than 2^30 pixels,
+    patches, or elements of a patch).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_unfold(ignis_tensor x, const ignis_unfold_desc *desc);
+
+/*  ignis_fold - the sum of patches, each put where ignis_unfold takes it from (col2im): the gradient of ignis_unfold
+    Each of the two is the gradient of the other. A pixel sums its patches in a fixed order.
+    Shapes: patches [n, patches, taps * channels]; size has the `sides` sizes of an image, 1 to 3; the result
+    [n, size, channels].
+    Returns: the tensor, or no handle.
+    Errors: FREED, ARGUMENT (null desc or size, sides, a size below 0; as ignis_unfold), SHAPE (patches that such images
+    do not have), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (as ignis_unfold).
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_fold(ignis_tensor patches, const int64_t *size, int sides, const ignis_unfold_desc *desc);
+
 /*  ignis_pixel_shuffle - channels become pixels: [n, h, w, c f f] becomes [n, h f, w f, c] for a factor f;
     ignis_pixel_unshuffle - the inverse. Any dtype.
     Channel (k f + i) f + j of a pixel becomes channel k of row i, column j of its square of pixels, as in PyTorch.
