@@ -3280,10 +3280,11 @@ typedef struct ignis_reduce_desc {
     along dimensions that are not neighbours. NaN is the largest and the smallest number. The sum and norm of
     nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
+    argmax, argmin, and max, min and prod with a gradient, along dimensions that are not neighbours cost two
+    copies: of the formula, in f32 at least, and of that with these dimensions last.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min,
-    argmax or argmin of nothing; argmax, argmin or a gradient of max, min or prod along dimensions that are
-    not neighbours).
+    argmax or argmin of nothing).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
@@ -4062,8 +4063,9 @@ IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, cons
     backward computes them from the logits, which it makes once more: a fourth product. Sums over chunks have
     a fixed order, in f32 at least. Rows of hidden that are ignored, and rows of weight after desc->classes,
     have to be finite: the gradients multiply them by 0. Its price is memory for a chunk of logits, both
-    gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each element of
-    weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
+    gradients from forward on, besides which hidden and weight stay until backward, and for 16-bit types with
+    more than one chunk 6 bytes for each element of weight meanwhile; and a pass over weight and its sum for
+    each chunk: small chunks are slow. For second derivatives all logits are made at once.
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is
     [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
@@ -19854,8 +19856,8 @@ IGNIS__PRIVATE bool ignis__formula_parse_names(const char *text, ignis__formula_
 /*  >>formula.gradient_formula - the gradient of a formula as a formula, which can be differentiated again
 
     A text "@5,1 formula" has as results the gradients of result 1 by the inputs whose bits are in 5. The gradient of
-    that result is one input more, the last. Prefixes nest, so a gradient of any order is a text, as caches and bundles
-    need it.
+    that result is one input more, the last; with "@5,1! formula" it is 1. Prefixes nest, so a gradient of any order is
+    a text, as caches and bundles need it.
     Reverse mode: from the last term to the first, each hands its adjoint on to its arguments. An adjoint that a choice
     has made 0 has a mask: the condition under which it may be another number. Products with it are chosen by the mask,
     so an infinity in the branch not taken reaches no gradient, of any order.
@@ -20069,20 +20071,25 @@ IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser)
 {
     ignis__formula_reverse *reverse;
     uint32_t needed, result;
-    int upstream;
+    int inputs, upstream;
+    bool is_one;
     if (parser->text[parser->at] != '@' || !ignis__formula_is_digit(parser->text[parser->at + 1]))
         return false;
     parser->at++;
     needed = ignis__formula_prefix_number(parser->text, &parser->at);
     parser->at += parser->text[parser->at] == ',';
     result = ignis__formula_prefix_number(parser->text, &parser->at);
+    is_one = parser->text[parser->at] == '!';
+    parser->at += is_one;
     parser->at += parser->text[parser->at] == ' ';
-    upstream = parser->inputs - ++parser->gradients;
-    if (upstream < 1 || needed == 0 || needed >> upstream) {
+    parser->gradients += !is_one;
+    inputs = parser->inputs - parser->gradients;
+    if (inputs < 1 || needed == 0 || needed >> inputs) {
         ignis__formula_syntax_error(parser, 0, "the gradient of a formula needs its inputs, and one more");
         return true;
     }
     ignis__formula_parse_program(parser);
+    upstream = is_one ? ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'w', 1, NULL, 0) : inputs;
     if (*parser->fault || result >= (uint32_t)parser->result_count)
         return ignis__formula_syntax_error(parser, 0, "the formula has no result %d", (int)result), true;
     reverse = (ignis__formula_reverse *)ignis__alloc(sizeof *reverse);
@@ -22133,6 +22140,18 @@ static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *ru
     return last->formula != NULL;
 }
 
+/*  Returns whether a reduction is done in one step only. */
+static bool ignis__formula_reduces_whole(const ignis__formula_run *run)
+{
+    return ignis__formula_reductions[run->reduction].place || (run->kept && !ignis__formula_reduces_wide(run->kept));
+}
+
+/*  Returns whether the reduced dimensions have to be made neighbours first. */
+IGNIS__PRIVATE bool ignis__formula_needs_neighbours(const ignis__formula_run *run)
+{
+    return ignis__formula_reduces_whole(run) && ignis__formula_reduces_in_steps(run, false);
+}
+
 /*  As ignis__formula_launch, for reduced dimensions that are not neighbours: in steps, the last dimensions
     first. */
 IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
@@ -22143,8 +22162,7 @@ IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formul
     ignis__block *memory;
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
-    bool whole = ignis__formula_reductions[run->reduction].place ||
-                 (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step only */
+    bool whole = ignis__formula_reduces_whole(run);
     if (ignis__requests.path[0] && !whole && ignis__formula_reduces_in_steps(run, true)) {
         first = *run;
         ignis__formula_record_run(work->call, run);
@@ -22157,8 +22175,8 @@ IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formul
         return ignis__formula_launch(work, run);
     if (whole)
         return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call,
-                                 "%s%s needs all dimensions, or dimensions that are neighbours",
-                                 run->kept ? "the gradient of " : "", ignis__formula_reductions[run->reduction].name);
+                                 "%s needs all dimensions, or dimensions that are neighbours",
+                                 ignis__formula_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
         if (found && !is && shape.dim[d] > 1)
@@ -26358,6 +26376,30 @@ typedef struct ignis__row_weights {
     int shift;
 } ignis__row_weights;
 
+#define IGNIS__COMPOSED_ARRAYS 4 /* saved arrays of an operation, and its inputs */
+
+/*  The tensors that the gradient of an operation is computed from, and the gradients. */
+typedef struct ignis__gradient_args {
+    ignis_tensor gradient;                      /* of the result */
+    ignis_tensor saved[IGNIS__COMPOSED_ARRAYS]; /* over the saved arrays */
+    const bool *needed;
+    const void *params;
+    ignis_tensor result[IGNIS__COMPOSED_ARRAYS]; /* for each needed input; no handle after a failure */
+} ignis__gradient_args;
+
+/*  Computes gradients by operations on tensors, so that they can be recorded. */
+typedef struct ignis__composed_gradient {
+    const char *call;
+    void (*fn)(ignis__gradient_args *args);
+    /* Of each saved array: the number of the input that it is, or one of those below. */
+    signed char saved[IGNIS__COMPOSED_ARRAYS];
+    /* Computes the first saved tensors again from the input, which is the last one, for operations with several
+       results; NULL: not needed. */
+    void (*again_fn)(ignis_tensor input, ignis_tensor *saved);
+} ignis__composed_gradient;
+
+enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
+
 
 /*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
 
@@ -26371,7 +26413,6 @@ IGNIS__ASSERT_SIZE(ignis__matrix_view, 32);
 #define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
 #define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
 #define IGNIS__LINALG_QR_PANEL 32
-#define IGNIS__LINALG_INPUTS 4  /* saved arrays of an operation, and its inputs */
 #define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
 #define IGNIS__LINALG_SHARED 49152
 
@@ -26404,28 +26445,6 @@ typedef struct ignis__jacobi {
     ignis__array *rotated;
     int n; /* rows that have values */
 } ignis__jacobi;
-
-/*  The tensors that the gradient of an operation is computed from, and the gradients. */
-typedef struct ignis__gradient_args {
-    ignis_tensor gradient;                    /* of the result */
-    ignis_tensor saved[IGNIS__LINALG_INPUTS]; /* over the saved arrays */
-    const bool *needed;
-    const void *params;
-    ignis_tensor result[IGNIS__LINALG_INPUTS]; /* for each needed input; no handle after a failure */
-} ignis__gradient_args;
-
-/*  Computes gradients by operations on tensors, so that they can be recorded. */
-typedef struct ignis__linalg_gradient {
-    const char *call;
-    void (*fn)(ignis__gradient_args *args);
-    /* Of each saved array: the number of the input that it is, or one of those below. */
-    signed char saved[IGNIS__LINALG_INPUTS];
-    /* Computes the first saved tensors again from the input, which is the last one, for operations with several
-       results; NULL: not needed. */
-    void (*again_fn)(ignis_tensor input, ignis_tensor *saved);
-} ignis__linalg_gradient;
-
-enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
 
 
 /*  The table of parameters of an optimizer, and its state in device memory. */
@@ -27483,6 +27502,96 @@ IGNIS__PRIVATE void ignis__vjp_of_adjoint(const ignis_vjp_args *args)
 {
     const ignis__adjoint *adjoint = (const ignis__adjoint *)args->params;
     ignis__vjp_linear(args, adjoint->fn, adjoint->params, sizeof adjoint->params, !adjoint->back);
+}
+
+/*  >>ops.composed - operations whose gradients are computed by operations on tensors
+
+    The backward function of such an operation makes tensors over the saved arrays, and calls a function that computes
+    the gradients by public operations. For ignis_grad with create_graph the tensors are those of the tape, and what is
+    computed is recorded.
+    Uses: operation, vjp, the room tensor. */
+
+/*  Returns a tensor over an array, which the current scope owns. No handle after a failure. */
+static ignis_tensor ignis__tensor_of_saved(const char *call, ignis_array handle)
+{
+    ignis__array *array = ignis__array_hold(call, handle);
+    ignis_tensor tensor = IGNIS__ZERO;
+    if (!array)
+        return tensor;
+    tensor = ignis__tensor_over(call, array, false);
+    ignis__array_drop(call, array);
+    return tensor;
+}
+
+/*  Gives the array of a gradient to the tape, in memory that outlives its tensor. */
+static bool ignis__gradient_give(const char *call, ignis_tensor gradient, ignis_array *to)
+{
+    ignis__array *array = gradient.id ? ignis__array_hold(call, ignis_tensor_data(gradient)) : NULL;
+    if (!array)
+        return false;
+    *to = ignis__array_view(call, array, &array->shape, array->numel, 0);
+    ignis__array_drop(call, array);
+    return to->id != 0;
+}
+
+static ignis_status ignis__composed_backward(const ignis_backward_args *args)
+{
+    const ignis__composed_gradient *rule = (const ignis__composed_gradient *)args->user_data;
+    ignis__gradient_args run = IGNIS__ZERO;
+    ignis_scope scope = ignis_scope_begin();
+    bool ok = scope.id != 0;
+    int i;
+    if (!ok)
+        return ignis__failed();
+    run.needed = args->needed;
+    run.params = args->params;
+    run.gradient = ignis__tensor_of_saved(rule->call, args->grad_output);
+    ok = run.gradient.id != 0;
+    for (i = 0; ok && i < args->saved_count; i++) {
+        run.saved[i] = ignis__tensor_of_saved(rule->call, args->saved[i]);
+        ok = run.saved[i].id != 0;
+    }
+    if (ok)
+        rule->fn(&run);
+    for (i = 0; ok && i < args->input_count; i++)
+        ok = !args->needed[i] || ignis__gradient_give(rule->call, run.result[i], &args->grad_inputs[i]);
+    (void)ignis_scope_end(scope);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+static ignis_status ignis__composed_vjp(const ignis_vjp_args *args)
+{
+    const ignis__composed_gradient *rule = (const ignis__composed_gradient *)args->user_data;
+    const uint64_t failures = ignis__failures();
+    ignis__gradient_args run = IGNIS__ZERO;
+    int i, count = args->node->saved_count;
+    run.needed = args->needed;
+    run.params = args->params;
+    run.gradient = args->grad_output;
+    for (i = 0; i < count; i++)
+        if (rule->saved[i] >= 0)
+            run.saved[i] = ignis__vjp_input(args, rule->saved[i], i);
+        else if (rule->saved[i] == IGNIS__SAVED_OUTPUT)
+            run.saved[i] = ignis__vjp_output(args, i);
+        else if (rule->saved[i] == IGNIS__SAVED_CONSTANT)
+            run.saved[i] = ignis__vjp_constant(args, i);
+    if (rule->again_fn)
+        rule->again_fn(run.saved[count - 1], run.saved);
+    rule->fn(&run);
+    for (i = 0; i < args->input_count; i++)
+        args->grad_inputs[i] = run.result[i];
+    return ignis__ended(failures, true);
+}
+
+/*  Returns the rule of an operation whose gradients are computed so. */
+IGNIS__PRIVATE ignis_rule ignis__composed_rule(const ignis__op *op, const char *name,
+                                               const ignis__composed_gradient *gradient, const void *params,
+                                               size_t size)
+{
+    ignis_rule rule = ignis__op_rule(op, name, ignis__composed_backward, params, size);
+    rule.vjp_fn = ignis__composed_vjp;
+    rule.user_data = (void *)(uintptr_t)gradient;
+    return rule;
 }
 
 /*  >>ops.reshape - ignis_reshape: the smallest operation, and the pattern for others
@@ -30446,6 +30555,56 @@ static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape
     return true;
 }
 
+/*  Returns the dtype of a reduction's result. */
+static ignis_dtype ignis__formula_reduced_dtype(const ignis__formula_run *run, ignis_reducer reducer,
+                                                ignis__loss_kind loss)
+{
+    const ignis_dtype dtype = ignis__formula_result_dtype(run, 0);
+    const char type = run->formula->term[run->formula->result[0]].type;
+    const bool wide = ignis__formula_reduces_wide((int)reducer);
+    if (reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL)
+        return IGNIS_U8;
+    if (reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
+        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !wide))
+        return IGNIS_I64;
+    if (type != 'w' && (reducer == IGNIS_REDUCE_MEAN || wide))
+        return IGNIS_F32;
+    return loss ? ignis__wide_dtype(dtype) : dtype;
+}
+
+/*  Reduces dimensions that are not neighbours, for reducers of one step: they are made the last ones. shape: of the
+    result, which has the dtype. */
+static ignis_tensor ignis__formula_reduced_apart(const char *call, ignis_reducer reducer, const char *formula,
+                                                 const ignis_inputs *inputs, const ignis_shape *kept,
+                                                 const ignis_shape *shape, ignis_dtype dtype)
+{
+    const ignis_tensor v = ignis__formula_tensor(call, formula, inputs, IGNIS__LOSS);
+    const ignis_shape from = v.id ? ignis_tensor_shape(v) : *kept;
+    ignis_reduce_desc desc = IGNIS__ZERO;
+    int order[IGNIS_MAX_DIMS], d, k = 0;
+    ignis_tensor moved, reduced, shaped, result;
+    ignis__outer_call outer;
+    for (d = 0; d < from.ndim; d++)
+        if (kept->dim[d] == from.dim[d])
+            order[k++] = d;
+    for (d = 0; d < from.ndim; d++)
+        if (kept->dim[d] != from.dim[d]) {
+            desc.dims[desc.dim_count++] = k;
+            order[k++] = d;
+        }
+    ignis__outer_call_begin(&outer, call, NULL);
+    moved = ignis_permute(v, order, from.ndim);
+    reduced = ignis_map_reduce(reducer, "v", IGNIS_INPUTS(IGNIS_NAMED(v, moved)), &desc);
+    shaped = ignis_reshape(reduced, *shape);
+    result = ignis_cast(shaped, dtype);
+    ignis__outer_call_end(&outer);
+    ignis__tensor_discard(call, v);
+    ignis__tensor_discard(call, moved);
+    ignis__tensor_discard(call, reduced);
+    ignis__tensor_discard(call, shaped);
+    return result;
+}
+
 IGNIS__PRIVATE ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula,
                                                    const ignis_inputs *inputs, const ignis_reduce_desc *desc,
                                                    ignis__loss_kind loss)
@@ -30458,38 +30617,34 @@ IGNIS__PRIVATE ignis_tensor ignis__formula_reduced(const char *call, ignis_reduc
     ignis__op op;
     int64_t numel;
     double none = 0;
-    char type;
     if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__no_tensor();
     if (!ignis__formula_begin_tensors(&op, call, formula, inputs, 1, &run, &rule, loss))
         return ignis__no_tensor();
     if (op.ok && ignis__formula_reduced_shape(&op, &run.shape, desc, &kept, &shape)) {
-        type = run.formula->term[run.formula->result[0]].type;
-        dtype = ignis__formula_result_dtype(&run, 0);
-        dtype = reducer == IGNIS_REDUCE_ANY || reducer == IGNIS_REDUCE_ALL ? IGNIS_U8
-                : reducer == IGNIS_REDUCE_ARGMAX || reducer == IGNIS_REDUCE_ARGMIN ||
-                        (type == 'b' && reducer != IGNIS_REDUCE_MEAN && !ignis__formula_reduces_wide((int)reducer))
-                    ? IGNIS_I64
-                : type != 'w' && (reducer == IGNIS_REDUCE_MEAN || ignis__formula_reduces_wide((int)reducer)) ? IGNIS_F32
-                : loss ? ignis__wide_dtype(dtype)
-                       : dtype;
+        dtype = ignis__formula_reduced_dtype(&run, reducer, loss);
+        run.reduction = reducer;
+        run.to_shape = &kept;
+        if (op.records && ignis__dtype_is_float(dtype) &&
+            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) ||
+             ignis__formula_reduces_wide((int)reducer)))
+            run.kept = rule.kept = (int)reducer;
+        if (ignis__formula_needs_neighbours(&run)) {
+            (void)ignis__op_leave(&op);
+            return ignis__formula_reduced_apart(call, reducer, formula, inputs, &kept, &shape, dtype);
+        }
         out = ignis__op_new(&op, &shape, dtype);
         numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
         run.out[0] = dtype;
         run.reduced = 1;
-        run.reduction = reducer;
-        run.to_shape = &kept;
         if (reducer == IGNIS_REDUCE_MEAN && numel)
             run.factor = (double)(numel / ignis__shape_product(&kept, 0, kept.ndim));
         rule.given = kept;
         rule.factor = 1 / run.factor;
-        if (op.records && ignis__dtype_is_float(dtype) &&
-            ((reducer >= IGNIS_REDUCE_PROD && reducer <= IGNIS_REDUCE_MIN) ||
-             ignis__formula_reduces_wide((int)reducer))) {
+        if (run.kept) {
             aside = ignis__op_new_rows(&op, reducer == IGNIS_REDUCE_LOGSUMEXP ? 2 : 1,
                                        ignis__shape_product(&kept, 0, kept.ndim),
                                        ignis__formula_saves_value((int)reducer) ? ignis__wide_dtype(dtype) : IGNIS_I64);
-            run.kept = rule.kept = (int)reducer;
             run.kept_to = ignis__op_write(&op, aside);
             rule.kept_saved = 1 + op.saved_count;
             ignis__op_save(&op, aside);
@@ -30519,213 +30674,6 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
                                         const ignis_reduce_desc *desc)
 {
     return ignis__formula_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
-}
-
-/*  >>ops.formula.map_vjp - the gradients of a formula of tensors as a formula of tensors
-
-    The text "@needed,result formula" is the gradient of a formula (formula/gradient_formula.c). It runs as any formula
-    does, so it is recorded and has a gradient itself. Gradients of broadcast inputs are summed afterwards.
-    Reductions: the gradient of each element is made first, by what the reduction has saved.
-    Uses: map, vjp; the room formula. */
-
-/*  Returns the index of the incoming gradient's name in the names of a formula: one for each prefix. */
-static int ignis__formula_depth(const char *text)
-{
-    int depth = 0;
-    for (; *text; text++)
-        depth += *text == '@';
-    return depth;
-}
-
-/*  Returns whether the formula has an index: its result must have the full shape. */
-static bool ignis__formula_has_index(const ignis__formula *formula)
-{
-    int i;
-    for (i = 0; i < formula->term_count; i++)
-        if (formula->term[i].function == IGNIS__FORMULA_INDEX)
-            return true;
-    return false;
-}
-
-/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not
-    saved: a number takes their place, or an integer. */
-static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const ignis__formula_rule *rule)
-{
-    ignis_inputs inputs = IGNIS__ZERO;
-    ignis_tensor_desc desc = IGNIS__ZERO;
-    int i, at;
-    inputs.count = rule->formula->count;
-    for (i = 0; i < rule->count; i++) {
-        at = rule->tensor[i].input;
-        if (rule->saved[at]) {
-            inputs.tensor[at] = ignis__vjp_input(args, i, rule->saved[at] - 1);
-        } else if (ignis__dtype_is_int(rule->tensor[i].dtype)) {
-            desc.dtype = rule->tensor[i].dtype;
-            desc.device = ignis__device_in_desc(args->node->output->device);
-            inputs.tensor[at] = ignis_tensor_zeros(IGNIS_SHAPE(1), &desc);
-        }
-    }
-    for (i = 0; i < inputs.count; i++)
-        if (!inputs.tensor[i].id)
-            inputs.tensor[i] = ignis_value(rule->value[i]);
-    return inputs;
-}
-
-/*  Checks that all inputs that the gradient is computed from were saved. */
-static bool ignis__formula_vjp_check(const ignis__formula_rule *rule, const char *text, const char *names)
-{
-    const ignis__formula *gradient =
-        ignis__formula_get("ignis_grad", text, names, rule->formula->count + 1, rule->formula->integers);
-    uint32_t used = gradient ? ignis__formula_inputs_used(gradient) : 0;
-    int i;
-    for (i = 0; i < rule->count; i++)
-        if (used >> rule->tensor[i].input & 1 && !rule->saved[rule->tensor[i].input])
-            return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                                     "the gradient of '%.200s' cannot be differentiated: its input %d was not saved",
-                                     rule->formula->text, rule->tensor[i].input);
-    return gradient != NULL;
-}
-
-static bool ignis__formula_vjp_has_dtype(ignis_tensor tensor, ignis_dtype dtype)
-{
-    ignis_tensor_info info;
-    return ignis_tensor_query(tensor, &info) == IGNIS_OK && info.dtype == dtype;
-}
-
-/*  Fills the gradients of a formula's inputs from the gradient g of each element of its result, which broadcasts to the
-    result's shape. */
-static void ignis__formula_vjp_elements(const ignis_vjp_args *args, const ignis__formula_rule *rule,
-                                        ignis_inputs inputs, ignis_tensor g)
-{
-    const ignis__formula *formula = rule->formula;
-    size_t size = strlen(formula->text) + strlen(formula->names) + 80;
-    ignis_tensor results[IGNIS_MAX_INPUTS], result;
-    uint32_t needed = 0;
-    int i, k, count = 0;
-    char *text, *names;
-    for (i = 0; i < rule->count; i++)
-        if (args->needed[i] && ignis__dtype_is_float(rule->tensor[i].dtype))
-            needed |= (uint32_t)1 << rule->tensor[i].input;
-    for (i = 0; i < formula->count; i++)
-        count += (int)(needed >> i & 1);
-    if (!count || !g.id)
-        return;
-    if (formula->count == IGNIS_MAX_INPUTS) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of '%.200s' cannot be differentiated: it has %d inputs", formula->text,
-                    IGNIS_MAX_INPUTS);
-        return;
-    }
-    text = (char *)ignis__alloc_for("ignis_grad", 2 * size);
-    if (!text)
-        return;
-    names = text + size;
-    snprintf(text, size, "@%u,%d %s", (unsigned)needed, rule->result, formula->text);
-    snprintf(names, size, "%s, gradient__%d", formula->names, ignis__formula_depth(text));
-    inputs.names = names;
-    inputs.tensor[inputs.count++] = g;
-    if (!ignis__formula_vjp_check(rule, text, names) || ignis_map_many(text, inputs, count, results) != IGNIS_OK)
-        count = 0;
-    ignis__free(text);
-    for (i = 0, k = 0; count && i < formula->count; i++) {
-        int at = 0;
-        if (!(needed >> i & 1))
-            continue;
-        while (rule->tensor[at].input != i)
-            at++;
-        result = results[k++];
-        if (!ignis__shape_same(&rule->shape, &rule->tensor[at].shape) ||
-            ignis_tensor_numel(result) != ignis__tensor_numel(args->node->inputs[at])) {
-            const ignis_shape shape = ignis_tensor_shape(result);
-            if (!ignis__shape_same(&shape, &rule->shape))
-                result = ignis_expand(result, rule->shape);
-            result = ignis__vjp_sum_to(result, &rule->tensor[at].shape);
-        }
-        args->grad_inputs[at] = ignis__formula_vjp_has_dtype(result, rule->tensor[at].dtype)
-                                    ? result
-                                    : ignis_cast(result, rule->tensor[at].dtype);
-    }
-}
-
-/*  Returns the gradient of each element that a reduction to the largest or smallest has read: g there, else 0. */
-static ignis_tensor ignis__formula_vjp_chosen(const ignis_vjp_args *args, const ignis__formula_rule *rule,
-                                              ignis_tensor g)
-{
-    const ignis_tensor position = ignis__vjp_constant(args, rule->kept_saved - 1);
-    ignis_tensor_desc desc = IGNIS__ZERO;
-    ignis_shape one;
-    ignis__axis axis;
-    if (!ignis__axis_of_broadcast(&rule->shape, &rule->given, &axis)) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of '%s' along dimensions that are not neighbours cannot be differentiated",
-                    args->node->name);
-        return ignis__no_tensor();
-    }
-    one = IGNIS_SHAPE(axis.outer, 1, axis.inner);
-    desc.dtype = args->node->output->dtype;
-    desc.device = ignis__device_in_desc(args->node->output->device);
-    g = ignis_scatter_add(ignis_tensor_zeros(IGNIS_SHAPE(axis.outer, axis.n, axis.inner), &desc), 1,
-                          ignis_reshape(position, one), ignis_reshape(g, one));
-    return ignis_reshape(g, rule->shape);
-}
-
-/*  Returns the values of the formula, recorded. */
-static ignis_tensor ignis__formula_vjp_value(const ignis__formula_rule *rule, ignis_inputs inputs)
-{
-    ignis_tensor results[IGNIS_MAX_INPUTS] = IGNIS__ZERO;
-    inputs.names = rule->formula->names;
-    (void)ignis_map_many(rule->formula->text, inputs, rule->formula->result_count, results);
-    return results[rule->result];
-}
-
-/*  Returns the gradient of each element that a reduction has read, from that of its result. */
-static ignis_tensor ignis__formula_vjp_reduced(const ignis_vjp_args *args, const ignis__formula_rule *rule,
-                                               ignis_inputs inputs)
-{
-    ignis_tensor g = ignis_reshape(args->grad_output, rule->given), v, y;
-    ignis_reduce_desc desc = IGNIS__ZERO;
-    int i;
-    if (rule->factor != 1)
-        g = ignis_scale(g, rule->factor);
-    if (!rule->kept)
-        return g;
-    if (rule->kept == IGNIS_REDUCE_MAX || rule->kept == IGNIS_REDUCE_MIN)
-        return ignis__formula_vjp_chosen(args, rule, g);
-    if (rule->kept != IGNIS_REDUCE_LOGSUMEXP && rule->kept != IGNIS_REDUCE_NORM) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of '%s' cannot be differentiated; without create_graph it has a gradient",
-                    args->node->name);
-        return ignis__no_tensor();
-    }
-    for (i = 0; i < rule->shape.ndim; i++)
-        if (rule->given.dim[i] != rule->shape.dim[i])
-            desc.dims[desc.dim_count++] = i;
-    desc.keepdim = true;
-    v = ignis__formula_vjp_value(rule, inputs);
-    y = desc.dim_count ? ignis_map_reduce((ignis_reducer)rule->kept, "v", IGNIS_INPUTS(v), &desc)
-                       : v; /* of one element each */
-    if (!desc.dim_count && rule->kept == IGNIS_REDUCE_NORM)
-        y = ignis_map("abs(v)", IGNIS_INPUTS(v));
-    return rule->kept == IGNIS_REDUCE_NORM ? ignis_map("y == 0 ? 0 : g*v/y", IGNIS_INPUTS(g, v, y))
-                                           : ignis_map("v == -inf ? 0 : g*exp(v - y)", IGNIS_INPUTS(g, v, y));
-}
-
-IGNIS__PRIVATE void ignis__vjp_of_formula(const ignis_vjp_args *args)
-{
-    const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
-    ignis_inputs inputs;
-    ignis_tensor g;
-    if (rule->formula->randoms) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of '%.200s' cannot be differentiated, as it has random numbers; make them a tensor",
-                    rule->formula->text);
-        return;
-    }
-    inputs = ignis__formula_vjp_inputs(args, rule);
-    g = ignis__formula_vjp_reduced(args, rule, inputs);
-    if (g.id && ignis__formula_has_index(rule->formula))
-        g = ignis_expand(g, rule->shape);
-    ignis__formula_vjp_elements(args, rule, inputs, g);
 }
 
 /*  >>ops.transpose - ignis_transpose: exchanges two dimensions
@@ -35025,20 +34973,28 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
-/*  Rotates the gradient back, which is recorded as a rotation too. */
+/*  Rotates x by a rotation that has been checked, recorded. */
+IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own)
+{
+    ignis__rope rotation = *rope;
+    ignis__array *out;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_rope", 1, &x))
+        return ignis__no_tensor();
+    out = ignis__op_new_like(&op, op.in[0]);
+    ignis__rope_run(&op, &rotation, out, own, rotation.direction);
+    ignis__op_save(&op, own);
+    return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rotation, sizeof rotation);
+}
+
+/*  Rotates the gradient back. */
 IGNIS__PRIVATE void ignis__vjp_of_rope(const ignis_vjp_args *args)
 {
-    ignis__array *own = args->node->saved_count ? args->node->saved[0] : NULL, *dx;
     ignis__rope rope;
-    ignis__op op;
-    if (!ignis__op_begin(&op, "ignis_rope", 1, &args->grad_output))
-        return;
     memcpy(&rope, args->params, sizeof rope);
     rope.direction = -rope.direction;
-    dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, own, rope.direction);
-    ignis__op_save(&op, own);
-    args->grad_inputs[0] = ignis__op_end_recorded(&op, dx, "rope", ignis__rope_backward, &rope, sizeof rope);
+    args->grad_inputs[0] =
+        ignis__rope_recorded(args->grad_output, &rope, args->node->saved_count ? args->node->saved[0] : NULL);
 }
 
 /*  Checks that the caller's frequencies on the device fit heads of `pairs` pairs. */
@@ -37596,6 +37552,26 @@ IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *rows)
     return scan.to;
 }
 
+/*  Returns r[i] = g[i] + x[i + 1] r[i + 1] along the second of three dimensions: the gradient of products, of which
+    those before each element are 1. NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__op_recurrence(ignis__op *op, ignis__array *x, ignis__array *g)
+{
+    ignis__scan scan = IGNIS__ZERO;
+    if (!op->ok)
+        return NULL;
+    scan.scan_operator = IGNIS__SCAN_PRODUCT_GRADIENT;
+    scan.reverse = 1;
+    scan.axis = ignis__axis_of_dim(&g->shape, 1);
+    scan.from = g;
+    scan.x = x;
+    scan.y = ignis__op_new_like(op, x);
+    if (scan.y)
+        ignis__op_fill(op, scan.y, 1);
+    scan.to = ignis__op_new_like(op, g);
+    ignis__op_scan(op, &scan);
+    return scan.to;
+}
+
 /*  Computes the gradient by an operator, in the other direction. The saved arrays are x and y, or there are none. */
 static ignis_status ignis__scan_backward(const char *call, const ignis_backward_args *args, int scan_operator)
 {
@@ -37727,6 +37703,356 @@ IGNIS_API ignis_tensor ignis_cummin(ignis_tensor tensor, int dim, ignis_tensor *
 {
     static const ignis__scan_kind kind = {"ignis_cummin", "cummin", IGNIS__SCAN_MIN, ignis__gather_backward};
     return ignis__extremes(&kind, tensor, dim, indices);
+}
+
+/*  >>ops.scan_vjp - gradients of cumprod, logcumsumexp and prod by a linear recurrence, which has a gradient itself
+
+    r[i] = g[i] + x[i + 1] r[i + 1] along an axis: of cumprod x is its input, of logcumsumexp a ratio that is at most 1.
+    So nothing is divided by an element that may be 0, and no exponential overflows. A gradient of the recurrence is a
+    recurrence in the other direction, so it can be differentiated to any order.
+    Uses: scan, composed, vjp, and public functions of other parts. */
+
+/*  Returns the elements of x [outer, n, inner] moved by one along n; the first ones are `value`. */
+static ignis_tensor ignis__recurrence_shift(ignis_tensor x, double value)
+{
+    static const int64_t before[] = {0, 1, 0}, after[] = {0, 0, 0};
+    return ignis_pad(ignis_slice(x, 1, 0, ignis_tensor_shape(x).dim[1] - 1), before, after, 3, value);
+}
+
+static ignis_tensor ignis__recurrence_flip(ignis_tensor x)
+{
+    const int dim = 1;
+    return ignis_flip(x, &dim, 1);
+}
+
+static void ignis__recurrence_gradient(ignis__gradient_args *args);
+
+static const ignis__composed_gradient ignis__recurrence_rule = {
+    "ignis_grad", ignis__recurrence_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
+
+/*  Returns r of x and g, both [outer, n, inner], n at least 1. x[0] is not read. */
+static ignis_tensor ignis__recurrence(ignis_tensor x, ignis_tensor g)
+{
+    ignis_tensor inputs[2];
+    ignis__array *out = NULL;
+    ignis_rule rule;
+    ignis__op op;
+    inputs[0] = x;
+    inputs[1] = g;
+    if (!ignis__op_begin(&op, "ignis_grad", 2, inputs))
+        return ignis__no_tensor();
+    out = ignis__op_recurrence(&op, op.in[0], op.in[1]);
+    ignis__op_save(&op, op.in[0]);
+    ignis__op_save(&op, out);
+    rule = ignis__composed_rule(&op, "recurrence", &ignis__recurrence_rule, NULL, 0);
+    return ignis__op_end(&op, out, &rule);
+}
+
+/*  The gradient of g is d[i] = h[i] + x[i] d[i - 1] of the incoming one h; that of x[i] is d[i - 1] r[i]. */
+static void ignis__recurrence_gradient(ignis__gradient_args *args)
+{
+    const ignis_tensor x = args->saved[0], r = args->saved[1],
+                       flipped = ignis__recurrence_shift(ignis__recurrence_flip(x), 0),
+                       d = ignis__recurrence_flip(ignis__recurrence(
+                           flipped, ignis__recurrence_flip(ignis_reshape(args->gradient, ignis_tensor_shape(r)))));
+    if (args->needed[0])
+        args->result[0] = ignis_mul(ignis__recurrence_shift(d, 0), r);
+    if (args->needed[1])
+        args->result[1] = d;
+}
+
+/*  Returns an array of a scan as a wide tensor [outer, n, inner]. */
+static ignis_tensor ignis__scan_wide(ignis_tensor x, const ignis__axis *axis)
+{
+    return ignis_reshape(ignis__vjp_wide(x), IGNIS_SHAPE(axis->outer, axis->n, axis->inner));
+}
+
+/*  Returns dx[i] = y[i - 1] r[i], for the products y of x. */
+static ignis_tensor ignis__cumprod_gradient(ignis_tensor x, ignis_tensor y, ignis_tensor g)
+{
+    return ignis_mul(ignis__recurrence_shift(y, 1), ignis__recurrence(x, g));
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_cumprod(const ignis_vjp_args *args)
+{
+    const ignis__axis *axis = (const ignis__axis *)args->params;
+    const ignis_tensor x = ignis__scan_wide(ignis__vjp_input(args, 0, 0), axis),
+                       y = ignis__scan_wide(ignis__vjp_output(args, 1), axis),
+                       g = ignis__scan_wide(args->grad_output, axis);
+    args->grad_inputs[0] = args->grad_output;
+    if (axis->outer * axis->n * axis->inner > 0)
+        args->grad_inputs[0] = ignis_cast(ignis__cumprod_gradient(x, y, g), args->node->output->dtype);
+}
+
+/*  Computes dx[i] = exp(x[i] - y[i]) r[i], where r has the factors exp(y[i - 1] - y[i]). A y that is infinite ends the
+    sums, or is one of no elements. */
+IGNIS__PRIVATE void ignis__vjp_of_logcumsumexp(const ignis_vjp_args *args)
+{
+    const ignis__axis *axis = (const ignis__axis *)args->params;
+    const ignis_tensor x = ignis__scan_wide(ignis__vjp_input(args, 0, 0), axis),
+                       y = ignis__scan_wide(ignis__vjp_output(args, 1), axis),
+                       g = ignis__scan_wide(args->grad_output, axis);
+    ignis_tensor before, r;
+    args->grad_inputs[0] = args->grad_output;
+    if (axis->outer * axis->n * axis->inner == 0)
+        return;
+    before = ignis__recurrence_shift(y, 0);
+    r = ignis__recurrence(ignis_map("abs(b) == inf ? b == y : exp(b - y)", IGNIS_INPUTS(IGNIS_NAMED(b, before), y)), g);
+    args->grad_inputs[0] =
+        ignis_cast(ignis_map("x == -inf ? 0 : r*exp(x - y)", IGNIS_INPUTS(x, y, r)), args->node->output->dtype);
+}
+
+/*  Returns the gradients of elements v of a shape from those of their products along an axis, g: as those of cumprod,
+    of whose results the last one counts. */
+IGNIS__PRIVATE ignis_tensor ignis__vjp_of_prod(ignis_tensor v, ignis_tensor g, const ignis__axis *axis)
+{
+    const int64_t before[] = {0, axis->n - 1, 0}, after[] = {0, 0, 0};
+    const ignis__axis one = {axis->outer, 1, axis->inner};
+    const ignis_shape shape = ignis_tensor_shape(v);
+    ignis_tensor x;
+    if (axis->outer * axis->n * axis->inner == 0)
+        return v;
+    x = ignis__scan_wide(v, axis);
+    g = ignis_pad(ignis__scan_wide(g, &one), before, after, 3, 0);
+    return ignis_reshape(ignis__cumprod_gradient(x, ignis_cumprod(x, 1), g), shape);
+}
+
+/*  >>ops.formula.map_vjp - the gradients of a formula of tensors as a formula of tensors
+
+    The text "@needed,result formula" is the gradient of a formula (formula/gradient_formula.c). It runs as any formula
+    does, so it is recorded and has a gradient itself. Gradients of broadcast inputs are summed afterwards. Random
+    numbers are those of the formula: they follow from the place of an element, so all runs have the full shape.
+    Reductions: the gradient of each element is made first, by what the reduction has saved.
+    Uses: map, vjp; the room formula. */
+
+/*  Returns the index of the incoming gradient's name in the names of a formula: one for each prefix. */
+static int ignis__formula_depth(const char *text)
+{
+    int depth = 0;
+    for (; *text; text++)
+        depth += *text == '@';
+    return depth;
+}
+
+/*  Returns whether the formula has an index or random numbers: its result must have the full shape. */
+static bool ignis__formula_has_index(const ignis__formula *formula)
+{
+    int i;
+    if (formula->randoms)
+        return true;
+    for (i = 0; i < formula->term_count; i++)
+        if (formula->term[i].function == IGNIS__FORMULA_INDEX)
+            return true;
+    return false;
+}
+
+/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not
+    saved: a number takes their place, or an integer. */
+static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const ignis__formula_rule *rule)
+{
+    ignis_inputs inputs = IGNIS__ZERO;
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    int i, at;
+    inputs.count = rule->formula->count;
+    for (i = 0; i < rule->count; i++) {
+        at = rule->tensor[i].input;
+        if (rule->saved[at]) {
+            inputs.tensor[at] = ignis__vjp_input(args, i, rule->saved[at] - 1);
+        } else if (ignis__dtype_is_int(rule->tensor[i].dtype)) {
+            desc.dtype = rule->tensor[i].dtype;
+            desc.device = ignis__device_in_desc(args->node->output->device);
+            inputs.tensor[at] = ignis_tensor_zeros(IGNIS_SHAPE(1), &desc);
+        }
+    }
+    for (i = 0; i < inputs.count; i++)
+        if (!inputs.tensor[i].id)
+            inputs.tensor[i] = ignis_value(rule->value[i]);
+    return inputs;
+}
+
+/*  Checks that all inputs that the gradient is computed from were saved. */
+static bool ignis__formula_vjp_check(const ignis__formula_rule *rule, const char *text, const char *names, int count)
+{
+    const ignis__formula *gradient = ignis__formula_get("ignis_grad", text, names, count, rule->formula->integers);
+    uint32_t used = gradient ? ignis__formula_inputs_used(gradient) : 0;
+    int i;
+    for (i = 0; i < rule->count; i++)
+        if (used >> rule->tensor[i].input & 1 && !rule->saved[rule->tensor[i].input])
+            return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
+                                     "the gradient of '%.200s' cannot be differentiated: its input %d was not saved",
+                                     rule->formula->text, rule->tensor[i].input);
+    return gradient != NULL;
+}
+
+static bool ignis__formula_vjp_has_dtype(ignis_tensor tensor, ignis_dtype dtype)
+{
+    ignis_tensor_info info;
+    return ignis_tensor_query(tensor, &info) == IGNIS_OK && info.dtype == dtype;
+}
+
+/*  Runs a formula with the random numbers that the rule's formula had. */
+static bool ignis__formula_vjp_run(const ignis__formula_rule *rule, const char *text, ignis_inputs inputs, int count,
+                                   ignis_tensor *results)
+{
+    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
+    bool ok;
+    if (rule->formula->randoms) {
+        random->seed = rule->random.seed;
+        random->used = rule->random.first;
+        random->again = true;
+        random->launches = rule->random.launches.id;
+    }
+    ok = ignis_map_many(text, inputs, count, results) == IGNIS_OK;
+    *random = before;
+    return ok;
+}
+
+/*  Gives the first input that was saved the shape of the formula's result. */
+static void ignis__formula_vjp_expand(const ignis__formula_rule *rule, ignis_inputs *inputs)
+{
+    int i = 0;
+    while (i < rule->count && !rule->saved[rule->tensor[i].input])
+        i++;
+    if (i < rule->count && ignis__formula_has_index(rule->formula))
+        inputs->tensor[rule->tensor[i].input] = ignis_expand(inputs->tensor[rule->tensor[i].input], rule->shape);
+}
+
+/*  Puts an incoming gradient, for its shape, in the place of an input that was not saved. */
+static void ignis__formula_vjp_replace(const ignis__formula_rule *rule, ignis_inputs *inputs, ignis_tensor g)
+{
+    int i = 0;
+    while (i < rule->count && rule->saved[rule->tensor[i].input])
+        i++;
+    if (i < rule->count)
+        inputs->tensor[rule->tensor[i].input] = g;
+    else
+        ignis__formula_vjp_expand(rule, inputs);
+}
+
+/*  Fills the gradients of a formula's inputs from the gradient g of each element of its result, which broadcasts to the
+    result's shape. */
+static void ignis__formula_vjp_elements(const ignis_vjp_args *args, const ignis__formula_rule *rule,
+                                        ignis_inputs inputs, ignis_tensor g)
+{
+    const ignis__formula *formula = rule->formula;
+    const bool is_full = formula->count == IGNIS_MAX_INPUTS;
+    size_t size = strlen(formula->text) + strlen(formula->names) + 80;
+    ignis_tensor results[IGNIS_MAX_INPUTS], result;
+    uint32_t needed = 0;
+    int i, k, count = 0;
+    char *text, *names;
+    for (i = 0; i < rule->count; i++)
+        if (args->needed[i] && ignis__dtype_is_float(rule->tensor[i].dtype))
+            needed |= (uint32_t)1 << rule->tensor[i].input;
+    for (i = 0; i < formula->count; i++)
+        count += (int)(needed >> i & 1);
+    if (!count || !g.id)
+        return;
+    text = (char *)ignis__alloc_for("ignis_grad", 2 * size);
+    if (!text)
+        return;
+    names = text + size;
+    snprintf(text, size, "@%u,%d%s %s", (unsigned)needed, rule->result, is_full ? "!" : "", formula->text);
+    snprintf(names, size, is_full ? "%s" : "%s, gradient__%d", formula->names, ignis__formula_depth(text));
+    inputs.names = names;
+    if (is_full) /* no input more: the gradients are computed for 1, and multiplied by g */
+        ignis__formula_vjp_replace(rule, &inputs, g);
+    else
+        inputs.tensor[inputs.count++] = g;
+    if (!ignis__formula_vjp_check(rule, text, names, inputs.count) ||
+        !ignis__formula_vjp_run(rule, text, inputs, count, results))
+        count = 0;
+    for (i = 0; is_full && i < count; i++)
+        results[i] = ignis_map("g*d", IGNIS_INPUTS(g, IGNIS_NAMED(d, results[i])));
+    ignis__free(text);
+    for (i = 0, k = 0; count && i < formula->count; i++) {
+        int at = 0;
+        if (!(needed >> i & 1))
+            continue;
+        while (rule->tensor[at].input != i)
+            at++;
+        result = results[k++];
+        if (!ignis__shape_same(&rule->shape, &rule->tensor[at].shape) ||
+            ignis_tensor_numel(result) != ignis__tensor_numel(args->node->inputs[at])) {
+            const ignis_shape shape = ignis_tensor_shape(result);
+            if (!ignis__shape_same(&shape, &rule->shape))
+                result = ignis_expand(result, rule->shape);
+            result = ignis__vjp_sum_to(result, &rule->tensor[at].shape);
+        }
+        args->grad_inputs[at] = ignis__formula_vjp_has_dtype(result, rule->tensor[at].dtype)
+                                    ? result
+                                    : ignis_cast(result, rule->tensor[at].dtype);
+    }
+}
+
+/*  Returns the gradient of each element that a reduction to the largest or smallest has read: g there, else 0. */
+static ignis_tensor ignis__formula_vjp_chosen(const ignis_vjp_args *args, const ignis__formula_rule *rule,
+                                              ignis_tensor g)
+{
+    const ignis_tensor position = ignis__vjp_constant(args, rule->kept_saved - 1);
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    ignis_shape one;
+    ignis__axis axis;
+    ignis__axis_of_broadcast(&rule->shape, &rule->given, &axis);
+    one = IGNIS_SHAPE(axis.outer, 1, axis.inner);
+    desc.dtype = args->node->output->dtype;
+    desc.device = ignis__device_in_desc(args->node->output->device);
+    g = ignis_scatter_add(ignis_tensor_zeros(IGNIS_SHAPE(axis.outer, axis.n, axis.inner), &desc), 1,
+                          ignis_reshape(position, one), ignis_reshape(g, one));
+    return ignis_reshape(g, rule->shape);
+}
+
+/*  Returns the values of the formula, recorded. */
+static ignis_tensor ignis__formula_vjp_value(const ignis__formula_rule *rule, ignis_inputs inputs)
+{
+    ignis_tensor results[IGNIS_MAX_INPUTS] = IGNIS__ZERO;
+    inputs.names = rule->formula->names;
+    ignis__formula_vjp_expand(rule, &inputs);
+    (void)ignis__formula_vjp_run(rule, rule->formula->text, inputs, rule->formula->result_count, results);
+    return results[rule->result];
+}
+
+/*  Returns the gradient of each element that a reduction has read, from that of its result. */
+static ignis_tensor ignis__formula_vjp_reduced(const ignis_vjp_args *args, const ignis__formula_rule *rule,
+                                               ignis_inputs inputs)
+{
+    ignis_tensor g = ignis_reshape(args->grad_output, rule->given), v, y;
+    ignis_reduce_desc desc = IGNIS__ZERO;
+    ignis__axis axis;
+    int i;
+    if (rule->factor != 1)
+        g = ignis_scale(g, rule->factor);
+    if (!rule->kept)
+        return g;
+    if (rule->kept == IGNIS_REDUCE_MAX || rule->kept == IGNIS_REDUCE_MIN)
+        return ignis__formula_vjp_chosen(args, rule, g);
+    if (rule->kept == IGNIS_REDUCE_PROD) {
+        ignis__axis_of_broadcast(&rule->shape, &rule->given, &axis);
+        return ignis__vjp_of_prod(ignis__formula_vjp_value(rule, inputs), g, &axis);
+    }
+    for (i = 0; i < rule->shape.ndim; i++)
+        if (rule->given.dim[i] != rule->shape.dim[i])
+            desc.dims[desc.dim_count++] = i;
+    desc.keepdim = true;
+    v = ignis__formula_vjp_value(rule, inputs);
+    y = desc.dim_count ? ignis_map_reduce((ignis_reducer)rule->kept, "v", IGNIS_INPUTS(v), &desc)
+                       : v; /* of one element each */
+    if (!desc.dim_count && rule->kept == IGNIS_REDUCE_NORM)
+        y = ignis_map("abs(v)", IGNIS_INPUTS(v));
+    return rule->kept == IGNIS_REDUCE_NORM ? ignis_map("y == 0 ? 0 : g*v/y", IGNIS_INPUTS(g, v, y))
+                                           : ignis_map("v == -inf ? 0 : g*exp(v - y)", IGNIS_INPUTS(g, v, y));
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_formula(const ignis_vjp_args *args)
+{
+    const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
+    ignis_inputs inputs;
+    ignis_tensor g;
+    inputs = ignis__formula_vjp_inputs(args, rule);
+    g = ignis__formula_vjp_reduced(args, rule, inputs);
+    if (g.id && ignis__formula_has_index(rule->formula))
+        g = ignis_expand(g, rule->shape);
+    ignis__formula_vjp_elements(args, rule, inputs, g);
 }
 
 /*  >>ops.one_hot - ignis_one_hot: rows of zeros with a 1 at each id
@@ -38447,6 +38773,48 @@ IGNIS_API ignis_tensor ignis_index_put(ignis_tensor tensor, const ignis_tensor *
         scatter.adds = accumulate;
     }
     return ignis__scatter_end(&op, "index_put", ids, &scatter);
+}
+
+/*  Returns the elements of g at the places that index has along dim; 0 for places outside, and with `last` for elements
+    whose place a later one has. That one is found by putting the elements' numbers in their places. */
+static ignis_tensor ignis__scatter_take(const ignis_vjp_args *args, ignis_tensor g, int dim, ignis_tensor index,
+                                        bool last)
+{
+    const ignis_tensor taken = ignis_gather(g, dim, index);
+    const int64_t numel = index.id ? ignis_tensor_numel(index) : 0;
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    ignis_tensor number, found;
+    desc.dtype = IGNIS_I64;
+    desc.device = ignis__device_in_desc(args->node->output->device);
+    if (last)
+        number = ignis_reshape(ignis_tensor_arange(1, (double)(numel + 1), 1, &desc), ignis_tensor_shape(index));
+    else
+        number = ignis_tensor_ones(ignis_tensor_shape(index), &desc);
+    found = ignis_scatter(ignis_tensor_zeros(ignis_tensor_shape(g), &desc), dim, index, number);
+    found = ignis_gather(found, dim, index); /* 0 for places outside */
+    return ignis_map("found == number ? g : 0", IGNIS_INPUTS(IGNIS_NAMED(g, taken), found, number));
+}
+
+/*  Of scatter, index_put and scatter_add. Where elements were put the gradient of the tensor is 0: zeros put there. */
+IGNIS__PRIVATE void ignis__vjp_of_scatter(const ignis_vjp_args *args)
+{
+    const char *name = args->node->name;
+    const ignis__indexing *x = (const ignis__indexing *)args->params; /* also as the first member of ignis__scatter */
+    const bool adds = strcmp(name, "scatter_add") == 0 || ((const ignis__scatter *)(const void *)args->params)->adds;
+    const ignis_shape *shape = &args->node->output->shape;
+    const int values = args->input_count - 1;
+    ignis_tensor index = ignis__vjp_constant(args, 0), g = args->grad_output;
+    if (strcmp(name, "index_put") == 0) { /* of rows, by one index */
+        const int64_t inner = ignis__shape_product(shape, args->input_count - 2, shape->ndim);
+        index = ignis_reshape(index, IGNIS_SHAPE(-1, 1));
+        index = ignis_expand(index, IGNIS_SHAPE(ignis__tensor_numel(args->node->inputs[1]), inner));
+        g = ignis_reshape(g, IGNIS_SHAPE(x->size, inner));
+    }
+    args->grad_inputs[0] = args->grad_output;
+    if (args->needed[0] && !adds)
+        args->grad_inputs[0] = ignis_scatter(g, x->dim, index, ignis__vjp_zeros(args, 0, ignis_tensor_shape(index)));
+    if (args->needed[values])
+        args->grad_inputs[values] = ignis__scatter_take(args, g, x->dim, index, !adds);
 }
 
 /*  >>ops.random - randint, exponential, permutation, poisson, gamma, beta, categorical
@@ -39507,10 +39875,30 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, log_sums);
         ignis__op_save(&op, scale);
+    } else {
+        for (kept = 0; kept < 3; kept++)
+            ignis__op_keep(&op, op.in[kept]);
     }
     return ignis__op_end_recorded(&op, loss, "linear_cross_entropy",
                                   fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &entropy,
                                   sizeof entropy);
+}
+
+/*  Differentiates the loss of logits that exist as a whole. The inputs are the last saved arrays if forward has made
+    the gradients, else the first. */
+IGNIS__PRIVATE void ignis__vjp_of_linear_cross_entropy(const ignis_vjp_args *args)
+{
+    const ignis__cross_entropy *entropy = &((const ignis__linear_entropy *)args->params)->entropy;
+    const int first = args->node->backward_fn == ignis__cross_entropy_rescale ? args->node->saved_count - 3 : 0;
+    ignis_cross_entropy_desc desc = IGNIS__ZERO;
+    ignis_tensor inputs[3] = IGNIS__ZERO, targets = ignis__vjp_constant(args, first + 2);
+    inputs[0] = ignis__vjp_input(args, 0, first);
+    inputs[1] = ignis__vjp_input(args, 1, first + 1);
+    desc.ignore_index = entropy->ignore_index;
+    desc.ignore_zero = true;
+    desc.classes = entropy->classes;
+    desc.reduction = entropy->mean ? IGNIS_REDUCTION_MEAN : IGNIS_REDUCTION_SUM;
+    ignis__vjp_plain(args, ignis_cross_entropy(ignis_matmul_t(inputs[0], inputs[1]), targets, &desc), inputs);
 }
 
 /*  >>ops.attention.select - scaled dot-product attention: structs of the kernels, and the choice of a kernel
@@ -40603,19 +40991,18 @@ IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
     const ignis__attention *attention = &packed->attention;
     const ignis__attention_params *p = &attention->params;
     const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
-    ignis_tensor inputs[3] = IGNIS__ZERO, qkv, plain;
+    ignis_tensor inputs[3] = IGNIS__ZERO, qkv, qk, v, plain;
     int i;
     for (i = 0; i < args->input_count; i++)
         inputs[i] = ignis__vjp_input(args, i, i ? i + 2 : 0);
-    if (packed->rope.heads) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of 'sdpa_packed' with a rotation cannot be differentiated; ignis_rope and ignis_sdpa "
-                    "can be");
-        return;
-    }
     qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
-    plain = ignis__sdpa_plain(p, ignis_slice(qkv, 1, 0, of_q), ignis_slice(qkv, 1, of_q, of_k),
-                              ignis_slice(qkv, 1, of_q + of_k, of_k),
+    qk = ignis_slice(qkv, 1, 0, of_q + of_k);
+    v = ignis_slice(qkv, 1, of_q + of_k, of_k);
+    if (packed->rope.heads) { /* saved besides: rotated q and k, then the caller's frequencies */
+        const int own = 3 + args->input_count;
+        qk = ignis__rope_recorded(qk, &packed->rope, own < args->node->saved_count ? args->node->saved[own] : NULL);
+    }
+    plain = ignis__sdpa_plain(p, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v,
                               attention->bias_dtype ? inputs[1] : ignis__no_tensor(),
                               attention->has_lengths ? inputs[1 + (attention->bias_dtype != 0)] : ignis__no_tensor());
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
@@ -40867,6 +41254,14 @@ static void ignis__vjp_of_index_select(const ignis_vjp_args *args)
     args->grad_inputs[0] = ignis_scatter_add(ignis__vjp_zeros(args, 0, x->shape), x->dim, index, args->grad_output);
 }
 
+/*  Adds the gradients at their positions in the tensor as one row. */
+static void ignis__vjp_of_masked_select(const ignis_vjp_args *args)
+{
+    const ignis_tensor zeros = ignis__vjp_zeros(args, 0, IGNIS_SHAPE(ignis__tensor_numel(args->node->inputs[0])));
+    args->grad_inputs[0] =
+        ignis_scatter_add(zeros, 0, ignis_reshape(ignis__vjp_constant(args, 0), IGNIS_SHAPE(-1)), args->grad_output);
+}
+
 static void ignis__vjp_of_embedding(const ignis_vjp_args *args)
 {
     const ignis_shape *table = ignis__vjp_shape(args, 0);
@@ -40874,14 +41269,6 @@ static void ignis__vjp_of_embedding(const ignis_vjp_args *args)
     const ignis_shape shape = IGNIS_SHAPE(ids.id ? ignis_tensor_numel(ids) : 0, table->dim[1]);
     args->grad_inputs[0] = ignis_scatter_add(ignis__vjp_zeros(args, 0, *table), 0, ignis__vjp_index(ids, shape, 0),
                                              ignis_reshape(args->grad_output, shape));
-}
-
-static void ignis__vjp_of_scatter_add(const ignis_vjp_args *args)
-{
-    const ignis__indexing *x = (const ignis__indexing *)args->params;
-    args->grad_inputs[0] = args->grad_output;
-    if (args->needed[2])
-        args->grad_inputs[2] = ignis_gather(args->grad_output, x->dim, ignis__vjp_constant(args, 0));
 }
 
 /*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w. The gradient of b is the
@@ -40955,6 +41342,8 @@ static const struct {
     {"sum", ignis__vjp_of_sum},
     {"mean", ignis__vjp_of_sum},
     {"cumsum", ignis__vjp_of_cumsum},
+    {"cumprod", ignis__vjp_of_cumprod},
+    {"logcumsumexp", ignis__vjp_of_logcumsumexp},
     {"reshape", ignis__vjp_of_same},
     {"split", ignis__vjp_of_same},
     {"part", ignis__vjp_of_slice},
@@ -40971,7 +41360,10 @@ static const struct {
     {"triu", ignis__vjp_of_band},
     {"gather", ignis__vjp_of_gather},
     {"index_select", ignis__vjp_of_index_select},
-    {"scatter_add", ignis__vjp_of_scatter_add},
+    {"masked_select", ignis__vjp_of_masked_select},
+    {"scatter_add", ignis__vjp_of_scatter},
+    {"scatter", ignis__vjp_of_scatter},
+    {"index_put", ignis__vjp_of_scatter},
     {"embedding", ignis__vjp_of_embedding},
     {"sort", ignis__vjp_of_gather},
     {"topk", ignis__vjp_of_gather},
@@ -40983,6 +41375,7 @@ static const struct {
     {"batch_norm", ignis__vjp_of_channel_norm},
     {"group_norm", ignis__vjp_of_channel_norm},
     {"cross_entropy", ignis__vjp_of_cross_entropy},
+    {"linear_cross_entropy", ignis__vjp_of_linear_cross_entropy},
     {"conv1d", ignis__vjp_of_conv},
     {"conv2d", ignis__vjp_of_conv},
     {"conv3d", ignis__vjp_of_conv},
@@ -41520,94 +41913,10 @@ IGNIS__PRIVATE ignis_tensor ignis__linalg_op_end(ignis__op *op, ignis__array *ou
     return ignis__linalg_end(call, what, result, found, info);
 }
 
-/*  >>linalg.gradient - gradients of the room, computed by operations on tensors
+/*  >>linalg.gradient - tensors that the gradients of the room are computed from: columns, transposes, formulas
 
-    The backward function of an operation makes tensors over the saved arrays, and calls a function that computes the
-    gradients by public operations. For ignis_grad with create_graph the tensors are those of the tape, and what is
-    computed is recorded.
-    Uses: the rooms tensor and ops. */
-
-/*  Returns a tensor over an array, which the current scope owns. No handle after a failure. */
-static ignis_tensor ignis__tensor_of_saved(const char *call, ignis_array handle)
-{
-    ignis__array *array = ignis__array_hold(call, handle);
-    ignis_tensor tensor = IGNIS__ZERO;
-    if (!array)
-        return tensor;
-    tensor = ignis__tensor_over(call, array, false);
-    ignis__array_drop(call, array);
-    return tensor;
-}
-
-/*  Gives the array of a gradient to the tape, in memory that outlives its tensor. */
-static bool ignis__gradient_give(const char *call, ignis_tensor gradient, ignis_array *to)
-{
-    ignis__array *array = gradient.id ? ignis__array_hold(call, ignis_tensor_data(gradient)) : NULL;
-    if (!array)
-        return false;
-    *to = ignis__array_view(call, array, &array->shape, array->numel, 0);
-    ignis__array_drop(call, array);
-    return to->id != 0;
-}
-
-static ignis_status ignis__linalg_backward(const ignis_backward_args *args)
-{
-    const ignis__linalg_gradient *rule = (const ignis__linalg_gradient *)args->user_data;
-    ignis__gradient_args run = IGNIS__ZERO;
-    ignis_scope scope = ignis_scope_begin();
-    bool ok = scope.id != 0;
-    int i;
-    if (!ok)
-        return ignis__failed();
-    run.needed = args->needed;
-    run.params = args->params;
-    run.gradient = ignis__tensor_of_saved(rule->call, args->grad_output);
-    ok = run.gradient.id != 0;
-    for (i = 0; ok && i < args->saved_count; i++) {
-        run.saved[i] = ignis__tensor_of_saved(rule->call, args->saved[i]);
-        ok = run.saved[i].id != 0;
-    }
-    if (ok)
-        rule->fn(&run);
-    for (i = 0; ok && i < args->input_count; i++)
-        ok = !args->needed[i] || ignis__gradient_give(rule->call, run.result[i], &args->grad_inputs[i]);
-    (void)ignis_scope_end(scope);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-static ignis_status ignis__linalg_vjp(const ignis_vjp_args *args)
-{
-    const ignis__linalg_gradient *rule = (const ignis__linalg_gradient *)args->user_data;
-    const uint64_t failures = ignis__failures();
-    ignis__gradient_args run = IGNIS__ZERO;
-    int i, count = args->node->saved_count;
-    run.needed = args->needed;
-    run.params = args->params;
-    run.gradient = args->grad_output;
-    for (i = 0; i < count; i++)
-        if (rule->saved[i] >= 0)
-            run.saved[i] = ignis__vjp_input(args, rule->saved[i], i);
-        else if (rule->saved[i] == IGNIS__SAVED_OUTPUT)
-            run.saved[i] = ignis__vjp_output(args, i);
-        else if (rule->saved[i] == IGNIS__SAVED_CONSTANT)
-            run.saved[i] = ignis__vjp_constant(args, i);
-    if (rule->again_fn)
-        rule->again_fn(run.saved[count - 1], run.saved);
-    rule->fn(&run);
-    for (i = 0; i < args->input_count; i++)
-        args->grad_inputs[i] = run.result[i];
-    return ignis__ended(failures, true);
-}
-
-/*  Returns the rule of an operation whose gradients are computed so. */
-IGNIS__PRIVATE ignis_rule ignis__linalg_rule(const ignis__op *op, const char *name,
-                                             const ignis__linalg_gradient *gradient, const void *params, size_t size)
-{
-    ignis_rule rule = ignis__op_rule(op, name, ignis__linalg_backward, params, size);
-    rule.vjp_fn = ignis__linalg_vjp;
-    rule.user_data = (void *)(uintptr_t)gradient;
-    return rule;
-}
+    The functions of the operations' gradients (see ops/composed.c) call these.
+    Uses: the room ops. */
 
 /*  Returns a right side [..., n, k] for matrices of `ndim` dimensions: one of vectors becomes one of one column. */
 IGNIS__PRIVATE ignis_tensor ignis__tensor_columns(ignis_tensor tensor, int ndim)
@@ -41705,7 +42014,7 @@ static void ignis__triangular_gradient(ignis__gradient_args *args)
     args->result[0] = forward->upper ? ignis_triu(product, forward->unit) : ignis_tril(product, -(int)forward->unit);
 }
 
-static const ignis__linalg_gradient ignis__triangular_rule = {
+static const ignis__composed_gradient ignis__triangular_rule = {
     "ignis_solve_triangular", ignis__triangular_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, const ignis_triangular_desc *desc)
@@ -41738,7 +42047,7 @@ IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, co
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    rule = ignis__linalg_rule(&op, "solve_triangular", &ignis__triangular_rule, &how, sizeof how);
+    rule = ignis__composed_rule(&op, "solve_triangular", &ignis__triangular_rule, &how, sizeof how);
     return ignis__op_end(&op, out, &rule);
 }
 
@@ -41794,7 +42103,7 @@ static void ignis__cholesky_gradient(ignis__gradient_args *args)
     args->result[0] = ignis_solve_triangular(l, ignis__tensor_transposed(mean), &transposed);
 }
 
-static const ignis__linalg_gradient ignis__cholesky_rule = {
+static const ignis__composed_gradient ignis__cholesky_rule = {
     "ignis_cholesky", ignis__cholesky_gradient, {IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
@@ -41823,7 +42132,7 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
         }
     }
     ignis__op_save(&op, l);
-    rule = ignis__linalg_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);
     return ignis__linalg_op_end(&op, l, numbers, &rule, "is not positive definite", info);
 }
 
@@ -41938,7 +42247,7 @@ static void ignis__lu_gradient(ignis__gradient_args *args)
     args->result[0] = ignis_gather(inside, shape.ndim - 2, index);
 }
 
-static const ignis__linalg_gradient ignis__lu_rule = {
+static const ignis__composed_gradient ignis__lu_rule = {
     "ignis_lu", ignis__lu_gradient, {IGNIS__SAVED_OUTPUT, IGNIS__SAVED_CONSTANT}, NULL};
 
 /*  Makes the permutation of the rows that the pivots are. */
@@ -41988,7 +42297,7 @@ IGNIS_API ignis_tensor ignis_lu(ignis_tensor a, ignis_tensor *permutation)
     }
     ignis__op_save(&op, factors);
     ignis__op_save(&op, rows);
-    rule = ignis__linalg_rule(&op, "lu", &ignis__lu_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "lu", &ignis__lu_rule, NULL, 0);
     result = ignis__op_result(&op, factors, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (permutation)
         *permutation = ignis__op_result(&op, rows, 0, NULL, NULL, NULL);
@@ -42050,7 +42359,7 @@ static void ignis__solve_gradient(ignis__gradient_args *args)
             -1);
 }
 
-static const ignis__linalg_gradient ignis__solve_rule = {
+static const ignis__composed_gradient ignis__solve_rule = {
     "ignis_solve", ignis__solve_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor *info)
@@ -42075,7 +42384,7 @@ IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor 
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    rule = ignis__linalg_rule(&op, "solve", &ignis__solve_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "solve", &ignis__solve_rule, NULL, 0);
     return ignis__linalg_op_end(&op, out, numbers, &rule, "is singular", info);
 }
 
@@ -42086,7 +42395,7 @@ static void ignis__inverse_gradient(ignis__gradient_args *args)
         ignis_matmul(ignis__tensor_transposed(args->saved[0]), ignis_matmul_t(args->gradient, args->saved[0])), -1);
 }
 
-static const ignis__linalg_gradient ignis__inverse_rule = {
+static const ignis__composed_gradient ignis__inverse_rule = {
     "ignis_inverse", ignis__inverse_gradient, {IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
@@ -42108,7 +42417,7 @@ IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
         ignis__matrix_solve(&op, x, op.in[0], x, ignis__op_write(&op, numbers));
     }
     ignis__op_save(&op, out);
-    rule = ignis__linalg_rule(&op, "inverse", &ignis__inverse_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "inverse", &ignis__inverse_rule, NULL, 0);
     return ignis__linalg_op_end(&op, out, numbers, &rule, "is singular", info);
 }
 
@@ -42138,7 +42447,7 @@ static void ignis__det_gradient(ignis__gradient_args *args)
         ignis__det_scaled_inverse(args->saved[0], ignis__tensor_formula("a*b", args->gradient, args->saved[1]));
 }
 
-static const ignis__linalg_gradient ignis__det_rule = {
+static const ignis__composed_gradient ignis__det_rule = {
     "ignis_det", ignis__det_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 static void ignis__logdet_gradient(ignis__gradient_args *args)
@@ -42146,7 +42455,7 @@ static void ignis__logdet_gradient(ignis__gradient_args *args)
     args->result[0] = ignis__det_scaled_inverse(args->saved[0], args->gradient);
 }
 
-static const ignis__linalg_gradient ignis__logdet_rule = {"ignis_logdet", ignis__logdet_gradient, {0}, NULL};
+static const ignis__composed_gradient ignis__logdet_rule = {"ignis_logdet", ignis__logdet_gradient, {0}, NULL};
 
 /*  Computes the determinants of the input; with sign the logarithms of their absolute values. */
 static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
@@ -42186,7 +42495,7 @@ IGNIS_API ignis_tensor ignis_det(ignis_tensor a)
     out = ignis__op_det(&op, NULL);
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    rule = ignis__linalg_rule(&op, "det", &ignis__det_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "det", &ignis__det_rule, NULL, 0);
     return ignis__op_end(&op, out, &rule);
 }
 
@@ -42204,7 +42513,7 @@ IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign)
     ignis__op_save(&op, op.in[0]);
     if (sign)
         *sign = ignis__op_result(&op, signs, 0, NULL, NULL, NULL);
-    rule = ignis__linalg_rule(&op, "logdet", &ignis__logdet_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "logdet", &ignis__logdet_rule, NULL, 0);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, sign);
     return result;
@@ -42311,10 +42620,10 @@ static void ignis__qr_gradient_r(ignis__gradient_args *args)
 /*  Factors the input again, recorded. */
 static void ignis__qr_again(ignis_tensor input, ignis_tensor *saved) { saved[0] = ignis_qr(input, &saved[1]); }
 
-static const ignis__linalg_gradient ignis__qr_rule_q = {
+static const ignis__composed_gradient ignis__qr_rule_q = {
     "ignis_qr", ignis__qr_gradient_q, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__qr_again};
 
-static const ignis__linalg_gradient ignis__qr_rule_r = {
+static const ignis__composed_gradient ignis__qr_rule_r = {
     "ignis_qr", ignis__qr_gradient_r, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__qr_again};
 
 IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
@@ -42349,9 +42658,9 @@ IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
     ignis__op_save(&op, q);
     ignis__op_save(&op, upper);
     ignis__op_save(&op, op.in[0]);
-    rule = ignis__linalg_rule(&op, "qr", &ignis__qr_rule_q, NULL, 0);
+    rule = ignis__composed_rule(&op, "qr", &ignis__qr_rule_q, NULL, 0);
     result = ignis__op_result(&op, q, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule = ignis__linalg_rule(&op, "qr", &ignis__qr_rule_r, NULL, 0);
+    rule = ignis__composed_rule(&op, "qr", &ignis__qr_rule_r, NULL, 0);
     if (r)
         *r = ignis__op_result(&op, upper, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)
@@ -42638,10 +42947,10 @@ static void ignis__eigh_gradient_vectors(ignis__gradient_args *args)
 /*  Computes values and vectors again, recorded. */
 static void ignis__eigh_again(ignis_tensor input, ignis_tensor *saved) { saved[0] = ignis_eigh(input, &saved[1]); }
 
-static const ignis__linalg_gradient ignis__eigh_rule_values = {
+static const ignis__composed_gradient ignis__eigh_rule_values = {
     "ignis_eigh", ignis__eigh_gradient_values, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__eigh_again};
 
-static const ignis__linalg_gradient ignis__eigh_rule_vectors = {
+static const ignis__composed_gradient ignis__eigh_rule_vectors = {
     "ignis_eigh", ignis__eigh_gradient_vectors, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__eigh_again};
 
 IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
@@ -42671,9 +42980,9 @@ IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
     ignis__op_save(&op, values);
     ignis__op_save(&op, v);
     ignis__op_save(&op, op.in[0]);
-    rule = ignis__linalg_rule(&op, "eigh", &ignis__eigh_rule_values, NULL, 0);
+    rule = ignis__composed_rule(&op, "eigh", &ignis__eigh_rule_values, NULL, 0);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule = ignis__linalg_rule(&op, "eigh", &ignis__eigh_rule_vectors, NULL, 0);
+    rule = ignis__composed_rule(&op, "eigh", &ignis__eigh_rule_vectors, NULL, 0);
     if (vectors)
         *vectors = ignis__op_result(&op, v, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)
@@ -42768,19 +43077,19 @@ static void ignis__svd_again(ignis_tensor input, ignis_tensor *saved)
     saved[1] = ignis_svd(input, &saved[0], &saved[2]);
 }
 
-static const ignis__linalg_gradient ignis__svd_rule_u = {
+static const ignis__composed_gradient ignis__svd_rule_u = {
     "ignis_svd",
     ignis__svd_gradient_u,
     {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
     ignis__svd_again};
 
-static const ignis__linalg_gradient ignis__svd_rule_s = {
+static const ignis__composed_gradient ignis__svd_rule_s = {
     "ignis_svd",
     ignis__svd_gradient_s,
     {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
     ignis__svd_again};
 
-static const ignis__linalg_gradient ignis__svd_rule_vt = {
+static const ignis__composed_gradient ignis__svd_rule_vt = {
     "ignis_svd",
     ignis__svd_gradient_vt,
     {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
@@ -42820,12 +43129,12 @@ IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *
     ignis__op_save(&op, values);
     ignis__op_save(&op, right);
     ignis__op_save(&op, op.in[0]);
-    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_s, NULL, 0);
+    rule = ignis__composed_rule(&op, "svd", &ignis__svd_rule_s, NULL, 0);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_u, NULL, 0);
+    rule = ignis__composed_rule(&op, "svd", &ignis__svd_rule_u, NULL, 0);
     if (u)
         *u = ignis__op_result(&op, left, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_vt, NULL, 0);
+    rule = ignis__composed_rule(&op, "svd", &ignis__svd_rule_vt, NULL, 0);
     if (vt)
         *vt = ignis__op_result(&op, right, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)

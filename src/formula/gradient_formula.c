@@ -1,8 +1,8 @@
 /*  >>formula.gradient_formula - the gradient of a formula as a formula, which can be differentiated again
 
     A text "@5,1 formula" has as results the gradients of result 1 by the inputs whose bits are in 5. The gradient of
-    that result is one input more, the last. Prefixes nest, so a gradient of any order is a text, as caches and bundles
-    need it.
+    that result is one input more, the last; with "@5,1! formula" it is 1. Prefixes nest, so a gradient of any order is
+    a text, as caches and bundles need it.
     Reverse mode: from the last term to the first, each hands its adjoint on to its arguments. An adjoint that a choice
     has made 0 has a mask: the condition under which it may be another number. Products with it are chosen by the mask,
     so an infinity in the branch not taken reaches no gradient, of any order.
@@ -218,20 +218,25 @@ IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser)
 {
     ignis__formula_reverse *reverse;
     uint32_t needed, result;
-    int upstream;
+    int inputs, upstream;
+    bool is_one;
     if (parser->text[parser->at] != '@' || !ignis__formula_is_digit(parser->text[parser->at + 1]))
         return false;
     parser->at++;
     needed = ignis__formula_prefix_number(parser->text, &parser->at);
     parser->at += parser->text[parser->at] == ',';
     result = ignis__formula_prefix_number(parser->text, &parser->at);
+    is_one = parser->text[parser->at] == '!';
+    parser->at += is_one;
     parser->at += parser->text[parser->at] == ' ';
-    upstream = parser->inputs - ++parser->gradients;
-    if (upstream < 1 || needed == 0 || needed >> upstream) {
+    parser->gradients += !is_one;
+    inputs = parser->inputs - parser->gradients;
+    if (inputs < 1 || needed == 0 || needed >> inputs) {
         ignis__formula_syntax_error(parser, 0, "the gradient of a formula needs its inputs, and one more");
         return true;
     }
     ignis__formula_parse_program(parser);
+    upstream = is_one ? ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'w', 1, NULL, 0) : inputs;
     if (*parser->fault || result >= (uint32_t)parser->result_count)
         return ignis__formula_syntax_error(parser, 0, "the formula has no result %d", (int)result), true;
     reverse = (ignis__formula_reverse *)ignis__alloc(sizeof *reverse);

@@ -44,6 +44,18 @@ static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *ru
     return last->formula != NULL;
 }
 
+/*  Returns whether a reduction is done in one step only. */
+static bool ignis__formula_reduces_whole(const ignis__formula_run *run)
+{
+    return ignis__formula_reductions[run->reduction].place || (run->kept && !ignis__formula_reduces_wide(run->kept));
+}
+
+/*  Returns whether the reduced dimensions have to be made neighbours first. */
+IGNIS__PRIVATE bool ignis__formula_needs_neighbours(const ignis__formula_run *run)
+{
+    return ignis__formula_reduces_whole(run) && ignis__formula_reduces_in_steps(run, false);
+}
+
 /*  As ignis__formula_launch, for reduced dimensions that are not neighbours: in steps, the last dimensions
     first. */
 IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
@@ -54,8 +66,7 @@ IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formul
     ignis__block *memory;
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
-    bool whole = ignis__formula_reductions[run->reduction].place ||
-                 (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step only */
+    bool whole = ignis__formula_reduces_whole(run);
     if (ignis__requests.path[0] && !whole && ignis__formula_reduces_in_steps(run, true)) {
         first = *run;
         ignis__formula_record_run(work->call, run);
@@ -68,8 +79,8 @@ IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formul
         return ignis__formula_launch(work, run);
     if (whole)
         return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call,
-                                 "%s%s needs all dimensions, or dimensions that are neighbours",
-                                 run->kept ? "the gradient of " : "", ignis__formula_reductions[run->reduction].name);
+                                 "%s needs all dimensions, or dimensions that are neighbours",
+                                 ignis__formula_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
         if (found && !is && shape.dim[d] > 1)

@@ -341,6 +341,7 @@ IGNIS__PRIVATE bool ignis__formula_is_available(const char *call, const ignis__d
 IGNIS__PRIVATE bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run);
 
 /* reduce.c */
+IGNIS__PRIVATE bool ignis__formula_needs_neighbours(const ignis__formula_run *run);
 IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run);
 IGNIS__PRIVATE bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value);
 IGNIS__PRIVATE bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer);

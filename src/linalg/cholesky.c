@@ -52,7 +52,7 @@ static void ignis__cholesky_gradient(ignis__gradient_args *args)
     args->result[0] = ignis_solve_triangular(l, ignis__tensor_transposed(mean), &transposed);
 }
 
-static const ignis__linalg_gradient ignis__cholesky_rule = {
+static const ignis__composed_gradient ignis__cholesky_rule = {
     "ignis_cholesky", ignis__cholesky_gradient, {IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
@@ -81,7 +81,7 @@ IGNIS_API ignis_tensor ignis_cholesky(ignis_tensor a, ignis_tensor *info)
         }
     }
     ignis__op_save(&op, l);
-    rule = ignis__linalg_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "cholesky", &ignis__cholesky_rule, NULL, 0);
     return ignis__linalg_op_end(&op, l, numbers, &rule, "is not positive definite", info);
 }
 

@@ -26,7 +26,7 @@ static void ignis__det_gradient(ignis__gradient_args *args)
         ignis__det_scaled_inverse(args->saved[0], ignis__tensor_formula("a*b", args->gradient, args->saved[1]));
 }
 
-static const ignis__linalg_gradient ignis__det_rule = {
+static const ignis__composed_gradient ignis__det_rule = {
     "ignis_det", ignis__det_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 static void ignis__logdet_gradient(ignis__gradient_args *args)
@@ -34,7 +34,7 @@ static void ignis__logdet_gradient(ignis__gradient_args *args)
     args->result[0] = ignis__det_scaled_inverse(args->saved[0], args->gradient);
 }
 
-static const ignis__linalg_gradient ignis__logdet_rule = {"ignis_logdet", ignis__logdet_gradient, {0}, NULL};
+static const ignis__composed_gradient ignis__logdet_rule = {"ignis_logdet", ignis__logdet_gradient, {0}, NULL};
 
 /*  Computes the determinants of the input; with sign the logarithms of their absolute values. */
 static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
@@ -74,7 +74,7 @@ IGNIS_API ignis_tensor ignis_det(ignis_tensor a)
     out = ignis__op_det(&op, NULL);
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    rule = ignis__linalg_rule(&op, "det", &ignis__det_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "det", &ignis__det_rule, NULL, 0);
     return ignis__op_end(&op, out, &rule);
 }
 
@@ -92,7 +92,7 @@ IGNIS_API ignis_tensor ignis_logdet(ignis_tensor a, ignis_tensor *sign)
     ignis__op_save(&op, op.in[0]);
     if (sign)
         *sign = ignis__op_result(&op, signs, 0, NULL, NULL, NULL);
-    rule = ignis__linalg_rule(&op, "logdet", &ignis__logdet_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "logdet", &ignis__logdet_rule, NULL, 0);
     result = ignis__op_result(&op, out, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, sign);
     return result;

@@ -62,10 +62,10 @@ static void ignis__eigh_gradient_vectors(ignis__gradient_args *args)
 /*  Computes values and vectors again, recorded. */
 static void ignis__eigh_again(ignis_tensor input, ignis_tensor *saved) { saved[0] = ignis_eigh(input, &saved[1]); }
 
-static const ignis__linalg_gradient ignis__eigh_rule_values = {
+static const ignis__composed_gradient ignis__eigh_rule_values = {
     "ignis_eigh", ignis__eigh_gradient_values, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__eigh_again};
 
-static const ignis__linalg_gradient ignis__eigh_rule_vectors = {
+static const ignis__composed_gradient ignis__eigh_rule_vectors = {
     "ignis_eigh", ignis__eigh_gradient_vectors, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__eigh_again};
 
 IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
@@ -95,9 +95,9 @@ IGNIS_API ignis_tensor ignis_eigh(ignis_tensor a, ignis_tensor *vectors)
     ignis__op_save(&op, values);
     ignis__op_save(&op, v);
     ignis__op_save(&op, op.in[0]);
-    rule = ignis__linalg_rule(&op, "eigh", &ignis__eigh_rule_values, NULL, 0);
+    rule = ignis__composed_rule(&op, "eigh", &ignis__eigh_rule_values, NULL, 0);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule = ignis__linalg_rule(&op, "eigh", &ignis__eigh_rule_vectors, NULL, 0);
+    rule = ignis__composed_rule(&op, "eigh", &ignis__eigh_rule_vectors, NULL, 0);
     if (vectors)
         *vectors = ignis__op_result(&op, v, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)

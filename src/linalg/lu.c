@@ -98,7 +98,7 @@ static void ignis__lu_gradient(ignis__gradient_args *args)
     args->result[0] = ignis_gather(inside, shape.ndim - 2, index);
 }
 
-static const ignis__linalg_gradient ignis__lu_rule = {
+static const ignis__composed_gradient ignis__lu_rule = {
     "ignis_lu", ignis__lu_gradient, {IGNIS__SAVED_OUTPUT, IGNIS__SAVED_CONSTANT}, NULL};
 
 /*  Makes the permutation of the rows that the pivots are. */
@@ -148,7 +148,7 @@ IGNIS_API ignis_tensor ignis_lu(ignis_tensor a, ignis_tensor *permutation)
     }
     ignis__op_save(&op, factors);
     ignis__op_save(&op, rows);
-    rule = ignis__linalg_rule(&op, "lu", &ignis__lu_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "lu", &ignis__lu_rule, NULL, 0);
     result = ignis__op_result(&op, factors, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (permutation)
         *permutation = ignis__op_result(&op, rows, 0, NULL, NULL, NULL);

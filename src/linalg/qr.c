@@ -101,10 +101,10 @@ static void ignis__qr_gradient_r(ignis__gradient_args *args)
 /*  Factors the input again, recorded. */
 static void ignis__qr_again(ignis_tensor input, ignis_tensor *saved) { saved[0] = ignis_qr(input, &saved[1]); }
 
-static const ignis__linalg_gradient ignis__qr_rule_q = {
+static const ignis__composed_gradient ignis__qr_rule_q = {
     "ignis_qr", ignis__qr_gradient_q, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__qr_again};
 
-static const ignis__linalg_gradient ignis__qr_rule_r = {
+static const ignis__composed_gradient ignis__qr_rule_r = {
     "ignis_qr", ignis__qr_gradient_r, {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0}, ignis__qr_again};
 
 IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
@@ -139,9 +139,9 @@ IGNIS_API ignis_tensor ignis_qr(ignis_tensor a, ignis_tensor *r)
     ignis__op_save(&op, q);
     ignis__op_save(&op, upper);
     ignis__op_save(&op, op.in[0]);
-    rule = ignis__linalg_rule(&op, "qr", &ignis__qr_rule_q, NULL, 0);
+    rule = ignis__composed_rule(&op, "qr", &ignis__qr_rule_q, NULL, 0);
     result = ignis__op_result(&op, q, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule = ignis__linalg_rule(&op, "qr", &ignis__qr_rule_r, NULL, 0);
+    rule = ignis__composed_rule(&op, "qr", &ignis__qr_rule_r, NULL, 0);
     if (r)
         *r = ignis__op_result(&op, upper, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)

@@ -14,7 +14,6 @@
 #define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
 #define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
 #define IGNIS__LINALG_QR_PANEL 32
-#define IGNIS__LINALG_INPUTS 4  /* saved arrays of an operation, and its inputs */
 #define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
 #define IGNIS__LINALG_SHARED 49152
 
@@ -48,28 +47,6 @@ typedef struct ignis__jacobi {
     int n; /* rows that have values */
 } ignis__jacobi;
 
-/*  The tensors that the gradient of an operation is computed from, and the gradients. */
-typedef struct ignis__gradient_args {
-    ignis_tensor gradient;                    /* of the result */
-    ignis_tensor saved[IGNIS__LINALG_INPUTS]; /* over the saved arrays */
-    const bool *needed;
-    const void *params;
-    ignis_tensor result[IGNIS__LINALG_INPUTS]; /* for each needed input; no handle after a failure */
-} ignis__gradient_args;
-
-/*  Computes gradients by operations on tensors, so that they can be recorded. */
-typedef struct ignis__linalg_gradient {
-    const char *call;
-    void (*fn)(ignis__gradient_args *args);
-    /* Of each saved array: the number of the input that it is, or one of those below. */
-    signed char saved[IGNIS__LINALG_INPUTS];
-    /* Computes the first saved tensors again from the input, which is the last one, for operations with several
-       results; NULL: not needed. */
-    void (*again_fn)(ignis_tensor input, ignis_tensor *saved);
-} ignis__linalg_gradient;
-
-enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
-
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* matrix.c */
@@ -100,8 +77,6 @@ IGNIS__PRIVATE ignis_tensor ignis__linalg_op_end(ignis__op *op, ignis__array *ou
                                                  const ignis_rule *rule, const char *what, ignis_tensor *info);
 
 /* gradient.c */
-IGNIS__PRIVATE ignis_rule ignis__linalg_rule(const ignis__op *op, const char *name,
-                                             const ignis__linalg_gradient *gradient, const void *params, size_t size);
 IGNIS__PRIVATE ignis_tensor ignis__tensor_columns(ignis_tensor tensor, int ndim);
 IGNIS__PRIVATE ignis_tensor ignis__tensor_transposed(ignis_tensor tensor);
 IGNIS__PRIVATE ignis_tensor ignis__tensor_formula(const char *formula, ignis_tensor a, ignis_tensor b);

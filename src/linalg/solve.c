@@ -51,7 +51,7 @@ static void ignis__solve_gradient(ignis__gradient_args *args)
             -1);
 }
 
-static const ignis__linalg_gradient ignis__solve_rule = {
+static const ignis__composed_gradient ignis__solve_rule = {
     "ignis_solve", ignis__solve_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor *info)
@@ -76,7 +76,7 @@ IGNIS_API ignis_tensor ignis_solve(ignis_tensor a, ignis_tensor b, ignis_tensor 
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    rule = ignis__linalg_rule(&op, "solve", &ignis__solve_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "solve", &ignis__solve_rule, NULL, 0);
     return ignis__linalg_op_end(&op, out, numbers, &rule, "is singular", info);
 }
 
@@ -87,7 +87,7 @@ static void ignis__inverse_gradient(ignis__gradient_args *args)
         ignis_matmul(ignis__tensor_transposed(args->saved[0]), ignis_matmul_t(args->gradient, args->saved[0])), -1);
 }
 
-static const ignis__linalg_gradient ignis__inverse_rule = {
+static const ignis__composed_gradient ignis__inverse_rule = {
     "ignis_inverse", ignis__inverse_gradient, {IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
@@ -109,6 +109,6 @@ IGNIS_API ignis_tensor ignis_inverse(ignis_tensor a, ignis_tensor *info)
         ignis__matrix_solve(&op, x, op.in[0], x, ignis__op_write(&op, numbers));
     }
     ignis__op_save(&op, out);
-    rule = ignis__linalg_rule(&op, "inverse", &ignis__inverse_rule, NULL, 0);
+    rule = ignis__composed_rule(&op, "inverse", &ignis__inverse_rule, NULL, 0);
     return ignis__linalg_op_end(&op, out, numbers, &rule, "is singular", info);
 }

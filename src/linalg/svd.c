@@ -85,19 +85,19 @@ static void ignis__svd_again(ignis_tensor input, ignis_tensor *saved)
     saved[1] = ignis_svd(input, &saved[0], &saved[2]);
 }
 
-static const ignis__linalg_gradient ignis__svd_rule_u = {
+static const ignis__composed_gradient ignis__svd_rule_u = {
     "ignis_svd",
     ignis__svd_gradient_u,
     {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
     ignis__svd_again};
 
-static const ignis__linalg_gradient ignis__svd_rule_s = {
+static const ignis__composed_gradient ignis__svd_rule_s = {
     "ignis_svd",
     ignis__svd_gradient_s,
     {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
     ignis__svd_again};
 
-static const ignis__linalg_gradient ignis__svd_rule_vt = {
+static const ignis__composed_gradient ignis__svd_rule_vt = {
     "ignis_svd",
     ignis__svd_gradient_vt,
     {IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, IGNIS__SAVED_AGAIN, 0},
@@ -137,12 +137,12 @@ IGNIS_API ignis_tensor ignis_svd(ignis_tensor a, ignis_tensor *u, ignis_tensor *
     ignis__op_save(&op, values);
     ignis__op_save(&op, right);
     ignis__op_save(&op, op.in[0]);
-    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_s, NULL, 0);
+    rule = ignis__composed_rule(&op, "svd", &ignis__svd_rule_s, NULL, 0);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_u, NULL, 0);
+    rule = ignis__composed_rule(&op, "svd", &ignis__svd_rule_u, NULL, 0);
     if (u)
         *u = ignis__op_result(&op, left, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
-    rule = ignis__linalg_rule(&op, "svd", &ignis__svd_rule_vt, NULL, 0);
+    rule = ignis__composed_rule(&op, "svd", &ignis__svd_rule_vt, NULL, 0);
     if (vt)
         *vt = ignis__op_result(&op, right, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     if (ignis__op_leave(&op) == IGNIS_OK)

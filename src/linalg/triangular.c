@@ -73,7 +73,7 @@ static void ignis__triangular_gradient(ignis__gradient_args *args)
     args->result[0] = forward->upper ? ignis_triu(product, forward->unit) : ignis_tril(product, -(int)forward->unit);
 }
 
-static const ignis__linalg_gradient ignis__triangular_rule = {
+static const ignis__composed_gradient ignis__triangular_rule = {
     "ignis_solve_triangular", ignis__triangular_gradient, {0, IGNIS__SAVED_OUTPUT}, NULL};
 
 IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, const ignis_triangular_desc *desc)
@@ -106,6 +106,6 @@ IGNIS_API ignis_tensor ignis_solve_triangular(ignis_tensor a, ignis_tensor b, co
     }
     ignis__op_save(&op, op.in[0]);
     ignis__op_save(&op, out);
-    rule = ignis__linalg_rule(&op, "solve_triangular", &ignis__triangular_rule, &how, sizeof how);
+    rule = ignis__composed_rule(&op, "solve_triangular", &ignis__triangular_rule, &how, sizeof how);
     return ignis__op_end(&op, out, &rule);
 }

@@ -263,8 +263,28 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, log_sums);
         ignis__op_save(&op, scale);
+    } else {
+        for (kept = 0; kept < 3; kept++)
+            ignis__op_keep(&op, op.in[kept]);
     }
     return ignis__op_end_recorded(&op, loss, "linear_cross_entropy",
                                   fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &entropy,
                                   sizeof entropy);
+}
+
+/*  Differentiates the loss of logits that exist as a whole. The inputs are the last saved arrays if forward has made
+    the gradients, else the first. */
+IGNIS__PRIVATE void ignis__vjp_of_linear_cross_entropy(const ignis_vjp_args *args)
+{
+    const ignis__cross_entropy *entropy = &((const ignis__linear_entropy *)args->params)->entropy;
+    const int first = args->node->backward_fn == ignis__cross_entropy_rescale ? args->node->saved_count - 3 : 0;
+    ignis_cross_entropy_desc desc = IGNIS__ZERO;
+    ignis_tensor inputs[3] = IGNIS__ZERO, targets = ignis__vjp_constant(args, first + 2);
+    inputs[0] = ignis__vjp_input(args, 0, first);
+    inputs[1] = ignis__vjp_input(args, 1, first + 1);
+    desc.ignore_index = entropy->ignore_index;
+    desc.ignore_zero = true;
+    desc.classes = entropy->classes;
+    desc.reduction = entropy->mean ? IGNIS_REDUCTION_MEAN : IGNIS_REDUCTION_SUM;
+    ignis__vjp_plain(args, ignis_cross_entropy(ignis_matmul_t(inputs[0], inputs[1]), targets, &desc), inputs);
 }

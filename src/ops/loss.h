@@ -118,8 +118,9 @@ IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, cons
     backward computes them from the logits, which it makes once more: a fourth product. Sums over chunks have
     a fixed order, in f32 at least. Rows of hidden that are ignored, and rows of weight after desc->classes,
     have to be finite: the gradients multiply them by 0. Its price is memory for a chunk of logits, both
-    gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each element of
-    weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
+    gradients from forward on, besides which hidden and weight stay until backward, and for 16-bit types with
+    more than one chunk 6 bytes for each element of weight meanwhile; and a pass over weight and its sum for
+    each chunk: small chunks are slow. For second derivatives all logits are made at once.
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is
     [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.

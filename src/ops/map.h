@@ -60,10 +60,11 @@ typedef struct ignis_reduce_desc {
     along dimensions that are not neighbours. NaN is the largest and the smallest number. The sum and norm of
     nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
+    argmax, argmin, and max, min and prod with a gradient, along dimensions that are not neighbours cost two
+    copies: of the formula, in f32 at least, and of that with these dimensions last.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min,
-    argmax or argmin of nothing; argmax, argmin or a gradient of max, min or prod along dimensions that are
-    not neighbours).
+    argmax or argmin of nothing).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);

@@ -1,7 +1,8 @@
 /*  >>ops.formula.map_vjp - the gradients of a formula of tensors as a formula of tensors
 
     The text "@needed,result formula" is the gradient of a formula (formula/gradient_formula.c). It runs as any formula
-    does, so it is recorded and has a gradient itself. Gradients of broadcast inputs are summed afterwards.
+    does, so it is recorded and has a gradient itself. Gradients of broadcast inputs are summed afterwards. Random
+    numbers are those of the formula: they follow from the place of an element, so all runs have the full shape.
     Reductions: the gradient of each element is made first, by what the reduction has saved.
     Uses: map, vjp; the room formula. */
 
@@ -16,10 +17,12 @@ static int ignis__formula_depth(const char *text)
     return depth;
 }
 
-/*  Returns whether the formula has an index: its result must have the full shape. */
+/*  Returns whether the formula has an index or random numbers: its result must have the full shape. */
 static bool ignis__formula_has_index(const ignis__formula *formula)
 {
     int i;
+    if (formula->randoms)
+        return true;
     for (i = 0; i < formula->term_count; i++)
         if (formula->term[i].function == IGNIS__FORMULA_INDEX)
             return true;
@@ -51,10 +54,9 @@ static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const 
 }
 
 /*  Checks that all inputs that the gradient is computed from were saved. */
-static bool ignis__formula_vjp_check(const ignis__formula_rule *rule, const char *text, const char *names)
+static bool ignis__formula_vjp_check(const ignis__formula_rule *rule, const char *text, const char *names, int count)
 {
-    const ignis__formula *gradient =
-        ignis__formula_get("ignis_grad", text, names, rule->formula->count + 1, rule->formula->integers);
+    const ignis__formula *gradient = ignis__formula_get("ignis_grad", text, names, count, rule->formula->integers);
     uint32_t used = gradient ? ignis__formula_inputs_used(gradient) : 0;
     int i;
     for (i = 0; i < rule->count; i++)
@@ -71,12 +73,52 @@ static bool ignis__formula_vjp_has_dtype(ignis_tensor tensor, ignis_dtype dtype)
     return ignis_tensor_query(tensor, &info) == IGNIS_OK && info.dtype == dtype;
 }
 
+/*  Runs a formula with the random numbers that the rule's formula had. */
+static bool ignis__formula_vjp_run(const ignis__formula_rule *rule, const char *text, ignis_inputs inputs, int count,
+                                   ignis_tensor *results)
+{
+    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
+    bool ok;
+    if (rule->formula->randoms) {
+        random->seed = rule->random.seed;
+        random->used = rule->random.first;
+        random->again = true;
+        random->launches = rule->random.launches.id;
+    }
+    ok = ignis_map_many(text, inputs, count, results) == IGNIS_OK;
+    *random = before;
+    return ok;
+}
+
+/*  Gives the first input that was saved the shape of the formula's result. */
+static void ignis__formula_vjp_expand(const ignis__formula_rule *rule, ignis_inputs *inputs)
+{
+    int i = 0;
+    while (i < rule->count && !rule->saved[rule->tensor[i].input])
+        i++;
+    if (i < rule->count && ignis__formula_has_index(rule->formula))
+        inputs->tensor[rule->tensor[i].input] = ignis_expand(inputs->tensor[rule->tensor[i].input], rule->shape);
+}
+
+/*  Puts an incoming gradient, for its shape, in the place of an input that was not saved. */
+static void ignis__formula_vjp_replace(const ignis__formula_rule *rule, ignis_inputs *inputs, ignis_tensor g)
+{
+    int i = 0;
+    while (i < rule->count && rule->saved[rule->tensor[i].input])
+        i++;
+    if (i < rule->count)
+        inputs->tensor[rule->tensor[i].input] = g;
+    else
+        ignis__formula_vjp_expand(rule, inputs);
+}
+
 /*  Fills the gradients of a formula's inputs from the gradient g of each element of its result, which broadcasts to the
     result's shape. */
 static void ignis__formula_vjp_elements(const ignis_vjp_args *args, const ignis__formula_rule *rule,
                                         ignis_inputs inputs, ignis_tensor g)
 {
     const ignis__formula *formula = rule->formula;
+    const bool is_full = formula->count == IGNIS_MAX_INPUTS;
     size_t size = strlen(formula->text) + strlen(formula->names) + 80;
     ignis_tensor results[IGNIS_MAX_INPUTS], result;
     uint32_t needed = 0;
@@ -89,22 +131,22 @@ static void ignis__formula_vjp_elements(const ignis_vjp_args *args, const ignis_
         count += (int)(needed >> i & 1);
     if (!count || !g.id)
         return;
-    if (formula->count == IGNIS_MAX_INPUTS) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of '%.200s' cannot be differentiated: it has %d inputs", formula->text,
-                    IGNIS_MAX_INPUTS);
-        return;
-    }
     text = (char *)ignis__alloc_for("ignis_grad", 2 * size);
     if (!text)
         return;
     names = text + size;
-    snprintf(text, size, "@%u,%d %s", (unsigned)needed, rule->result, formula->text);
-    snprintf(names, size, "%s, gradient__%d", formula->names, ignis__formula_depth(text));
+    snprintf(text, size, "@%u,%d%s %s", (unsigned)needed, rule->result, is_full ? "!" : "", formula->text);
+    snprintf(names, size, is_full ? "%s" : "%s, gradient__%d", formula->names, ignis__formula_depth(text));
     inputs.names = names;
-    inputs.tensor[inputs.count++] = g;
-    if (!ignis__formula_vjp_check(rule, text, names) || ignis_map_many(text, inputs, count, results) != IGNIS_OK)
+    if (is_full) /* no input more: the gradients are computed for 1, and multiplied by g */
+        ignis__formula_vjp_replace(rule, &inputs, g);
+    else
+        inputs.tensor[inputs.count++] = g;
+    if (!ignis__formula_vjp_check(rule, text, names, inputs.count) ||
+        !ignis__formula_vjp_run(rule, text, inputs, count, results))
         count = 0;
+    for (i = 0; is_full && i < count; i++)
+        results[i] = ignis_map("g*d", IGNIS_INPUTS(g, IGNIS_NAMED(d, results[i])));
     ignis__free(text);
     for (i = 0, k = 0; count && i < formula->count; i++) {
         int at = 0;
@@ -134,12 +176,7 @@ static ignis_tensor ignis__formula_vjp_chosen(const ignis_vjp_args *args, const 
     ignis_tensor_desc desc = IGNIS__ZERO;
     ignis_shape one;
     ignis__axis axis;
-    if (!ignis__axis_of_broadcast(&rule->shape, &rule->given, &axis)) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of '%s' along dimensions that are not neighbours cannot be differentiated",
-                    args->node->name);
-        return ignis__no_tensor();
-    }
+    ignis__axis_of_broadcast(&rule->shape, &rule->given, &axis);
     one = IGNIS_SHAPE(axis.outer, 1, axis.inner);
     desc.dtype = args->node->output->dtype;
     desc.device = ignis__device_in_desc(args->node->output->device);
@@ -153,7 +190,8 @@ static ignis_tensor ignis__formula_vjp_value(const ignis__formula_rule *rule, ig
 {
     ignis_tensor results[IGNIS_MAX_INPUTS] = IGNIS__ZERO;
     inputs.names = rule->formula->names;
-    (void)ignis_map_many(rule->formula->text, inputs, rule->formula->result_count, results);
+    ignis__formula_vjp_expand(rule, &inputs);
+    (void)ignis__formula_vjp_run(rule, rule->formula->text, inputs, rule->formula->result_count, results);
     return results[rule->result];
 }
 
@@ -163,6 +201,7 @@ static ignis_tensor ignis__formula_vjp_reduced(const ignis_vjp_args *args, const
 {
     ignis_tensor g = ignis_reshape(args->grad_output, rule->given), v, y;
     ignis_reduce_desc desc = IGNIS__ZERO;
+    ignis__axis axis;
     int i;
     if (rule->factor != 1)
         g = ignis_scale(g, rule->factor);
@@ -170,11 +209,9 @@ static ignis_tensor ignis__formula_vjp_reduced(const ignis_vjp_args *args, const
         return g;
     if (rule->kept == IGNIS_REDUCE_MAX || rule->kept == IGNIS_REDUCE_MIN)
         return ignis__formula_vjp_chosen(args, rule, g);
-    if (rule->kept != IGNIS_REDUCE_LOGSUMEXP && rule->kept != IGNIS_REDUCE_NORM) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of '%s' cannot be differentiated; without create_graph it has a gradient",
-                    args->node->name);
-        return ignis__no_tensor();
+    if (rule->kept == IGNIS_REDUCE_PROD) {
+        ignis__axis_of_broadcast(&rule->shape, &rule->given, &axis);
+        return ignis__vjp_of_prod(ignis__formula_vjp_value(rule, inputs), g, &axis);
     }
     for (i = 0; i < rule->shape.ndim; i++)
         if (rule->given.dim[i] != rule->shape.dim[i])
@@ -194,12 +231,6 @@ IGNIS__PRIVATE void ignis__vjp_of_formula(const ignis_vjp_args *args)
     const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
     ignis_inputs inputs;
     ignis_tensor g;
-    if (rule->formula->randoms) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of '%.200s' cannot be differentiated, as it has random numbers; make them a tensor",
-                    rule->formula->text);
-        return;
-    }
     inputs = ignis__formula_vjp_inputs(args, rule);
     g = ignis__formula_vjp_reduced(args, rule, inputs);
     if (g.id && ignis__formula_has_index(rule->formula))

@@ -465,6 +465,30 @@ typedef struct ignis__row_weights {
     int shift;
 } ignis__row_weights;
 
+#define IGNIS__COMPOSED_ARRAYS 4 /* saved arrays of an operation, and its inputs */
+
+/*  The tensors that the gradient of an operation is computed from, and the gradients. */
+typedef struct ignis__gradient_args {
+    ignis_tensor gradient;                      /* of the result */
+    ignis_tensor saved[IGNIS__COMPOSED_ARRAYS]; /* over the saved arrays */
+    const bool *needed;
+    const void *params;
+    ignis_tensor result[IGNIS__COMPOSED_ARRAYS]; /* for each needed input; no handle after a failure */
+} ignis__gradient_args;
+
+/*  Computes gradients by operations on tensors, so that they can be recorded. */
+typedef struct ignis__composed_gradient {
+    const char *call;
+    void (*fn)(ignis__gradient_args *args);
+    /* Of each saved array: the number of the input that it is, or one of those below. */
+    signed char saved[IGNIS__COMPOSED_ARRAYS];
+    /* Computes the first saved tensors again from the input, which is the last one, for operations with several
+       results; NULL: not needed. */
+    void (*again_fn)(ignis_tensor input, ignis_tensor *saved);
+} ignis__composed_gradient;
+
+enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* vjp.c, vjp_table.c, and beside the operations */
@@ -479,6 +503,15 @@ IGNIS__PRIVATE void ignis__vjp_linear(const ignis_vjp_args *args, ignis__linear_
 IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_to(ignis_tensor x, const ignis_shape *shape);
 IGNIS__PRIVATE ignis_tensor ignis__vjp_sum_axis(ignis_tensor x, const ignis__axis *axis);
 IGNIS__PRIVATE void ignis__vjp_plain(const ignis_vjp_args *args, ignis_tensor plain, const ignis_tensor *inputs);
+IGNIS__PRIVATE ignis_rule ignis__composed_rule(const ignis__op *op, const char *name,
+                                               const ignis__composed_gradient *gradient, const void *params,
+                                               size_t size);
+IGNIS__PRIVATE void ignis__vjp_of_cumprod(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_logcumsumexp(const ignis_vjp_args *args);
+IGNIS__PRIVATE ignis_tensor ignis__vjp_of_prod(ignis_tensor v, ignis_tensor g, const ignis__axis *axis);
+IGNIS__PRIVATE void ignis__vjp_of_scatter(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_linear_cross_entropy(const ignis_vjp_args *args);
+IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own);
 IGNIS__PRIVATE void ignis__vjp_of_dropout(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_sum(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_slice(const ignis_vjp_args *args);
@@ -847,6 +880,7 @@ IGNIS__PRIVATE bool ignis__index_src_fits(ignis__op *op);
 
 /* scan.c */
 IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *rows);
+IGNIS__PRIVATE ignis__array *ignis__op_recurrence(ignis__op *op, ignis__array *x, ignis__array *g);
 
 /* sort.c */
 IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions,

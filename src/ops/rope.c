@@ -113,20 +113,28 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
-/*  Rotates the gradient back, which is recorded as a rotation too. */
+/*  Rotates x by a rotation that has been checked, recorded. */
+IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own)
+{
+    ignis__rope rotation = *rope;
+    ignis__array *out;
+    ignis__op op;
+    if (!ignis__op_begin(&op, "ignis_rope", 1, &x))
+        return ignis__no_tensor();
+    out = ignis__op_new_like(&op, op.in[0]);
+    ignis__rope_run(&op, &rotation, out, own, rotation.direction);
+    ignis__op_save(&op, own);
+    return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rotation, sizeof rotation);
+}
+
+/*  Rotates the gradient back. */
 IGNIS__PRIVATE void ignis__vjp_of_rope(const ignis_vjp_args *args)
 {
-    ignis__array *own = args->node->saved_count ? args->node->saved[0] : NULL, *dx;
     ignis__rope rope;
-    ignis__op op;
-    if (!ignis__op_begin(&op, "ignis_rope", 1, &args->grad_output))
-        return;
     memcpy(&rope, args->params, sizeof rope);
     rope.direction = -rope.direction;
-    dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, own, rope.direction);
-    ignis__op_save(&op, own);
-    args->grad_inputs[0] = ignis__op_end_recorded(&op, dx, "rope", ignis__rope_backward, &rope, sizeof rope);
+    args->grad_inputs[0] =
+        ignis__rope_recorded(args->grad_output, &rope, args->node->saved_count ? args->node->saved[0] : NULL);
 }
 
 /*  Checks that the caller's frequencies on the device fit heads of `pairs` pairs. */

@@ -127,6 +127,26 @@ IGNIS__PRIVATE ignis__array *ignis__op_sum_up(ignis__op *op, ignis__array *rows)
     return scan.to;
 }
 
+/*  Returns r[i] = g[i] + x[i + 1] r[i + 1] along the second of three dimensions: the gradient of products, of which
+    those before each element are 1. NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__op_recurrence(ignis__op *op, ignis__array *x, ignis__array *g)
+{
+    ignis__scan scan = IGNIS__ZERO;
+    if (!op->ok)
+        return NULL;
+    scan.scan_operator = IGNIS__SCAN_PRODUCT_GRADIENT;
+    scan.reverse = 1;
+    scan.axis = ignis__axis_of_dim(&g->shape, 1);
+    scan.from = g;
+    scan.x = x;
+    scan.y = ignis__op_new_like(op, x);
+    if (scan.y)
+        ignis__op_fill(op, scan.y, 1);
+    scan.to = ignis__op_new_like(op, g);
+    ignis__op_scan(op, &scan);
+    return scan.to;
+}
+
 /*  Computes the gradient by an operator, in the other direction. The saved arrays are x and y, or there are none. */
 static ignis_status ignis__scan_backward(const char *call, const ignis_backward_args *args, int scan_operator)
 {

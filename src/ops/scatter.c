@@ -198,3 +198,45 @@ IGNIS_API ignis_tensor ignis_index_put(ignis_tensor tensor, const ignis_tensor *
     }
     return ignis__scatter_end(&op, "index_put", ids, &scatter);
 }
+
+/*  Returns the elements of g at the places that index has along dim; 0 for places outside, and with `last` for elements
+    whose place a later one has. That one is found by putting the elements' numbers in their places. */
+static ignis_tensor ignis__scatter_take(const ignis_vjp_args *args, ignis_tensor g, int dim, ignis_tensor index,
+                                        bool last)
+{
+    const ignis_tensor taken = ignis_gather(g, dim, index);
+    const int64_t numel = index.id ? ignis_tensor_numel(index) : 0;
+    ignis_tensor_desc desc = IGNIS__ZERO;
+    ignis_tensor number, found;
+    desc.dtype = IGNIS_I64;
+    desc.device = ignis__device_in_desc(args->node->output->device);
+    if (last)
+        number = ignis_reshape(ignis_tensor_arange(1, (double)(numel + 1), 1, &desc), ignis_tensor_shape(index));
+    else
+        number = ignis_tensor_ones(ignis_tensor_shape(index), &desc);
+    found = ignis_scatter(ignis_tensor_zeros(ignis_tensor_shape(g), &desc), dim, index, number);
+    found = ignis_gather(found, dim, index); /* 0 for places outside */
+    return ignis_map("found == number ? g : 0", IGNIS_INPUTS(IGNIS_NAMED(g, taken), found, number));
+}
+
+/*  Of scatter, index_put and scatter_add. Where elements were put the gradient of the tensor is 0: zeros put there. */
+IGNIS__PRIVATE void ignis__vjp_of_scatter(const ignis_vjp_args *args)
+{
+    const char *name = args->node->name;
+    const ignis__indexing *x = (const ignis__indexing *)args->params; /* also as the first member of ignis__scatter */
+    const bool adds = strcmp(name, "scatter_add") == 0 || ((const ignis__scatter *)(const void *)args->params)->adds;
+    const ignis_shape *shape = &args->node->output->shape;
+    const int values = args->input_count - 1;
+    ignis_tensor index = ignis__vjp_constant(args, 0), g = args->grad_output;
+    if (strcmp(name, "index_put") == 0) { /* of rows, by one index */
+        const int64_t inner = ignis__shape_product(shape, args->input_count - 2, shape->ndim);
+        index = ignis_reshape(index, IGNIS_SHAPE(-1, 1));
+        index = ignis_expand(index, IGNIS_SHAPE(ignis__tensor_numel(args->node->inputs[1]), inner));
+        g = ignis_reshape(g, IGNIS_SHAPE(x->size, inner));
+    }
+    args->grad_inputs[0] = args->grad_output;
+    if (args->needed[0] && !adds)
+        args->grad_inputs[0] = ignis_scatter(g, x->dim, index, ignis__vjp_zeros(args, 0, ignis_tensor_shape(index)));
+    if (args->needed[values])
+        args->grad_inputs[values] = ignis__scatter_take(args, g, x->dim, index, !adds);
+}

@@ -123,6 +123,14 @@ static void ignis__vjp_of_index_select(const ignis_vjp_args *args)
     args->grad_inputs[0] = ignis_scatter_add(ignis__vjp_zeros(args, 0, x->shape), x->dim, index, args->grad_output);
 }
 
+/*  Adds the gradients at their positions in the tensor as one row. */
+static void ignis__vjp_of_masked_select(const ignis_vjp_args *args)
+{
+    const ignis_tensor zeros = ignis__vjp_zeros(args, 0, IGNIS_SHAPE(ignis__tensor_numel(args->node->inputs[0])));
+    args->grad_inputs[0] =
+        ignis_scatter_add(zeros, 0, ignis_reshape(ignis__vjp_constant(args, 0), IGNIS_SHAPE(-1)), args->grad_output);
+}
+
 static void ignis__vjp_of_embedding(const ignis_vjp_args *args)
 {
     const ignis_shape *table = ignis__vjp_shape(args, 0);
@@ -130,14 +138,6 @@ static void ignis__vjp_of_embedding(const ignis_vjp_args *args)
     const ignis_shape shape = IGNIS_SHAPE(ids.id ? ignis_tensor_numel(ids) : 0, table->dim[1]);
     args->grad_inputs[0] = ignis_scatter_add(ignis__vjp_zeros(args, 0, *table), 0, ignis__vjp_index(ids, shape, 0),
                                              ignis_reshape(args->grad_output, shape));
-}
-
-static void ignis__vjp_of_scatter_add(const ignis_vjp_args *args)
-{
-    const ignis__indexing *x = (const ignis__indexing *)args->params;
-    args->grad_inputs[0] = args->grad_output;
-    if (args->needed[2])
-        args->grad_inputs[2] = ignis_gather(args->grad_output, x->dim, ignis__vjp_constant(args, 0));
 }
 
 /*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w. The gradient of b is the
@@ -211,6 +211,8 @@ static const struct {
     {"sum", ignis__vjp_of_sum},
     {"mean", ignis__vjp_of_sum},
     {"cumsum", ignis__vjp_of_cumsum},
+    {"cumprod", ignis__vjp_of_cumprod},
+    {"logcumsumexp", ignis__vjp_of_logcumsumexp},
     {"reshape", ignis__vjp_of_same},
     {"split", ignis__vjp_of_same},
     {"part", ignis__vjp_of_slice},
@@ -227,7 +229,10 @@ static const struct {
     {"triu", ignis__vjp_of_band},
     {"gather", ignis__vjp_of_gather},
     {"index_select", ignis__vjp_of_index_select},
-    {"scatter_add", ignis__vjp_of_scatter_add},
+    {"masked_select", ignis__vjp_of_masked_select},
+    {"scatter_add", ignis__vjp_of_scatter},
+    {"scatter", ignis__vjp_of_scatter},
+    {"index_put", ignis__vjp_of_scatter},
     {"embedding", ignis__vjp_of_embedding},
     {"sort", ignis__vjp_of_gather},
     {"topk", ignis__vjp_of_gather},
@@ -239,6 +244,7 @@ static const struct {
     {"batch_norm", ignis__vjp_of_channel_norm},
     {"group_norm", ignis__vjp_of_channel_norm},
     {"cross_entropy", ignis__vjp_of_cross_entropy},
+    {"linear_cross_entropy", ignis__vjp_of_linear_cross_entropy},
     {"conv1d", ignis__vjp_of_conv},
     {"conv2d", ignis__vjp_of_conv},
     {"conv3d", ignis__vjp_of_conv},

@@ -65,19 +65,18 @@ IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
     const ignis__attention *attention = &packed->attention;
     const ignis__attention_params *p = &attention->params;
     const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
-    ignis_tensor inputs[3] = IGNIS__ZERO, qkv, plain;
+    ignis_tensor inputs[3] = IGNIS__ZERO, qkv, qk, v, plain;
     int i;
     for (i = 0; i < args->input_count; i++)
         inputs[i] = ignis__vjp_input(args, i, i ? i + 2 : 0);
-    if (packed->rope.heads) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                    "the gradient of 'sdpa_packed' with a rotation cannot be differentiated; ignis_rope and ignis_sdpa "
-                    "can be");
-        return;
-    }
     qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
-    plain = ignis__sdpa_plain(p, ignis_slice(qkv, 1, 0, of_q), ignis_slice(qkv, 1, of_q, of_k),
-                              ignis_slice(qkv, 1, of_q + of_k, of_k),
+    qk = ignis_slice(qkv, 1, 0, of_q + of_k);
+    v = ignis_slice(qkv, 1, of_q + of_k, of_k);
+    if (packed->rope.heads) { /* saved besides: rotated q and k, then the caller's frequencies */
+        const int own = 3 + args->input_count;
+        qk = ignis__rope_recorded(qk, &packed->rope, own < args->node->saved_count ? args->node->saved[own] : NULL);
+    }
+    plain = ignis__sdpa_plain(p, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v,
                               attention->bias_dtype ? inputs[1] : ignis__no_tensor(),
                               attention->has_lengths ? inputs[1 + (attention->bias_dtype != 0)] : ignis__no_tensor());
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
