@@ -3514,8 +3514,9 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor x);
 /*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last
     dimension
     ignis_rms_norm - x / sqrt(mean of x^2 + eps) * w
-    Shapes: x [..., n]; w and b [n]. eps 0 means 1e-5, as in PyTorch's layer_norm; for next to none give a
-    tiny one, such as 1e-30: beside types other than f64 the least that counts is 2^-126.
+    Shapes: x [..., n]; w and b [n]. Beside x of f16 or bf16 they may be f32, and so are their gradients. eps 0
+    means 1e-5, as in PyTorch's layer_norm; for next to none give a tiny one, such as 1e-30: beside types other
+    than f64 the least that counts is 2^-126.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
     UNSUPPORTED (n of 2^30 or more).
@@ -3531,7 +3532,7 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in
     one pass too, and the same pass makes the gradient of the bias where x or y is what ignis_linear or
     ignis_mlp gave.
-    Shapes: x and y [..., n], the same; w and b [n]. eps as above.
+    Shapes: x and y [..., n], the same; w and b [n], as above. eps as above.
     Returns: the norm, or no handle; then *sum is no handle either.
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
     UNSUPPORTED (n of 2^30 or more).
@@ -3644,7 +3645,7 @@ typedef struct ignis_batch_norm_desc {
     momentum * (that of x - running), where the variance of x is without bias, its sum divided by n - 1. So
     does each launch of a graph. A checkpoint that runs its function again moves them once. Begin with zeros
     and ones.
-    Shapes: x [..., channels]; w and b [channels]. desc may be null for all defaults.
+    Shapes: x [..., channels]; w and b [channels], of f32 also beside f16 and bf16. desc may be null for all defaults.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (eps below 0, momentum outside of 0 to 1, one running array alone, or none to
     evaluate with), SHAPE (also: fewer than 2 elements a channel to train with), DTYPE, DEVICE, MEMORY,
@@ -3656,7 +3657,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
 
 /*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups
     of neighbouring channels
-    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as
+    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels], as there. eps 0 means 1e-5, as
     in ignis_layer_norm.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (groups below 1, eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
@@ -14210,6 +14211,45 @@ typedef struct ignis__kernel_list {
     X(CHANNEL_WEIGHTS, channel_norm_cu, "ignis_channel_weights", PLAIN)                                 \
     X(CHANNEL_AVERAGES, channel_norm_cu, "ignis_channel_averages", PLAIN)                               \
     X(CHANNEL_BACKWARD, channel_norm_cu, "ignis_channel_backward", PLAIN)                               \
+    X(LAYER_NORM_WIDE_WARP, norm_wide_cu, "ignis_layer_norm_warp", WAITS)                               \
+    X(LAYER_NORM_WIDE_ROW, norm_wide_cu, "ignis_layer_norm_row", WAITS)                                 \
+    X(LAYER_NORM_WIDE_LONG, norm_wide_cu, "ignis_layer_norm_long", WAITS)                               \
+    X(LAYER_NORM_WIDE_BLOCK, norm_wide_cu, "ignis_layer_norm_block", WAITS)                             \
+    X(LAYER_NORM_WIDE_BACKWARD_AVERAGES, norm_wide_cu, "ignis_layer_norm_backward_averages", WAITS)     \
+    X(LAYER_NORM_WIDE_BACKWARD_COLUMNS, norm_wide_cu, "ignis_layer_norm_backward_columns", WAITS)       \
+    X(RMS_NORM_WIDE_WARP, norm_wide_cu, "ignis_rms_norm_warp", WAITS)                                   \
+    X(RMS_NORM_WIDE_ROW, norm_wide_cu, "ignis_rms_norm_row", WAITS)                                     \
+    X(RMS_NORM_WIDE_LONG, norm_wide_cu, "ignis_rms_norm_long", WAITS)                                   \
+    X(RMS_NORM_WIDE_BLOCK, norm_wide_cu, "ignis_rms_norm_block", WAITS)                                 \
+    X(RMS_NORM_WIDE_BACKWARD_AVERAGES, norm_wide_cu, "ignis_rms_norm_backward_averages", WAITS)         \
+    X(RMS_NORM_WIDE_BACKWARD_COLUMNS, norm_wide_cu, "ignis_rms_norm_backward_columns", WAITS)           \
+    X(ADD_LAYER_NORM_WIDE_WARP, norm_add_wide_cu, "ignis_add_layer_norm_warp", WAITS)                   \
+    X(ADD_LAYER_NORM_WIDE_ROW, norm_add_wide_cu, "ignis_add_layer_norm_row", WAITS)                     \
+    X(ADD_LAYER_NORM_WIDE_LONG, norm_add_wide_cu, "ignis_add_layer_norm_long", WAITS)                   \
+    X(ADD_LAYER_NORM_WIDE_BLOCK, norm_add_wide_cu, "ignis_add_layer_norm_block", WAITS)                 \
+    X(ADD_RMS_NORM_WIDE_WARP, norm_add_wide_cu, "ignis_add_rms_norm_warp", WAITS)                       \
+    X(ADD_RMS_NORM_WIDE_ROW, norm_add_wide_cu, "ignis_add_rms_norm_row", WAITS)                         \
+    X(ADD_RMS_NORM_WIDE_LONG, norm_add_wide_cu, "ignis_add_rms_norm_long", WAITS)                       \
+    X(ADD_RMS_NORM_WIDE_BLOCK, norm_add_wide_cu, "ignis_add_rms_norm_block", WAITS)                     \
+    X(LAYER_NORM_WIDE_ROWS_FEW, norm_unaligned_wide_cu, "ignis_layer_norm_rows_few", WAITS)             \
+    X(LAYER_NORM_WIDE_ROWS_WARP, norm_unaligned_wide_cu, "ignis_layer_norm_rows_warp", WAITS)           \
+    X(LAYER_NORM_WIDE_ROWS_BLOCK, norm_unaligned_wide_cu, "ignis_layer_norm_rows_block", WAITS)         \
+    X(LAYER_NORM_WIDE_ROWS_EVEN, norm_unaligned_wide_cu, "ignis_layer_norm_rows_even", WAITS)           \
+    X(LAYER_NORM_WIDE_ROWS_BACKWARD_FEW, norm_grad_wide_cu, "ignis_layer_norm_rows_backward_few", WAITS)\
+    X(LAYER_NORM_WIDE_ROWS_BACKWARD_WARP, norm_grad_wide_cu, "ignis_layer_norm_rows_backward_warp", WAITS)\
+    X(LAYER_NORM_WIDE_ROWS_BACKWARD_BLOCK, norm_grad_wide_cu, "ignis_layer_norm_rows_backward_block", WAITS)\
+    X(LAYER_NORM_WIDE_ROWS_BACKWARD_EVEN, norm_grad_wide_cu, "ignis_layer_norm_rows_backward_even", WAITS)\
+    X(RMS_NORM_WIDE_ROWS_FEW, norm_unaligned_wide_cu, "ignis_rms_norm_rows_few", WAITS)                 \
+    X(RMS_NORM_WIDE_ROWS_WARP, norm_unaligned_wide_cu, "ignis_rms_norm_rows_warp", WAITS)               \
+    X(RMS_NORM_WIDE_ROWS_BLOCK, norm_unaligned_wide_cu, "ignis_rms_norm_rows_block", WAITS)             \
+    X(RMS_NORM_WIDE_ROWS_EVEN, norm_unaligned_wide_cu, "ignis_rms_norm_rows_even", WAITS)               \
+    X(RMS_NORM_WIDE_ROWS_BACKWARD_FEW, norm_grad_wide_cu, "ignis_rms_norm_rows_backward_few", WAITS)    \
+    X(RMS_NORM_WIDE_ROWS_BACKWARD_WARP, norm_grad_wide_cu, "ignis_rms_norm_rows_backward_warp", WAITS)  \
+    X(RMS_NORM_WIDE_ROWS_BACKWARD_BLOCK, norm_grad_wide_cu, "ignis_rms_norm_rows_backward_block", WAITS)\
+    X(RMS_NORM_WIDE_ROWS_BACKWARD_EVEN, norm_grad_wide_cu, "ignis_rms_norm_rows_backward_even", WAITS)  \
+    X(CHANNEL_APPLY_WIDE, channel_norm_wide_cu, "ignis_channel_apply", PLAIN)                           \
+    X(CHANNEL_AVERAGES_WIDE, channel_norm_wide_cu, "ignis_channel_averages", PLAIN)                     \
+    X(CHANNEL_BACKWARD_WIDE, channel_norm_wide_cu, "ignis_channel_backward", PLAIN)                     \
     X(MAX_POOL, pool_cu, "ignis_max_pool", PLAIN)                                                       \
     X(MAX_POOL_BACKWARD, pool_cu, "ignis_max_pool_backward", PLAIN)                                     \
     X(AVG_POOL, pool_cu, "ignis_avg_pool", PLAIN)                                                       \
@@ -14551,6 +14591,19 @@ static const ignis__kernel_part ignis__parts[] = {
     IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_EVEN, "ignis_rms_norm_rows_backward_few"),
     IGNIS__PART(CHANNEL_STATISTICS, CHANNEL_APPLY, "ignis_channel_statistics"),
     IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD, "ignis_channel_sums"),
+    IGNIS__PART(LAYER_NORM_WIDE_WARP, LAYER_NORM_WIDE_BLOCK, "ignis_layer_norm_warp"),
+    IGNIS__PART(LAYER_NORM_WIDE_BACKWARD_AVERAGES, LAYER_NORM_WIDE_BACKWARD_COLUMNS,
+                "ignis_layer_norm_backward_averages"),
+    IGNIS__PART(RMS_NORM_WIDE_WARP, RMS_NORM_WIDE_BLOCK, "ignis_rms_norm_warp"),
+    IGNIS__PART(RMS_NORM_WIDE_BACKWARD_AVERAGES, RMS_NORM_WIDE_BACKWARD_COLUMNS, "ignis_rms_norm_backward_averages"),
+    IGNIS__PART(ADD_LAYER_NORM_WIDE_WARP, ADD_LAYER_NORM_WIDE_BLOCK, "ignis_add_layer_norm_warp"),
+    IGNIS__PART(ADD_RMS_NORM_WIDE_WARP, ADD_RMS_NORM_WIDE_BLOCK, "ignis_add_rms_norm_warp"),
+    IGNIS__PART(LAYER_NORM_WIDE_ROWS_FEW, LAYER_NORM_WIDE_ROWS_EVEN, "ignis_layer_norm_rows_few"),
+    IGNIS__PART(LAYER_NORM_WIDE_ROWS_BACKWARD_FEW, LAYER_NORM_WIDE_ROWS_BACKWARD_EVEN,
+                "ignis_layer_norm_rows_backward_few"),
+    IGNIS__PART(RMS_NORM_WIDE_ROWS_FEW, RMS_NORM_WIDE_ROWS_EVEN, "ignis_rms_norm_rows_few"),
+    IGNIS__PART(RMS_NORM_WIDE_ROWS_BACKWARD_FEW, RMS_NORM_WIDE_ROWS_BACKWARD_EVEN, "ignis_rms_norm_rows_backward_few"),
+    IGNIS__PART(CHANNEL_AVERAGES_WIDE, CHANNEL_BACKWARD_WIDE, "ignis_channel_averages"),
     IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG, "ignis_softmax_warp"),
     IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK, "ignis_softmax_backward_warp"),
     IGNIS__PART(LOG_SOFTMAX_WARP, LOG_SOFTMAX_LONG, "ignis_log_softmax_warp"),
@@ -14567,6 +14620,8 @@ static int ignis__own_dtypes(const char *name)
     if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "grouped_", 8) == 0 ||
         strncmp(name, "fft", 3) == 0)
         return 0;
+    if (strstr(name, "_wide.cu"))
+        return IGNIS_BF16; /* types of 16 bits come first */
     return strcmp(name, "elementwise.cu") == 0 || strcmp(name, "sort.cu") == 0 ? IGNIS_DTYPE_COUNT - 1
                                                                                : 4 /* the floating types come first */;
 }
@@ -25989,6 +26044,7 @@ typedef struct ignis__norm {
     ignis__builtin aligned[4], added[4];      /* by a warp, by a warp for a row, for long rows, by a block */
     ignis__builtin rows[4], rows_backward[4]; /* for few packs of a row, more, by a block, and those named _even */
     ignis__builtin averages, columns;
+    int slots; /* packs of 16 bytes that a pack's weights take: 2 of f32 ones beside 16 bits, else 1 */
 } ignis__norm;
 
 /*  The parameters of a norm's rule. */
@@ -27291,6 +27347,19 @@ IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_dtype(ignis__op *op, int inpu
     if (op->in[input]->dtype != op->in[0]->dtype)
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name,
                        ignis__dtypes[op->in[input]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
+    return op->ok;
+}
+
+/*  Checks that input i, from 1 on, is a weight of the first input: of its dtype, or of f32 beside 16 bits; all weights
+    have the dtype of input 1. */
+IGNIS__PRIVATE bool ignis__op_is_weight(ignis__op *op, int input, const char *name)
+{
+    const ignis_dtype dtype = op->in[input]->dtype, first = op->in[0]->dtype;
+    if (dtype != first && (dtype != IGNIS_F32 || ignis__dtypes[first].size != 2))
+        return ignis__op_same_dtype(op, input, name);
+    if (input > 1 && op->ok && dtype != op->in[1]->dtype)
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the weight before it is %s", name,
+                       ignis__dtypes[dtype].name, ignis__dtypes[op->in[1]->dtype].name);
     return op->ok;
 }
 
@@ -33843,8 +33912,13 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
 
 IGNIS__PRIVATE const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false,
-                                                      IGNIS__NORM_KERNELS(LAYER_NORM)};
-IGNIS__PRIVATE const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
+                                                      IGNIS__NORM_KERNELS(LAYER_NORM), 1};
+IGNIS__PRIVATE const ignis__norm ignis__layer_norm_wide = {"ignis_layer_norm", "layer_norm", false,
+                                                           IGNIS__NORM_KERNELS(LAYER_NORM_WIDE), 2};
+IGNIS__PRIVATE const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM),
+                                                    1};
+IGNIS__PRIVATE const ignis__norm ignis__rms_norm_wide = {"ignis_rms_norm", "rms_norm", true,
+                                                         IGNIS__NORM_KERNELS(RMS_NORM_WIDE), 2};
 
 #define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
 #define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row, for a thread */
@@ -33878,17 +33952,18 @@ static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
     return n % pack == 0 && packs > (backward ? 32 : 128) && packs <= (backward ? 512 : 256);
 }
 
-/*  Plans rows. kernels: the four among which it chooses; arrays: arrays of rows that are read. Rows of a team
+/*  Plans rows. arrays: arrays of rows that are read. Rows of a team
     begin at the same address modulo 16. In backward a team has a few rows at least, as its block leaves a row
     of partial sums. The shared memory is that of the most arrays possible, so that the same rows have the
     same kernel and bits. */
-IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__builtin *kernels, ignis_dtype dtype,
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__norm *norm, ignis_dtype dtype,
                                                       int64_t rows, int64_t n, int arrays, bool backward)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
     } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
     const ignis_device_info *info = &op->work.device->info;
+    const ignis__builtin *kernels = backward ? norm->rows_backward : norm->rows;
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack, unit;
     ignis__norm_plan plan = IGNIS__ZERO;
     int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
@@ -33910,13 +33985,13 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis
     plan.threads =
         i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams
                   : 0;
-    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
+    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (2 + 2 * norm->slots) > info->shared_per_block - 8192)
         plan.threads = 0;
     if (plan.threads == 0)
         return plan;
     plan.builtin = kernels[i];
-    plan.shared =
-        (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
+    plan.shared = (size_t)plan.threads * 16 *
+                  (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * norm->slots * shapes[i].packs);
     unit = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
     plan.blocks =
         ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
@@ -33990,7 +34065,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__record_builtin_for_all(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
-        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
+        plan = ignis__norm_rows_plan(op, norm, dtype, work->rows, work->n, work->before ? 3 : 2, true);
     work->sums_dx = work->sums_dx && plan.even;
     if (plan.threads) {
         ignis__norm_partials(op, norm->rms, work, wide, plan.blocks);
@@ -34030,7 +34105,7 @@ IGNIS__PRIVATE ignis_status ignis__norm_backward(const ignis_backward_args *args
     ignis__array *gradients[3] = {NULL, NULL, NULL},
                  *before = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL, *sums = NULL;
     ignis__norm_backward_work work = IGNIS__ZERO;
-    ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
+    ignis__address to[5] = {0, 0, 0, 0, 0}; /* dw, db, sums; the last two are 0 */
     int64_t n;
     ignis_dtype dtype;
     int partial_count, count = norm->rms ? 1 : 2, i;
@@ -34061,7 +34136,13 @@ IGNIS__PRIVATE ignis_status ignis__norm_backward(const ignis_backward_args *args
             to[i] = ignis__op_write(&op, gradients[1 + i]);
         if (work.sums_dx)
             to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
-        ignis__sum_partials(&op, dtype, to, count, work.partial_w, partial_count, n);
+        if (op.in[2]->dtype == dtype) {
+            ignis__sum_partials(&op, dtype, to, count, work.partial_w, partial_count, n);
+        } else { /* dw and db are of another dtype than the sums of dx */
+            ignis__sum_partials(&op, op.in[2]->dtype, to, norm->rms ? 1 : 2, work.partial_w, partial_count, n);
+            if (work.sums_dx)
+                ignis__sum_partials(&op, dtype, to + count - 1, 1, work.partial_dx, partial_count, n);
+        }
     }
     return ignis__op_finish_backward_with_sums(&op, args, args->input_count, gradients, sums);
 }
@@ -34078,7 +34159,7 @@ static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *ep
     int weights = norm->rms ? 2 : 3, i;
     ignis__op_is_float(op, 0, "x");
     for (i = 1; i < weights; i++) {
-        ignis__op_same_dtype(op, i, names[i]);
+        ignis__op_is_weight(op, i, names[i]);
         ignis__op_is_row(op, i, names[i], n);
     }
     if (op->count > weights && ignis__op_same_dtype(op, weights, "y"))
@@ -34121,7 +34202,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
         if (ignis__norm_is_unaligned(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
-            odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
+            odd = ignis__norm_rows_plan(op, norm, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
         }
         if (odd.threads || !work->sum || packed)
             break;
@@ -34173,6 +34254,8 @@ static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *nor
     if (!ignis__op_begin(&op, call, count, inputs))
         return result;
     dtype = op.in[0]->dtype;
+    if (op.in[1]->dtype != dtype)
+        norm = norm->rms ? &ignis__rms_norm_wide : &ignis__layer_norm_wide;
     work.eps = eps;
     work.numel = op.in[0]->numel;
     ignis__op_rows(&op, op.in[0], &work.rows, &work.n);
@@ -34652,6 +34735,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     unsigned threads[2];
     int64_t blocks;
     ignis__op op;
+    bool is_wide;
     int i;
     void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &sizes},
          *weights[] = {&dw, &db, &grads, &products, &sizes},
@@ -34660,6 +34744,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
     dtype = op.in[1]->dtype;
+    is_wide = op.in[2]->dtype != dtype;
     wide = ignis__wide_dtype(dtype);
     for (i = 0; i < 3; i++) /* x, w, b */
         if (args->needed[i])
@@ -34685,16 +34770,18 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
         ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_SUMS), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
     }
     if (gradients[1] || gradients[2])
-        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), dtype, ignis__ceil_div(sizes.channels, 32), 256,
-                             weights);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), op.in[2]->dtype, ignis__ceil_div(sizes.channels, 32),
+                             256, weights);
     if (gradients[0] && !norm->given) {
         average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
         average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
-        ignis__channels_launch_groups(&op, IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, &sizes, averages);
+        ignis__channels_launch_groups(
+            &op, is_wide ? IGNIS__BUILTIN(CHANNEL_AVERAGES_WIDE) : IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, &sizes,
+            averages);
     }
     if (gradients[0])
-        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_BACKWARD), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
-                         backward);
+        ignis__op_launch(&op, is_wide ? IGNIS__BUILTIN(CHANNEL_BACKWARD_WIDE) : IGNIS__BUILTIN(CHANNEL_BACKWARD), dtype,
+                         NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
@@ -34705,6 +34792,7 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
     static const char *const names[] = {"x", "w", "b"};
     ignis__channel_sizes sizes = norm->sizes;
     ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
+    const bool is_wide = op->in[1]->dtype != dtype;
     ignis__array *out = NULL, *means = NULL, *rstds = NULL;
     ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
     unsigned threads[2];
@@ -34713,7 +34801,7 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
     void *statistics[] = {&part_means, &squares, &x, &sizes}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &sizes},
          *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &sizes, &x};
     for (i = 1; i < 3 && op->ok; i++)
-        if (ignis__op_same_dtype(op, i, names[i]))
+        if (ignis__op_is_weight(op, i, names[i]))
             ignis__op_is_row(op, i, names[i], sizes.channels);
     if (op->ok && sizes.channels >= IGNIS__IMAGE_LIMIT)
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more",
@@ -34746,8 +34834,8 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
                              0, statistics);
         }
         ignis__channels_launch_groups(op, IGNIS__BUILTIN(CHANNEL_FINISH), dtype, &sizes, finish);
-        ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_APPLY), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
-                         apply);
+        ignis__op_launch(op, is_wide ? IGNIS__BUILTIN(CHANNEL_APPLY_WIDE) : IGNIS__BUILTIN(CHANNEL_APPLY), dtype, NULL,
+                         blocks, 1, 1, threads[0], threads[1], 0, apply);
     }
     ignis__op_save_inputs(op, 0, 2);
     ignis__op_save(op, means);
@@ -41271,6 +41359,16 @@ static void ignis__vjp_of_embedding(const ignis_vjp_args *args)
                                              ignis_reshape(args->grad_output, shape));
 }
 
+/*  Returns the gradient of b of a norm, which has the dtype of w. */
+static ignis_tensor ignis__vjp_of_bias(const ignis_vjp_args *args, ignis_tensor w)
+{
+    ignis_tensor_info info = IGNIS__ZERO;
+    ignis_tensor g = args->grad_output;
+    if (ignis_tensor_query(w, &info) == IGNIS_OK && info.dtype != args->node->output->dtype)
+        g = ignis_cast(g, info.dtype);
+    return ignis__vjp_sum_to(g, ignis__vjp_shape(args, 2));
+}
+
 /*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w. The gradient of b is the
     sum of g. 16 bits are computed in f32. */
 static void ignis__vjp_of_norm(const ignis_vjp_args *args)
@@ -41291,7 +41389,7 @@ static void ignis__vjp_of_norm(const ignis_vjp_args *args)
     }
     ignis__vjp_plain(args, ignis_cast(plain, args->node->output->dtype), inputs);
     if (args->input_count > 2 && args->needed[2])
-        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+        args->grad_inputs[2] = ignis__vjp_of_bias(args, inputs[1]);
 }
 
 /*  As ignis__vjp_of_norm, with statistics of groups of channels, or given ones. */
@@ -41319,7 +41417,7 @@ static void ignis__vjp_of_channel_norm(const ignis_vjp_args *args)
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
     if (args->needed[2])
-        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+        args->grad_inputs[2] = ignis__vjp_of_bias(args, inputs[1]);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */

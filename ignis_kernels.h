@@ -17,7 +17,8 @@
         attention_mma.cu           627 lines   22683 bytes
         attention_tiles.cuh        273 lines    7245 bytes
         border.cu                  143 lines    3696 bytes
-        channel_norm.cu            490 lines   15383 bytes
+        channel_norm.cu            497 lines   15453 bytes
+        channel_norm_wide.cu         7 lines      59 bytes
         collective.cu              669 lines   20089 bytes
         collective.cuh             287 lines    7891 bytes
         depthwise.cu               357 lines   11548 bytes
@@ -47,11 +48,15 @@
         map.cuh                    447 lines   13257 bytes
         mma.cuh                    134 lines    4149 bytes
         norm.cu                    216 lines    7092 bytes
-        norm.cuh                   338 lines    8763 bytes
+        norm.cuh                   367 lines    9405 bytes
         norm_add.cu                 44 lines    1597 bytes
-        norm_grad.cu               344 lines   10255 bytes
-        norm_unaligned.cu          239 lines    7056 bytes
-        norm_unaligned.cuh         286 lines    6410 bytes
+        norm_add_wide.cu             7 lines      55 bytes
+        norm_grad.cu               345 lines   10284 bytes
+        norm_grad_wide.cu            7 lines      56 bytes
+        norm_unaligned.cu          240 lines    7097 bytes
+        norm_unaligned.cuh         312 lines    7101 bytes
+        norm_unaligned_wide.cu       7 lines      61 bytes
+        norm_wide.cu                 7 lines      51 bytes
         optim.cu                   463 lines   14011 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
@@ -123,6 +128,7 @@ enum {
     IGNIS__SOURCE_ATTENTION_TILES_CUH,
     IGNIS__SOURCE_BORDER_CU,
     IGNIS__SOURCE_CHANNEL_NORM_CU,
+    IGNIS__SOURCE_CHANNEL_NORM_WIDE_CU,
     IGNIS__SOURCE_COLLECTIVE_CU,
     IGNIS__SOURCE_COLLECTIVE_CUH,
     IGNIS__SOURCE_DEPTHWISE_CU,
@@ -154,9 +160,13 @@ enum {
     IGNIS__SOURCE_NORM_CU,
     IGNIS__SOURCE_NORM_CUH,
     IGNIS__SOURCE_NORM_ADD_CU,
+    IGNIS__SOURCE_NORM_ADD_WIDE_CU,
     IGNIS__SOURCE_NORM_GRAD_CU,
+    IGNIS__SOURCE_NORM_GRAD_WIDE_CU,
     IGNIS__SOURCE_NORM_UNALIGNED_CU,
     IGNIS__SOURCE_NORM_UNALIGNED_CUH,
+    IGNIS__SOURCE_NORM_UNALIGNED_WIDE_CU,
+    IGNIS__SOURCE_NORM_WIDE_CU,
     IGNIS__SOURCE_OPTIM_CU,
     IGNIS__SOURCE_PATTERN_CU,
     IGNIS__SOURCE_POINTWISE_CU,
@@ -194,7 +204,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x2aed649bf70d0ae4ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x8863d126ccfc5314ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -212,6 +222,7 @@ extern const ignis__source ignis__source_attention_mma_cu;
 extern const ignis__source ignis__source_attention_tiles_cuh;
 extern const ignis__source ignis__source_border_cu;
 extern const ignis__source ignis__source_channel_norm_cu;
+extern const ignis__source ignis__source_channel_norm_wide_cu;
 extern const ignis__source ignis__source_collective_cu;
 extern const ignis__source ignis__source_collective_cuh;
 extern const ignis__source ignis__source_depthwise_cu;
@@ -243,9 +254,13 @@ extern const ignis__source ignis__source_mma_cuh;
 extern const ignis__source ignis__source_norm_cu;
 extern const ignis__source ignis__source_norm_cuh;
 extern const ignis__source ignis__source_norm_add_cu;
+extern const ignis__source ignis__source_norm_add_wide_cu;
 extern const ignis__source ignis__source_norm_grad_cu;
+extern const ignis__source ignis__source_norm_grad_wide_cu;
 extern const ignis__source ignis__source_norm_unaligned_cu;
 extern const ignis__source ignis__source_norm_unaligned_cuh;
+extern const ignis__source ignis__source_norm_unaligned_wide_cu;
+extern const ignis__source ignis__source_norm_wide_cu;
 extern const ignis__source ignis__source_optim_cu;
 extern const ignis__source ignis__source_pattern_cu;
 extern const ignis__source ignis__source_pointwise_cu;
@@ -6022,7 +6037,12 @@ static const char ignis__text_channel_norm_cu_0[] =
     "#include \"ignis.cuh\"\n"
     "#include \"shared/channel_norm.h\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef ignis_wide<T> Wide;\n\n"
+    "typedef ignis_wide<T> Wide;\n\n\n"
+    "#ifdef IGNIS_WIDE_WEIGHTS\n"
+    "typedef Wide W;\n"
+    "#else\n"
+    "typedef T W;\n"
+    "#endif\n\n"
     "#define PACK (16 / (int)sizeof(T))\n"
     "#define THREADS 256\n"
     "#define IN_FLIGHT 4\n"
@@ -6129,9 +6149,9 @@ static const char ignis__text_channel_norm_cu_0[] =
     "const long long image = group / s.groups;\n"
     "const int width = (int)s.channels / (int)s.groups, first = (int)(group - image * s.groups) * width;\n"
     "int part = threadIdx.x % 32 / width, at = threadIdx.x % 32 % width;\n"
-    "while (part < s.parts) {\n"
-    "f((image * s.parts + part) * s.channels + first + at, first + at,\n";
+    "while (part < s.parts) {\n";
 static const char ignis__text_channel_norm_cu_1[] =
+    "f((image * s.parts + part) * s.channels + first + at, first + at,\n"
     "(Wide)min(s.part_length, s.rows - part * s.part_length));\n"
     "part += 32 / width;\n"
     "at += 32 % width;\n"
@@ -6211,7 +6231,7 @@ static const char ignis__text_channel_norm_cu_1[] =
     "}\n"
     "}\n\n"
     "template <int N>\n"
-    "__device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds,\n"
+    "__device__ inline void apply(T *y, const T *x, const W *w, const W *b, const Wide *means, const Wide *rstds,\n"
     "const ignis__channel_sizes &s)\n"
     "{\n"
     "for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {\n"
@@ -6247,7 +6267,7 @@ static const char ignis__text_channel_norm_cu_2[] =
     "}\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 3)\n"
-    "ignis_channel_apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds,\n"
+    "ignis_channel_apply(T *y, const T *x, const W *w, const W *b, const Wide *means, const Wide *rstds,\n"
     "const ignis__channel_sizes s)\n"
     "{\n"
     "if (s.packed)\n"
@@ -6339,7 +6359,7 @@ static const char ignis__text_channel_norm_cu_2[] =
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
-    "ignis_channel_averages(Wide *average_g, Wide *average_gh, const Wide *grads, const Wide *products, const T *w,\n"
+    "ignis_channel_averages(Wide *average_g, Wide *average_gh, const Wide *grads, const Wide *products, const W *w,\n"
     "const ignis__channel_sizes s)\n"
     "{\n"
     "const long long step = (long long)gridDim.x * WARPS;\n"
@@ -6361,7 +6381,7 @@ static const char ignis__text_channel_norm_cu_3[] =
     "}\n"
     "}\n\n"
     "constexpr Wide smallest_rstd = sizeof(Wide) == 8 ? Wide(0x1p-480) : Wide(0x1p-50f);\n\n\n"
-    "static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const T *w, const Wide *means,\n"
+    "static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const W *w, const Wide *means,\n"
     "const Wide *rstds, const Wide *average_g, const Wide *average_gh,\n"
     "const ignis__channel_sizes &s, const ignis_item &item)\n"
     "{\n"
@@ -6377,7 +6397,7 @@ static const char ignis__text_channel_norm_cu_3[] =
     "}\n"
     "}\n\n\n"
     "template <int N, bool given>\n"
-    "__device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,\n"
+    "__device__ inline void apply_backward(T *dx, const T *dy, const T *x, const W *w, const Wide *means, const Wide *rstds,\n"
     "const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes &s)\n"
     "{\n"
     "for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {\n"
@@ -6433,7 +6453,7 @@ static const char ignis__text_channel_norm_cu_3[] =
     "}\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
-    "ignis_channel_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,\n"
+    "ignis_channel_backward(T *dx, const T *dy, const T *x, const W *w, const Wide *means, const Wide *rstds,\n"
     "const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes s)\n"
     "{\n"
     "if (s.packed && average_g)\n"
@@ -6450,6 +6470,14 @@ static const char *const ignis__text_channel_norm_cu[] = {
     ignis__text_channel_norm_cu_1,
     ignis__text_channel_norm_cu_2,
     ignis__text_channel_norm_cu_3,
+};
+
+static const char ignis__text_channel_norm_wide_cu_0[] =
+    "\n\n\n\n\n"
+    "#define IGNIS_WIDE_WEIGHTS\n"
+    "#include \"channel_norm.cu\"\n";
+static const char *const ignis__text_channel_norm_wide_cu[] = {
+    ignis__text_channel_norm_wide_cu_0,
 };
 
 static const char ignis__text_depthwise_cu_0[] =
@@ -12227,13 +12255,13 @@ static const char ignis__text_norm_cu_0[] =
     "#include \"norm.cuh\"\n\n"
     "#define FORWARD(name, rms) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS) ignis_##name##_warp( \\\n"
-    "T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps) \\\n"
+    "T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, long long n, double eps) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
     "forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0); \\\n"
     "} \\\n"
     "extern \"C\" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) \\\n"
-    "ignis_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \\\n"
+    "ignis_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, \\\n"
     "long long n, double eps, int packed, int kept) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -12246,7 +12274,7 @@ static const char ignis__text_norm_cu_0[] =
     "FORWARD(rms_norm, true)\n\n"
     "#define FORWARD_ROW(name, rms, blocks, packs) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(512, blocks) ignis_##name( \\\n"
-    "T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps) \\\n"
+    "T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, long long n, double eps) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
     "forward_row<rms, false, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps); \\\n"
@@ -12278,7 +12306,7 @@ static const char ignis__text_norm_cu_0[] =
     "}\n"
     "}\n\n\n"
     "template <bool rms, int N>\n"
-    "__device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const T *x, const T *w, const Wide *means,\n"
+    "__device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const T *x, const W *w, const Wide *means,\n"
     "const Wide *rstds, long long rows, long long n)\n"
     "{\n"
     "ignis_batch<T, N> xs, gs;\n\n"
@@ -12310,12 +12338,12 @@ static const char ignis__text_norm_cu_0[] =
     "}\n"
     "}\n\n\n\n"
     "template <bool rms, int N>\n"
-    "__device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,\n"
+    "__device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w,\n"
     "const Wide *means, const Wide *rstds, const Wide *averages_g, const Wide *averages_gh,\n"
     "long long rows, long long n)\n"
     "{\n"
     "Wide dw[N] = {}, db[N] = {};\n"
-    "const ignis_pack<T, N> ws = load_columns<N>(w, (int)column, n);\n"
+    "const ignis_pack<W, N> ws = load_columns<N>(w, (int)column, n);\n"
     "#pragma unroll 2\n"
     "for (long long r = blockIdx.y; r < rows; r += gridDim.y) {\n"
     "const ignis_pack<T, N> xs = ignis_load<N>(x + r * n + column), gs = ignis_load<N>(dy + r * n + column);\n"
@@ -12339,7 +12367,7 @@ static const char ignis__text_norm_cu_1[] =
     "}\n"
     "}\n\n\n\n"
     "template <bool rms>\n"
-    "__device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,\n"
+    "__device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w,\n"
     "const Wide *means, const Wide *rstds, const Wide *averages_g, const Wide *averages_gh,\n"
     "long long rows, long long n, int packed)\n"
     "{\n"
@@ -12356,7 +12384,7 @@ static const char ignis__text_norm_cu_1[] =
     "#define BACKWARD_THREADS 256\n"
     "#define BACKWARD(name, rms) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) \\\n"
-    "ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const T *w, \\\n"
+    "ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const W *w, \\\n"
     "const Wide *mean, const Wide *rstd, long long rows, long long n, int packed) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -12366,7 +12394,7 @@ static const char ignis__text_norm_cu_1[] =
     "averages<rms, 1>(average_g, average_gh, dy, x, w, mean, rstd, rows, n); \\\n"
     "} \\\n"
     "extern \"C\" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_columns( \\\n"
-    "T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, \\\n"
+    "T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w, const Wide *mean, \\\n"
     "const Wide *rstd, const Wide *average_g, const Wide *average_gh, long long rows, long long n, int packed) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -12417,20 +12445,45 @@ static const char ignis__text_norm_cuh_0[] =
     "#define IGNIS_NORM_CUH\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef ignis_wide<T> Wide;\n\n"
+    "typedef ignis_wide<T> Wide;\n\n\n"
+    "#ifdef IGNIS_WIDE_WEIGHTS\n"
+    "typedef Wide W;\n"
+    "#else\n"
+    "typedef T W;\n"
+    "#endif\n\n"
     "#define PACK (16 / (int)sizeof(T))\n\n"
     "#define ANYWHERE 2\n\n\n\n"
     "#define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)\n"
     "#define FORWARD_BLOCKS \\\n"
     "(sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1)\n"
     "#define FORWARD_ROW_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 3 : 1)\n\n"
-    "#define LONG_PACKS 8\n\n\n\n"
-    "template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array, int column, long long n)\n"
+    "#define LONG_PACKS 8\n\n\n"
+    "template <int N> __device__ inline ignis_pack<W, N> load_weights(const W *from)\n"
     "{\n"
-    "if constexpr (N == PACK) {\n"
-    "const T *const from = array + column;\n"
+    "constexpr int share = N * sizeof(W) <= 16 ? N : 16 / sizeof(W);\n"
+    "if constexpr (share == N) {\n"
+    "return ignis_load<N>(from);\n"
+    "} else {\n"
+    "ignis_pack<W, N> pack;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < N; i += share) {\n"
+    "const auto part = ignis_load<share>(from + i);\n"
+    "#pragma unroll\n"
+    "for (int k = 0; k < share; k++)\n"
+    "pack[i + k] = part[k];\n"
+    "}\n"
+    "return pack;\n"
+    "}\n"
+    "}\n\n\n\n"
+    "template <int N> __device__ inline ignis_pack<W, N> load_columns(const W *array, int column, long long n)\n"
+    "{\n"
+    "if constexpr (N == PACK && sizeof(W) != sizeof(T)) {\n"
+    "if (ignis_is_aligned(array + column, 16))\n"
+    "return load_weights<N>(array + column);\n"
+    "} else if constexpr (N == PACK) {\n"
+    "const W *const from = array + column;\n"
     "const int bytes = (int)((size_t)from % 16);\n"
-    "const T *const low = from - bytes / (int)sizeof(T);\n"
+    "const W *const low = from - bytes / (int)sizeof(T);\n"
     "if (bytes == 0)\n"
     "return ignis_load<N>(from);\n"
     "if (low >= array && low + 2 * N <= array + n) {\n"
@@ -12448,10 +12501,10 @@ static const char ignis__text_norm_cuh_0[] =
     "#pragma unroll\n"
     "for (int i = 0; i < 4; i++)\n"
     "words[i] = words[i] >> 16 | words[i + 1] << 16;\n"
-    "return ignis_pack_of<ignis_pack<T, N>>(make_uint4(words[0], words[1], words[2], words[3]));\n"
+    "return ignis_pack_of<ignis_pack<W, N>>(make_uint4(words[0], words[1], words[2], words[3]));\n"
     "}\n"
     "}\n"
-    "ignis_pack<T, N> pack;\n"
+    "ignis_pack<W, N> pack;\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++)\n"
     "pack[i] = array[column + i];\n"
@@ -12489,7 +12542,7 @@ static const char ignis__text_norm_cuh_0[] =
     "}\n"
     "};\n\n\n\n\n"
     "template <bool rms, typename Team>\n"
-    "static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b,\n"
+    "static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b,\n"
     "long long rows, long long n, Wide eps, int group = 1)\n"
     "{\n"
     "#pragma unroll 1\n"
@@ -12516,7 +12569,8 @@ static const char ignis__text_norm_cuh_0[] =
     "mean = sum;\n"
     "}\n"
     "const Wide rstd = Wide(1) / sqrt(sum + eps * scale * scale);\n"
-    "#pragma unroll 1\n"
+    "#pragma unroll 1\n";
+static const char ignis__text_norm_cuh_1[] =
     "for (int i = Team::thread(); i < end; i += Team::size())\n"
     "to[i] = T((Wide(from[i]) * scale - mean) * rstd * Wide(w[i]) + (rms ? Wide(0) : Wide(b[i])));\n"
     "Team::wait();\n"
@@ -12528,14 +12582,13 @@ static const char ignis__text_norm_cuh_0[] =
     "}\n"
     "}\n\n\n\n\n\n"
     "template <bool rms, bool add, typename Team, int N>\n"
-    "__device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n,\n"
+    "__device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b, long long rows, long long n,\n"
     "Wide eps, int kept, T *sum_out = nullptr, const T *other = nullptr)\n"
     "{\n"
     "unfit_rows<Team> unfit;\n"
     "for (long long r = Team::first(); r < rows; r += Team::count()) {\n"
     "const T *from = (add ? sum_out : x) + r * n;\n"
-    "T *to = y + r * n;\n";
-static const char ignis__text_norm_cuh_1[] =
+    "T *to = y + r * n;\n"
     "const ignis_row<T, Team, N> row(from, n, kept);\n"
     "ignis_batch<T, N> xs;\n"
     "Wide sum = 0, mean = 0, square = 0;\n"
@@ -12602,19 +12655,19 @@ static const char ignis__text_norm_cuh_1[] =
     "round,\n"
     "[&](int column, auto &pack) {\n"
     "constexpr int count = ignis_pack_count<decltype(pack)>;\n"
-    "const auto load = [&](const T *from) {\n"
+    "const auto load = [&](const W *from) {\n"
     "if constexpr (Team::is_block)\n"
     "return load_columns<count>(from, column, n);\n"
     "else\n"
-    "return ignis_load<count>(from + column);\n"
+    "return load_weights<count>(from + column);\n"
     "};\n"
-    "const ignis_pack<T, count> ws = load(w);\n"
+    "const ignis_pack<W, count> ws = load(w);\n"
     "Wide values[count];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < count; i++)\n"
     "values[i] = (Wide(pack[i]) - mean) * rstd * Wide(ws[i]);\n"
     "if constexpr (!rms) {\n"
-    "const ignis_pack<T, count> bs = load(b);\n"
+    "const ignis_pack<W, count> bs = load(b);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < count; i++)\n"
     "values[i] += Wide(bs[i]);\n"
@@ -12628,7 +12681,7 @@ static const char ignis__text_norm_cuh_1[] =
     "forward_again<rms, Team>(y, means, rstds, add ? sum_out : x, w, b, rows, n, eps);\n"
     "}\n\n\n\n"
     "template <bool rms, bool add, int packs>\n"
-    "__device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,\n"
+    "__device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b, long long rows,\n"
     "long long n, Wide eps, T *sum_out = nullptr, const T *other = nullptr)\n"
     "{\n"
     "const auto column_of = [](int p) { return (p * (int)blockDim.x + (int)threadIdx.x) * PACK; };\n"
@@ -12655,7 +12708,8 @@ static const char ignis__text_norm_cuh_1[] =
     "};\n"
     "#pragma unroll\n"
     "for (int first = 0; add && first < packs; first += IGNIS_ROW_PACKS) {\n"
-    "uint4 others[IGNIS_ROW_PACKS];\n"
+    "uint4 others[IGNIS_ROW_PACKS];\n";
+static const char ignis__text_norm_cuh_2[] =
     "each(first, IGNIS_ROW_PACKS,\n"
     "[&](int p, int column) { others[p - first] = *(const uint4 *)(other + r * n + column); });\n"
     "each(first, IGNIS_ROW_PACKS, [&](int p, int column) {\n"
@@ -12671,8 +12725,7 @@ static const char ignis__text_norm_cuh_1[] =
     "});\n"
     "}\n"
     "if constexpr (!rms)\n"
-    "mean = add_up([](Wide x) { return x; }) / Wide(n);\n";
-static const char ignis__text_norm_cuh_2[] =
+    "mean = add_up([](Wide x) { return x; }) / Wide(n);\n"
     "const Wide square = add_up([&](Wide x) { return (x - mean) * (x - mean); }) / Wide(n),\n"
     "rstd = Wide(1) / sqrt(square + eps);\n"
     "if (threadIdx.x == 0) {\n"
@@ -12682,13 +12735,13 @@ static const char ignis__text_norm_cuh_2[] =
     "means[r] = mean;\n"
     "}\n"
     "each(0, packs, [&](int p, int column) {\n"
-    "const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), ws = ignis_load<PACK>(w + column);\n"
+    "const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), ws = load_weights<PACK>(w + column);\n"
     "Wide values[PACK];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PACK; i++)\n"
     "values[i] = (ignis_wide_at(pack, i) - mean) * rstd * ignis_wide_at(ws, i);\n"
     "if constexpr (!rms) {\n"
-    "const auto bs = ignis_load<PACK>(b + column);\n"
+    "const auto bs = load_weights<PACK>(b + column);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PACK; i++)\n"
     "values[i] += ignis_wide_at(bs, i);\n"
@@ -12714,14 +12767,14 @@ static const char ignis__text_norm_add_cu_0[] =
     "#define ADD_ROW_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1)\n\n"
     "#define KERNELS(name, rms) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(128, ADD_WARP_BLOCKS) \\\n"
-    "ignis_add_##name##_warp(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \\\n"
+    "ignis_add_##name##_warp(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, \\\n"
     "long long n, double eps, T *sum, const T *other) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
     "forward<rms, true, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other); \\\n"
     "} \\\n"
     "extern \"C\" __global__ void __launch_bounds__(512, 1) \\\n"
-    "ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \\\n"
+    "ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, \\\n"
     "long long n, double eps, T *sum, const T *other, int kept) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -12731,7 +12784,7 @@ static const char ignis__text_norm_add_cu_0[] =
     "KERNELS(rms_norm, true)\n\n"
     "#define ADD_ROW(name, rms, blocks, packs) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(512, blocks) \\\n"
-    "ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, \\\n"
+    "ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, long long n, \\\n"
     "double eps, T *sum, const T *other) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -12743,6 +12796,14 @@ static const char ignis__text_norm_add_cu_0[] =
     "ADD_ROW(add_rms_norm_long, true, 1, LONG_PACKS)\n";
 static const char *const ignis__text_norm_add_cu[] = {
     ignis__text_norm_add_cu_0,
+};
+
+static const char ignis__text_norm_add_wide_cu_0[] =
+    "\n\n\n\n\n"
+    "#define IGNIS_WIDE_WEIGHTS\n"
+    "#include \"norm_add.cu\"\n";
+static const char *const ignis__text_norm_add_wide_cu[] = {
+    ignis__text_norm_add_wide_cu_0,
 };
 
 static const char ignis__text_norm_grad_cu_0[] =
@@ -12792,11 +12853,12 @@ static const char ignis__text_norm_grad_cu_0[] =
     "to[i] = sums[i] + (more ? more[i] : Wide(0));\n"
     "}\n\n\n\n"
     "template <bool rms, typename Team, int packs>\n"
-    "__device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,\n"
+    "__device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w,\n"
     "const Wide *means, const Wide *rstds, long long rows, long long n, const T *before,\n"
     "Wide *block_w, Wide *block_b)\n"
     "{\n"
-    "constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT;\n\n\n"
+    "constexpr int count = FLIGHT / packs, of_x = packs * placed<packs, W>::slots, of_dy = of_x + FLIGHT,\n"
+    "of_before = of_dy + FLIGHT;\n\n\n"
     "constexpr bool tight = !rms && packs > 1 && ignis_is_same<T, ignis_f16> && __CUDA_ARCH__ < 900;\n"
     "share_of<Team, packs> share(x, rows, n);\n"
     "const auto find_row = [&] {\n"
@@ -12805,7 +12867,7 @@ static const char ignis__text_norm_grad_cu_0[] =
     "};\n"
     "const Wide over_n = Wide(1) / Wide(n);\n"
     "const int mine = threadIdx.x % count;\n"
-    "placed<packs> ws(0);\n"
+    "placed<packs, W> ws(0);\n"
     "ignis_batch<T, PACK, packs> xs[count], gs[count];\n"
     "ignis_batch<Wide, PACK, packs> dws, dbs;\n"
     "ignis_pack<T, 1> next_xs[count], next_gs[count], next_befores[count];\n"
@@ -12875,9 +12937,9 @@ static const char ignis__text_norm_grad_cu_0[] =
     "}\n"
     "fetch_rows(count);\n"
     "share.template each<Team::is_block || tight>([&](auto part, int, bool) {\n"
-    "const auto w = part.of(ws).get();\n"
-    "auto &dw = part.of(dws), &db = part.of(dbs);\n";
+    "const auto w = part.of(ws).get();\n";
 static const char ignis__text_norm_grad_cu_1[] =
+    "auto &dw = part.of(dws), &db = part.of(dbs);\n"
     "#pragma unroll\n"
     "for (int j = 0; j < count; j++)\n"
     "if (j < share.left) {\n"
@@ -12943,7 +13005,7 @@ static const char ignis__text_norm_grad_cu_1[] =
     "}\n"
     "}\n\n\n"
     "template <bool rms>\n"
-    "__device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,\n"
+    "__device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w,\n"
     "const Wide *means, const Wide *rstds, long long rows, long long n, const T *before,\n"
     "Wide *partial_dx)\n"
     "{\n"
@@ -13037,7 +13099,7 @@ static const char ignis__text_norm_grad_cu_2[] =
     "}\n\n"
     "#define KERNEL(name, rms, suffix, Team, packs, threads, blocks) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(threads, blocks) ignis_##name##_rows_backward_##suffix( \\\n"
-    "T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, \\\n"
+    "T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w, const Wide *mean, \\\n"
     "const Wide *rstd, long long rows, long long n, const T *before) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -13049,7 +13111,7 @@ static const char ignis__text_norm_grad_cu_2[] =
     "}\n"
     "#define EVEN(name, rms) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(BLOCK_THREADS, 1) ignis_##name##_rows_backward_even( \\\n"
-    "T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, \\\n"
+    "T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w, const Wide *mean, \\\n"
     "const Wide *rstd, long long rows, long long n, const T *before, Wide *partial_dx) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -13068,17 +13130,26 @@ static const char *const ignis__text_norm_grad_cu[] = {
     ignis__text_norm_grad_cu_2,
 };
 
+static const char ignis__text_norm_grad_wide_cu_0[] =
+    "\n\n\n\n\n"
+    "#define IGNIS_WIDE_WEIGHTS\n"
+    "#include \"norm_grad.cu\"\n";
+static const char *const ignis__text_norm_grad_wide_cu[] = {
+    ignis__text_norm_grad_wide_cu_0,
+};
+
 static const char ignis__text_norm_unaligned_cu_0[] =
     "\n\n\n\n\n\n"
     "#include \"norm_unaligned.cuh\"\n\n"
     "template <bool rms, typename Team, int packs>\n"
-    "__device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,\n"
+    "__device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b, long long rows,\n"
     "long long n, Wide eps, T *sum, const T *other)\n"
     "{\n"
-    "constexpr int count = FLIGHT / packs, of_x = 2 * packs, of_other = of_x + FLIGHT;\n"
+    "constexpr int count = FLIGHT / packs, of_b = packs * placed<packs, W>::slots, of_x = 2 * of_b,\n"
+    "of_other = of_x + FLIGHT;\n"
     "share_of<Team, packs> share(x, rows, n);\n"
     "const Wide over_n = Wide(1) / Wide(n);\n"
-    "placed<packs> ws(0), bs(packs);\n"
+    "placed<packs, W> ws(0), bs(of_b);\n"
     "ignis_batch<T, PACK, packs> xs[count];\n"
     "ignis_pack<T, 1> next_xs[count], next_others[count];\n"
     "int turn = 0;\n"
@@ -13193,15 +13264,15 @@ static const char ignis__text_norm_unaligned_cu_0[] =
     "forward_again<rms, Team>(y, means, rstds, other ? sum : x, w, b, rows, n, eps);\n"
     "}\n\n\n"
     "template <bool rms>\n"
-    "__device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,\n"
+    "__device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b, long long rows,\n"
     "long long n, Wide eps, T *sum, const T *other)\n"
     "{\n"
     "const int column = (int)threadIdx.x * PACK, step = (int)gridDim.x * FLIGHT;\n"
     "const bool has = column < n;\n"
     "const Wide over_n = Wide(1) / Wide(n);\n"
-    "Wide ws[PACK], bs[PACK];\n"
-    "ignis_pack<T, PACK> xs[FLIGHT];\n";
+    "Wide ws[PACK], bs[PACK];\n";
 static const char ignis__text_norm_unaligned_cu_1[] =
+    "ignis_pack<T, PACK> xs[FLIGHT];\n"
     "long long r = (long long)blockIdx.x * FLIGHT;\n"
     "int turn = 0;\n"
     "unfit_rows<ignis_block_team> unfit;\n"
@@ -13277,7 +13348,7 @@ static const char ignis__text_norm_unaligned_cu_1[] =
     "}\n\n"
     "#define KERNEL(name, rms, suffix, Team, packs, threads, blocks) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(threads, blocks) \\\n"
-    "ignis_##name##_rows_##suffix(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \\\n"
+    "ignis_##name##_rows_##suffix(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, \\\n"
     "long long n, double eps, T *sum, const T *other) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -13285,7 +13356,7 @@ static const char ignis__text_norm_unaligned_cu_1[] =
     "}\n"
     "#define EVEN(name, rms) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(BLOCK_THREADS, FORWARD_BLOCKS) \\\n"
-    "ignis_##name##_rows_even(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \\\n"
+    "ignis_##name##_rows_even(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, \\\n"
     "long long n, double eps, T *sum, const T *other) \\\n"
     "{ \\\n"
     "ignis_grid_dependency(); \\\n"
@@ -13330,21 +13401,37 @@ static const char ignis__text_norm_unaligned_cuh_0[] =
     "#if __CUDA_ARCH__ >= 800\n"
     "ignis_ptx_cp_async_wait<pending>();\n"
     "#endif\n"
-    "}\n\n\n\n\n"
-    "template <int packs> struct placed {\n"
+    "}\n\n\n\n\n\n"
+    "template <int packs, typename E = T> struct placed {\n"
+    "static constexpr int slots = sizeof(E) / sizeof(T);\n"
     "struct {\n"
     "int at;\n"
-    "__device__ auto get() const { return ignis_pack_of<ignis_pack<T, PACK>>(*place(at)); }\n"
+    "__device__ auto get() const\n"
+    "{\n"
+    "if constexpr (slots == 1) {\n"
+    "return ignis_pack_of<ignis_pack<E, PACK>>(*place(at));\n"
+    "} else {\n"
+    "ignis_pack<E, PACK> pack;\n"
+    "#pragma unroll\n"
+    "for (int s = 0; s < slots; s++) {\n"
+    "const auto part = ignis_pack_of<ignis_pack<E, PACK / slots>>(*place(at + s));\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < PACK / slots; i++)\n"
+    "pack[s * (PACK / slots) + i] = part[i];\n"
+    "}\n"
+    "return pack;\n"
+    "}\n"
+    "}\n"
     "} at[packs];\n"
     "struct {\n"
-    "ignis_pack<T, 1> pack;\n"
+    "ignis_pack<E, 1> pack;\n"
     "__device__ auto get() const { return pack; }\n"
     "} extra;\n\n"
     "__device__ explicit placed(int first)\n"
     "{\n"
     "#pragma unroll\n"
     "for (int p = 0; p < packs; p++)\n"
-    "at[p].at = first + p;\n"
+    "at[p].at = first + p * slots;\n"
     "}\n"
     "};\n\n\n"
     "struct in_pack {\n"
@@ -13403,30 +13490,40 @@ static const char ignis__text_norm_unaligned_cuh_0[] =
     "if (row.column(0, p) >= row.end)\n"
     "*place(first + p) = make_uint4(0, 0, 0, 0);\n"
     "}\n"
-    "__device__ ignis_pack<T, 1> extra_of(const T *from) const\n"
+    "template <typename E> __device__ ignis_pack<E, 1> extra_of(const E *from) const\n"
     "{\n"
-    "ignis_pack<T, 1> pack;\n"
-    "pack[0] = row.extra >= 0 ? from[row.extra] : T(0.0f);\n"
+    "ignis_pack<E, 1> pack;\n"
+    "pack[0] = row.extra >= 0 ? from[row.extra] : E(0.0f);\n"
     "return pack;\n"
     "}\n\n\n"
-    "__device__ void columns(placed<packs> &batch, const T *from) const\n"
+    "__device__ void columns(placed<packs, W> &batch, const W *from) const\n"
     "{\n"
+    "constexpr int slots = placed<packs, W>::slots, share = PACK / slots;\n"
+    "if constexpr (slots == 1)\n"
     "clear(batch.at[0].at);\n"
     "#pragma unroll\n"
     "for (int p = 0; p < packs; p++)\n"
     "if (row.column(0, p) < row.end) {\n"
-    "ignis_pack<T, PACK> pack;\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < PACK; i++)\n"
-    "pack[i] = from[row.column(0, p) + i];\n"
-    "*place(batch.at[p].at) = ignis_word(pack);\n"
+    "for (int s = 0; s < slots; s++) {\n"
+    "ignis_pack<W, share> pack;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < share; i++)\n"
+    "pack[i] = from[row.column(0, p) + s * share + i];\n"
+    "*place(batch.at[p].at + s) = ignis_word(pack);\n"
+    "}\n"
+    "} else if (slots > 1) {\n"
+    "#pragma unroll\n"
+    "for (int s = 0; s < slots; s++)\n"
+    "*place(batch.at[p].at + s) = make_uint4(0, 0, 0, 0);\n"
     "}\n"
     "batch.extra.pack = extra_of(from);\n"
     "}\n"
     "};\n\n"
     "template <int packs> __device__ inline void take(ignis_batch<T, PACK, packs> &batch, int first)\n"
     "{\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_norm_unaligned_cuh_1[] =
     "for (int p = 0; p < packs; p++)\n"
     "batch.at[p] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + p));\n"
     "}\n\n\n"
@@ -13446,8 +13543,7 @@ static const char ignis__text_norm_unaligned_cuh_0[] =
     "#pragma unroll\n"
     "for (int i = 0; i < count; i++) {\n"
     "sums[i] = lane % 16 < blockDim.x / 32 ? partial[turn][i][lane % 16] : Wide(0);\n"
-    "#pragma unroll\n";
-static const char ignis__text_norm_unaligned_cuh_1[] =
+    "#pragma unroll\n"
     "for (int distance = 8; distance > 0; distance /= 2)\n"
     "sums[i] += __shfl_xor_sync(0xffffffff, sums[i], distance);\n"
     "}\n"
@@ -13476,7 +13572,7 @@ static const char ignis__text_norm_unaligned_cuh_1[] =
     "for (int j = 0; j < FLIGHT; j++)\n"
     "packs[j] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + j));\n"
     "}\n\n\n"
-    "__device__ inline void columns_even(Wide (&columns)[PACK], const T *from, long long n)\n"
+    "__device__ inline void columns_even(Wide (&columns)[PACK], const W *from, long long n)\n"
     "{\n"
     "const int column = (int)threadIdx.x * PACK;\n"
     "#pragma unroll\n"
@@ -13526,6 +13622,22 @@ static const char ignis__text_norm_unaligned_cuh_1[] =
 static const char *const ignis__text_norm_unaligned_cuh[] = {
     ignis__text_norm_unaligned_cuh_0,
     ignis__text_norm_unaligned_cuh_1,
+};
+
+static const char ignis__text_norm_unaligned_wide_cu_0[] =
+    "\n\n\n\n\n"
+    "#define IGNIS_WIDE_WEIGHTS\n"
+    "#include \"norm_unaligned.cu\"\n";
+static const char *const ignis__text_norm_unaligned_wide_cu[] = {
+    ignis__text_norm_unaligned_wide_cu_0,
+};
+
+static const char ignis__text_norm_wide_cu_0[] =
+    "\n\n\n\n\n"
+    "#define IGNIS_WIDE_WEIGHTS\n"
+    "#include \"norm.cu\"\n";
+static const char *const ignis__text_norm_wide_cu[] = {
+    ignis__text_norm_wide_cu_0,
 };
 
 static const char ignis__text_optim_cu_0[] =
@@ -17494,7 +17606,7 @@ static const char *const ignis__text_upsample_cu[] = {
 static const ignis__source *const ignis__includes_f8_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_f8_cuh = {
-    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 20};
+    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 21};
 
 static const ignis__source *const ignis__includes_ignis_cuh[] = {
     &ignis__source_f8_cuh,
@@ -17518,7 +17630,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
 static const ignis__source *const ignis__includes_shared_attention_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_attention_h = {
-    "shared/attention.h", 0xc7a953225465d94cULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 60};
+    "shared/attention.h", 0xc7a953225465d94cULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 65};
 
 static const ignis__source *const ignis__includes_attention_cuh[] = {
     &ignis__source_shared_attention_h,
@@ -17552,7 +17664,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 40};
+    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 41};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17568,13 +17680,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 74};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 79};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 32};
+    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 33};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17590,13 +17702,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 71};
+    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 76};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
-    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 55};
+    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 60};
 
 static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17625,7 +17737,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 64};
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 69};
 
 static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17633,12 +17745,12 @@ static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
-    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 17};
+    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 18};
 
 static const ignis__source *const ignis__includes_shared_border_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_border_h = {
-    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 61};
+    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 66};
 
 static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17653,7 +17765,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_border_cu = {
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 62};
+    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 67};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17661,18 +17773,27 @@ static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_shared_channel_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_cu = {
-    "channel_norm.cu", 0xfcc7c124cdd45c34ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 12};
+    "channel_norm.cu", 0xf13260e66a921975ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 12};
+
+static const ignis__source *const ignis__includes_channel_norm_wide_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_channel_norm_cu,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_channel_norm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_wide_cu = {
+    "channel_norm_wide.cu", 0x2c0575bd698c2d04ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_wide_cu), ignis__includes_channel_norm_wide_cu, 13};
 
 static const ignis__source *const ignis__includes_shared_collective_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_collective_h = {
-    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 63};
+    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 68};
 
 static const ignis__source *const ignis__includes_collective_cuh[] = {
     &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cuh = {
-    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 14};
+    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 15};
 
 static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17681,12 +17802,12 @@ static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
-    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 13};
+    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 14};
 
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 66};
+    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 71};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17697,7 +17818,7 @@ static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cuh = {
-    "gemm.cuh", 0x43372193c16e9c76ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 26};
+    "gemm.cuh", 0x43372193c16e9c76ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 27};
 
 static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17709,19 +17830,19 @@ static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_depthwise_cu = {
-    "depthwise.cu", 0x25bc655a65c95b53ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 15};
+    "depthwise.cu", 0x25bc655a65c95b53ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 16};
 
 static const ignis__source *const ignis__includes_distribution_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_distribution_cu = {
-    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 16};
+    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 17};
 
 static const ignis__source *const ignis__includes_shared_addends_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_addends_h = {
-    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 59};
+    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 64};
 
 static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17729,19 +17850,19 @@ static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_shared_addends_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
-    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 18};
+    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 19};
 
 static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
-    "embedding.cu", 0x29356f81e70b1a8bULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 19};
+    "embedding.cu", 0x29356f81e70b1a8bULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 20};
 
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 65};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 70};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17749,7 +17870,7 @@ static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cuh = {
-    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 22};
+    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 23};
 
 static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17758,7 +17879,7 @@ static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cu = {
-    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 21};
+    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 22};
 
 static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17767,17 +17888,17 @@ static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
-    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 23};
+    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 24};
 
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 68};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 73};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 73};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 78};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17785,7 +17906,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 78};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 83};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17795,7 +17916,7 @@ static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
-    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 24};
+    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 25};
 
 static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17807,12 +17928,12 @@ static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
-    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 25};
+    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 26};
 
 static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
-    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 28};
+    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 29};
 
 static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17828,7 +17949,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0x1ec6a6c8d192a061ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 27};
+    "gemm_hopper.cu", 0x1ec6a6c8d192a061ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 28};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17841,12 +17962,12 @@ static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
-    "gemm_mma.cu", 0x8b7984e47b424da3ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 29};
+    "gemm_mma.cu", 0x8b7984e47b424da3ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 30};
 
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0x59dd8b044f58b020ULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 67};
+    "shared/image.h", 0x59dd8b044f58b020ULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 72};
 
 static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17856,7 +17977,7 @@ static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grid_sample_cu = {
-    "grid_sample.cu", 0x8d2d6d412af47d26ULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 30};
+    "grid_sample.cu", 0x8d2d6d412af47d26ULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 31};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17869,7 +17990,7 @@ static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
-    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 31};
+    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 32};
 
 static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17879,18 +18000,18 @@ static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
-    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 33};
+    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 34};
 
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
-    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 69};
+    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 74};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cuh = {
-    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 35};
+    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 36};
 
 static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17899,7 +18020,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 34};
+    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 35};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17908,7 +18029,7 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 36};
+    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 37};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17917,14 +18038,14 @@ static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
-    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 37};
+    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 38};
 
 static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 76};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 81};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17932,20 +18053,20 @@ static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_log_softmax_cu = {
-    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 38};
+    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 39};
 
 static const ignis__source *const ignis__includes_map_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
-    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 39};
+    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 40};
 
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
-    "norm.cuh", 0xfec6ba48612ff838ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 42};
+    "norm.cuh", 0x637637e4732096dbULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 43};
 
 static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17953,7 +18074,7 @@ static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
-    "norm.cu", 0x4eb9c8242bb3ce74ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 41};
+    "norm.cu", 0xe9011851f4071ee2ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 42};
 
 static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17961,7 +18082,16 @@ static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_cu = {
-    "norm_add.cu", 0x4baa47215bf6f52aULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 43};
+    "norm_add.cu", 0xa386982a81595f76ULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 44};
+
+static const ignis__source *const ignis__includes_norm_add_wide_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_norm_cuh,
+    &ignis__source_norm_add_cu,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_add_wide_cu = {
+    "norm_add_wide.cu", 0x6309f94cabf7c970ULL, IGNIS__PIECES_OF_TENSORS(norm_add_wide_cu), ignis__includes_norm_add_wide_cu, 45};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17970,7 +18100,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0x85be592a49f947c2ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 46};
+    "norm_unaligned.cuh", 0xbc1dc65687ba9c5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 49};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17980,7 +18110,18 @@ static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_cu = {
-    "norm_grad.cu", 0x7f14e9e9b6a6c811ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 44};
+    "norm_grad.cu", 0xf6eca237dbc235a3ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 46};
+
+static const ignis__source *const ignis__includes_norm_grad_wide_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_norm_cuh,
+    &ignis__source_norm_grad_cu,
+    &ignis__source_norm_unaligned_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_wide_cu = {
+    "norm_grad_wide.cu", 0x93b82cdbadd8c3c7ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_wide_cu), ignis__includes_norm_grad_wide_cu, 47};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17990,12 +18131,32 @@ static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
-    "norm_unaligned.cu", 0xe8f9874deb261372ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 45};
+    "norm_unaligned.cu", 0xfe3d48986a05cf45ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 48};
+
+static const ignis__source *const ignis__includes_norm_unaligned_wide_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_norm_cuh,
+    &ignis__source_norm_unaligned_cu,
+    &ignis__source_norm_unaligned_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_wide_cu = {
+    "norm_unaligned_wide.cu", 0x3cd11f965ce54f5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_wide_cu), ignis__includes_norm_unaligned_wide_cu, 50};
+
+static const ignis__source *const ignis__includes_norm_wide_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_norm_cu,
+    &ignis__source_norm_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
+    "norm_wide.cu", 0x74bddc0bc7419a48ULL, IGNIS__PIECES_OF_TENSORS(norm_wide_cu), ignis__includes_norm_wide_cu, 51};
 
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x87ed22e695059b0cULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 70};
+    "shared/optimizer.h", 0x87ed22e695059b0cULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 75};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18003,21 +18164,21 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0xa8be917dea8794ddULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 47};
+    "optim.cu", 0xa8be917dea8794ddULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 52};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pattern_cu = {
-    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 48};
+    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 53};
 
 static const ignis__source *const ignis__includes_pointwise_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pointwise_cu = {
-    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 49};
+    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 54};
 
 static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18028,28 +18189,28 @@ static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
-    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 50};
+    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 55};
 
 static const ignis__source *const ignis__includes_quantize_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_quantize_cu = {
-    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 51};
+    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 56};
 
 static const ignis__source *const ignis__includes_random_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
-    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 52};
+    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 57};
 
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
-    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 53};
+    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 58};
 
 static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18058,12 +18219,12 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0x2b4d734b33904c8cULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 54};
+    "rope.cu", 0x2b4d734b33904c8cULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 59};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 72};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 77};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18071,7 +18232,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 56};
+    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 61};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18079,7 +18240,7 @@ static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_shared_index_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_select_cu = {
-    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 57};
+    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 62};
 
 static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18088,7 +18249,7 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
-    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 58};
+    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 63};
 
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18096,14 +18257,14 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 75};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 80};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 77};
+    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 82};
 
 static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18115,7 +18276,7 @@ static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
-    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 79};
+    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 84};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18126,7 +18287,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 80};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 85};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -18146,6 +18307,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_attention_tiles_cuh,
     &ignis__source_border_cu,
     &ignis__source_channel_norm_cu,
+    &ignis__source_channel_norm_wide_cu,
     &ignis__source_collective_cu,
     &ignis__source_collective_cuh,
     &ignis__source_depthwise_cu,
@@ -18177,9 +18339,13 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_norm_cu,
     &ignis__source_norm_cuh,
     &ignis__source_norm_add_cu,
+    &ignis__source_norm_add_wide_cu,
     &ignis__source_norm_grad_cu,
+    &ignis__source_norm_grad_wide_cu,
     &ignis__source_norm_unaligned_cu,
     &ignis__source_norm_unaligned_cuh,
+    &ignis__source_norm_unaligned_wide_cu,
+    &ignis__source_norm_wide_cu,
     &ignis__source_optim_cu,
     &ignis__source_pattern_cu,
     &ignis__source_pointwise_cu,

@@ -16,13 +16,20 @@
     order. Rows are written from the last one on, as the last ones read before are still in the cache.
 
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Statistics are ignis_wide<T>. packed:
-    channels are a multiple of a pack, and all arrays of T begin at multiples of 16 bytes. The grid may have
+    channels are a multiple of a pack, and all arrays of rows begin at multiples of 16 bytes. The grid may have
     any number of blocks. */
 #include "ignis.cuh"
 #include "shared/channel_norm.h"
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
+
+/*  Weights: w and b. Programs of channel_norm_wide.cu have f32 weights beside x of 16 bits. */
+#ifdef IGNIS_WIDE_WEIGHTS
+typedef Wide W;
+#else
+typedef T W;
+#endif
 
 #define PACK (16 / (int)sizeof(T)) /* elements */
 #define THREADS 256                /* of a block */
@@ -239,7 +246,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 }
 
 template <int N>
-__device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds,
+__device__ inline void apply(T *y, const T *x, const W *w, const W *b, const Wide *means, const Wide *rstds,
                              const ignis__channel_sizes &s)
 {
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
@@ -275,7 +282,7 @@ __device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wid
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    ignis_channel_apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds,
+    ignis_channel_apply(T *y, const T *x, const W *w, const W *b, const Wide *means, const Wide *rstds,
                         const ignis__channel_sizes s)
 {
     if (s.packed)
@@ -377,7 +384,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 
 /*  The averages of g and g * h [outer, groups], a warp for each. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    ignis_channel_averages(Wide *average_g, Wide *average_gh, const Wide *grads, const Wide *products, const T *w,
+    ignis_channel_averages(Wide *average_g, Wide *average_gh, const Wide *grads, const Wide *products, const W *w,
                            const ignis__channel_sizes s)
 {
     const long long step = (long long)gridDim.x * WARPS;
@@ -401,7 +408,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 constexpr Wide smallest_rstd = sizeof(Wide) == 8 ? Wide(0x1p-480) : Wide(0x1p-50f);
 
 /*  dx of the n channels of an item, where the square of rstd is no number. */
-static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const T *w, const Wide *means,
+static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const W *w, const Wide *means,
                                                    const Wide *rstds, const Wide *average_g, const Wide *average_gh,
                                                    const ignis__channel_sizes &s, const ignis_item &item)
 {
@@ -419,7 +426,7 @@ static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, co
 
 /*  Computes dx; without averages if mean and rstd were given. */
 template <int N, bool given>
-__device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
+__device__ inline void apply_backward(T *dx, const T *dy, const T *x, const W *w, const Wide *means, const Wide *rstds,
                                       const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes &s)
 {
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
@@ -476,7 +483,7 @@ __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_channel_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
+    ignis_channel_backward(T *dx, const T *dy, const T *x, const W *w, const Wide *means, const Wide *rstds,
                            const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes s)
 {
     if (s.packed && average_g)

@@ -17,13 +17,13 @@
 
 #define FORWARD(name, rms)                                                                                         \
     extern "C" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS) ignis_##name##_warp(                    \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps) \
+        T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, long long n, double eps) \
     {                                                                                                              \
         ignis_grid_dependency();                                                                                   \
         forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                 \
     }                                                                                                              \
     extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS)                                              \
-        ignis_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows,     \
+        ignis_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows,     \
                              long long n, double eps, int packed, int kept)                                        \
     {                                                                                                              \
         ignis_grid_dependency();                                                                                   \
@@ -37,7 +37,7 @@ FORWARD(rms_norm, true) /* mean and b are not used */
 
 #define FORWARD_ROW(name, rms, blocks, packs)                                                                      \
     extern "C" __global__ void __launch_bounds__(512, blocks) ignis_##name(                                        \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps) \
+        T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, long long n, double eps) \
     {                                                                                                              \
         ignis_grid_dependency();                                                                                   \
         forward_row<rms, false, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                \
@@ -75,7 +75,7 @@ __device__ inline void reduce_two(Wide &a, Wide &b)
 
 /*  The averages of g and g * h of every row, for backward_columns. */
 template <bool rms, int N>
-__device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const T *x, const T *w, const Wide *means,
+__device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const T *x, const W *w, const Wide *means,
                          const Wide *rstds, long long rows, long long n)
 {
     ignis_batch<T, N> xs, gs;
@@ -111,12 +111,12 @@ __device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const
 /*  dx, and partial sums of dw and db: a thread has the N columns from this one on, its block the rows
     blockIdx.y, blockIdx.y + gridDim.y, ... */
 template <bool rms, int N>
-__device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,
+__device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w,
                         const Wide *means, const Wide *rstds, const Wide *averages_g, const Wide *averages_gh,
                         long long rows, long long n)
 {
     Wide dw[N] = {}, db[N] = {};
-    const ignis_pack<T, N> ws = load_columns<N>(w, (int)column, n);
+    const ignis_pack<W, N> ws = load_columns<N>(w, (int)column, n);
 #pragma unroll 2
     for (long long r = blockIdx.y; r < rows; r += gridDim.y) {
         const ignis_pack<T, N> xs = ignis_load<N>(x + r * n + column), gs = ignis_load<N>(dy + r * n + column);
@@ -142,7 +142,7 @@ __device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_
 /*  A thread has a pack of columns, or for unaligned rows one of the elements around the packs; rows of a
     block begin at the same address modulo 16. */
 template <bool rms>
-__device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,
+__device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w,
                                   const Wide *means, const Wide *rstds, const Wide *averages_g, const Wide *averages_gh,
                                   long long rows, long long n, int packed)
 {
@@ -160,7 +160,7 @@ __device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const
 #define BACKWARD_THREADS 256 /* the most that a block may have */
 #define BACKWARD(name, rms)                                                                                           \
     extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1)                                                 \
-        ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const T *w,      \
+        ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const W *w,      \
                                          const Wide *mean, const Wide *rstd, long long rows, long long n, int packed) \
     {                                                                                                                 \
         ignis_grid_dependency();                                                                                      \
@@ -170,7 +170,7 @@ __device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const
             averages<rms, 1>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                   \
     }                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_columns(                \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean,               \
+        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w, const Wide *mean,               \
         const Wide *rstd, const Wide *average_g, const Wide *average_gh, long long rows, long long n, int packed)     \
     {                                                                                                                 \
         ignis_grid_dependency();                                                                                      \

@@ -23,6 +23,13 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
+/*  Weights: w and b. Programs of norm_wide.cu and others have f32 weights beside x of 16 bits. */
+#ifdef IGNIS_WIDE_WEIGHTS
+typedef Wide W;
+#else
+typedef T W;
+#endif
+
 #define PACK (16 / (int)sizeof(T)) /* elements */
 
 #define ANYWHERE 2 /* the host knows it, too */
@@ -36,14 +43,36 @@ typedef ignis_wide<T> Wide;
 
 #define LONG_PACKS 8 /* of a long row that a thread has, if it is packed; the host computes with it, too */
 
+/*  N elements of w or b, which begin at a multiple of 16 bytes, or of their size. */
+template <int N> __device__ inline ignis_pack<W, N> load_weights(const W *from)
+{
+    constexpr int share = N * sizeof(W) <= 16 ? N : 16 / sizeof(W);
+    if constexpr (share == N) {
+        return ignis_load<N>(from);
+    } else {
+        ignis_pack<W, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; i += share) {
+            const auto part = ignis_load<share>(from + i);
+#pragma unroll
+            for (int k = 0; k < share; k++)
+                pack[i + k] = part[k];
+        }
+        return pack;
+    }
+}
+
 /*  N elements of w or b, which has n, from this column on. A pack that does not begin at a multiple of 16
     bytes is put together from the two that have its elements. */
-template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array, int column, long long n)
+template <int N> __device__ inline ignis_pack<W, N> load_columns(const W *array, int column, long long n)
 {
-    if constexpr (N == PACK) {
-        const T *const from = array + column;
+    if constexpr (N == PACK && sizeof(W) != sizeof(T)) {
+        if (ignis_is_aligned(array + column, 16))
+            return load_weights<N>(array + column);
+    } else if constexpr (N == PACK) {
+        const W *const from = array + column;
         const int bytes = (int)((size_t)from % 16); /* the same for all packs of a row */
-        const T *const low = from - bytes / (int)sizeof(T);
+        const W *const low = from - bytes / (int)sizeof(T);
         if (bytes == 0)
             return ignis_load<N>(from);
         if (low >= array && low + 2 * N <= array + n) {
@@ -61,10 +90,10 @@ template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array,
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     words[i] = words[i] >> 16 | words[i + 1] << 16;
-            return ignis_pack_of<ignis_pack<T, N>>(make_uint4(words[0], words[1], words[2], words[3]));
+            return ignis_pack_of<ignis_pack<W, N>>(make_uint4(words[0], words[1], words[2], words[3]));
         }
     }
-    ignis_pack<T, N> pack;
+    ignis_pack<W, N> pack;
 #pragma unroll
     for (int i = 0; i < N; i++)
         pack[i] = array[column + i];
@@ -115,7 +144,7 @@ template <typename Team> struct unfit_rows {
     others, whose loop has no register to spare. x is the normalized array in memory; a team has taken `group`
     neighbouring rows at a time. */
 template <bool rms, typename Team>
-static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b,
+static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b,
                                                   long long rows, long long n, Wide eps, int group = 1)
 {
 #pragma unroll 1
@@ -159,7 +188,7 @@ static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds
 
     add: what is normalized is not x but x + other, rounded, which goes to sum. */
 template <bool rms, bool add, typename Team, int N>
-__device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n,
+__device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b, long long rows, long long n,
                         Wide eps, int kept, T *sum_out = nullptr, const T *other = nullptr)
 {
     unfit_rows<Team> unfit;
@@ -234,19 +263,19 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
                 round,
                 [&](int column, auto &pack) {
                     constexpr int count = ignis_pack_count<decltype(pack)>;
-                    const auto load = [&](const T *from) { /* rows of a warp begin at multiples of 16 bytes */
+                    const auto load = [&](const W *from) { /* rows of a warp begin at multiples of 16 bytes */
                                                            if constexpr (Team::is_block)
                                                                return load_columns<count>(from, column, n);
                                                            else
-                                                               return ignis_load<count>(from + column);
+                                                               return load_weights<count>(from + column);
                     };
-                    const ignis_pack<T, count> ws = load(w);
+                    const ignis_pack<W, count> ws = load(w);
                     Wide values[count];
 #pragma unroll
                     for (int i = 0; i < count; i++)
                         values[i] = (Wide(pack[i]) - mean) * rstd * Wide(ws[i]);
                     if constexpr (!rms) {
-                        const ignis_pack<T, count> bs = load(b);
+                        const ignis_pack<W, count> bs = load(b);
 #pragma unroll
                         for (int i = 0; i < count; i++)
                             values[i] += Wide(bs[i]);
@@ -263,7 +292,7 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
 /*  As above for packed rows, of which each thread of a block has at most `packs` packs: as words of memory,
     which are taken apart in each pass. So they need few registers, and an SM has many rows in flight. */
 template <bool rms, bool add, int packs>
-__device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,
+__device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b, long long rows,
                             long long n, Wide eps, T *sum_out = nullptr, const T *other = nullptr)
 {
     const auto column_of = [](int p) { return (p * (int)blockDim.x + (int)threadIdx.x) * PACK; };
@@ -317,13 +346,13 @@ __device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T 
                 means[r] = mean;
         }
         each(0, packs, [&](int p, int column) {
-            const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), ws = ignis_load<PACK>(w + column);
+            const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), ws = load_weights<PACK>(w + column);
             Wide values[PACK];
 #pragma unroll
             for (int i = 0; i < PACK; i++)
                 values[i] = (ignis_wide_at(pack, i) - mean) * rstd * ignis_wide_at(ws, i);
             if constexpr (!rms) {
-                const auto bs = ignis_load<PACK>(b + column);
+                const auto bs = load_weights<PACK>(b + column);
 #pragma unroll
                 for (int i = 0; i < PACK; i++)
                     values[i] += ignis_wide_at(bs, i);

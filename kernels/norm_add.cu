@@ -14,14 +14,14 @@
 
 #define KERNELS(name, rms)                                                                                         \
     extern "C" __global__ void __launch_bounds__(128, ADD_WARP_BLOCKS)                                             \
-        ignis_add_##name##_warp(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows,  \
+        ignis_add_##name##_warp(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows,  \
                                 long long n, double eps, T *sum, const T *other)                                   \
     {                                                                                                              \
         ignis_grid_dependency();                                                                                   \
         forward<rms, true, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0, sum, other);      \
     }                                                                                                              \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                           \
-        ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \
+        ignis_add_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, \
                                  long long n, double eps, T *sum, const T *other, int kept)                        \
     {                                                                                                              \
         ignis_grid_dependency();                                                                                   \
@@ -32,7 +32,7 @@ KERNELS(rms_norm, true) /* mean and b are not used */
 
 #define ADD_ROW(name, rms, blocks, packs)                                                                           \
     extern "C" __global__ void __launch_bounds__(512, blocks)                                                       \
-        ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, \
+        ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, long long n, \
                      double eps, T *sum, const T *other)                                                            \
     {                                                                                                               \
         ignis_grid_dependency();                                                                                    \

@@ -65,11 +65,12 @@ __device__ inline void store_sums(Wide *to, const ignis_pack<Wide, N> &sums, con
 /*  A thread sums dw and db of its columns over all rows of its team; the warps of a block meet in the shared
     block_w and block_b. */
 template <bool rms, typename Team, int packs>
-__device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,
+__device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w,
                               const Wide *means, const Wide *rstds, long long rows, long long n, const T *before,
                               Wide *block_w, Wide *block_b)
 {
-    constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* slots */
+    constexpr int count = FLIGHT / packs, of_x = packs * placed<packs, W>::slots, of_dy = of_x + FLIGHT,
+                  of_before = of_dy + FLIGHT; /* slots */
     /* where the compiler is one register short: packs are taken one after the other, and a row's start is
        computed again */
     constexpr bool tight = !rms && packs > 1 && ignis_is_same<T, ignis_f16> && __CUDA_ARCH__ < 900;
@@ -80,7 +81,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
     };
     const Wide over_n = Wide(1) / Wide(n);
     const int mine = threadIdx.x % count; /* the row whose statistics this lane has */
-    placed<packs> ws(0);
+    placed<packs, W> ws(0);
     ignis_batch<T, PACK, packs> xs[count], gs[count];
     ignis_batch<Wide, PACK, packs> dws, dbs;
     ignis_pack<T, 1> next_xs[count], next_gs[count], next_befores[count];
@@ -221,7 +222,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
 
 /*  As above for even rows; a block leaves its own sums. */
 template <bool rms>
-__device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,
+__device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w,
                               const Wide *means, const Wide *rstds, long long rows, long long n, const T *before,
                               Wide *partial_dx)
 {
@@ -316,7 +317,7 @@ __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *
 
 #define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                   \
     extern "C" __global__ void __launch_bounds__(threads, blocks) ignis_##name##_rows_backward_##suffix(          \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean,           \
+        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w, const Wide *mean,           \
         const Wide *rstd, long long rows, long long n, const T *before)                                           \
     {                                                                                                             \
         ignis_grid_dependency();                                                                                  \
@@ -328,7 +329,7 @@ __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *
     }
 #define EVEN(name, rms)                                                                                  \
     extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) ignis_##name##_rows_backward_even(    \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean,  \
+        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const W *w, const Wide *mean,  \
         const Wide *rstd, long long rows, long long n, const T *before, Wide *partial_dx)                \
     {                                                                                                    \
         ignis_grid_dependency();                                                                         \

@@ -7,13 +7,14 @@
 #include "norm_unaligned.cuh"
 
 template <bool rms, typename Team, int packs>
-__device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,
+__device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b, long long rows,
                              long long n, Wide eps, T *sum, const T *other)
 {
-    constexpr int count = FLIGHT / packs, of_x = 2 * packs, of_other = of_x + FLIGHT; /* slots */
+    constexpr int count = FLIGHT / packs, of_b = packs * placed<packs, W>::slots, of_x = 2 * of_b,
+                  of_other = of_x + FLIGHT; /* slots */
     share_of<Team, packs> share(x, rows, n);
     const Wide over_n = Wide(1) / Wide(n);
-    placed<packs> ws(0), bs(packs);
+    placed<packs, W> ws(0), bs(of_b);
     ignis_batch<T, PACK, packs> xs[count];
     ignis_pack<T, 1> next_xs[count], next_others[count];
     int turn = 0;
@@ -131,7 +132,7 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
 
 /*  As above for even rows. */
 template <bool rms>
-__device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,
+__device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const W *w, const W *b, long long rows,
                              long long n, Wide eps, T *sum, const T *other)
 {
     const int column = (int)threadIdx.x * PACK, step = (int)gridDim.x * FLIGHT;
@@ -216,7 +217,7 @@ __device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T
 
 #define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                        \
     extern "C" __global__ void __launch_bounds__(threads, blocks)                                                      \
-        ignis_##name##_rows_##suffix(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \
+        ignis_##name##_rows_##suffix(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, \
                                      long long n, double eps, T *sum, const T *other)                                  \
     {                                                                                                                  \
         ignis_grid_dependency();                                                                                       \
@@ -224,7 +225,7 @@ __device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T
     }
 #define EVEN(name, rms)                                                                                            \
     extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, FORWARD_BLOCKS)                                    \
-        ignis_##name##_rows_even(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \
+        ignis_##name##_rows_even(T *y, Wide *mean, Wide *rstd, const T *x, const W *w, const W *b, long long rows, \
                                  long long n, double eps, T *sum, const T *other)                                  \
     {                                                                                                              \
         ignis_grid_dependency();                                                                                   \

@@ -18,8 +18,8 @@
                             multiples of 16 bytes in all arrays of rows. Any grid; w and b are in registers
 
     Dynamic shared memory: FLIGHT packs a thread of every array of rows that is read, and a row's of w and, in
-    forward, b. Any grid whose teams are a multiple of the rows after which one begins at the same address
-    modulo 16 again: few blocks, which take turns. All arrays of rows begin at the same address modulo 16. */
+    forward, b, twice as many of f32 beside 16 bits. Any grid whose teams are a multiple of the rows after which one
+    begins at the same address modulo 16 again: few blocks, which take turns. All arrays of rows begin at the same address modulo 16. */
 #ifndef IGNIS_NORM_UNALIGNED_CUH
 #define IGNIS_NORM_UNALIGNED_CUH
 
@@ -57,14 +57,31 @@ template <int pending> __device__ inline void arrive()
 
 /* >>share ------------------------------------------------------------------------------------------------------- */
 
-/*  A batch in slots, out of which get takes a pack when it is used, so that it needs no registers. */
-template <int packs> struct placed {
+/*  A batch in slots, out of which get takes a pack when it is used, so that it needs no registers. A pack of elements
+    E that are larger than T takes several slots. */
+template <int packs, typename E = T> struct placed {
+    static constexpr int slots = sizeof(E) / sizeof(T); /* of a pack */
     struct {
         int at;
-        __device__ auto get() const { return ignis_pack_of<ignis_pack<T, PACK>>(*place(at)); }
+        __device__ auto get() const
+        {
+            if constexpr (slots == 1) {
+                return ignis_pack_of<ignis_pack<E, PACK>>(*place(at));
+            } else {
+                ignis_pack<E, PACK> pack;
+#pragma unroll
+                for (int s = 0; s < slots; s++) {
+                    const auto part = ignis_pack_of<ignis_pack<E, PACK / slots>>(*place(at + s));
+#pragma unroll
+                    for (int i = 0; i < PACK / slots; i++)
+                        pack[s * (PACK / slots) + i] = part[i];
+                }
+                return pack;
+            }
+        }
     } at[packs];
     struct {
-        ignis_pack<T, 1> pack;
+        ignis_pack<E, 1> pack;
         __device__ auto get() const { return pack; }
     } extra;
 
@@ -72,7 +89,7 @@ template <int packs> struct placed {
     {
 #pragma unroll
         for (int p = 0; p < packs; p++)
-            at[p].at = first + p;
+            at[p].at = first + p * slots;
     }
 };
 
@@ -146,25 +163,34 @@ template <typename Team, int packs> struct share_of {
             if (row.column(0, p) >= row.end)
                 *place(first + p) = make_uint4(0, 0, 0, 0);
     }
-    __device__ ignis_pack<T, 1> extra_of(const T *from) const
+    template <typename E> __device__ ignis_pack<E, 1> extra_of(const E *from) const
     {
-        ignis_pack<T, 1> pack;
-        pack[0] = row.extra >= 0 ? from[row.extra] : T(0.0f);
+        ignis_pack<E, 1> pack;
+        pack[0] = row.extra >= 0 ? from[row.extra] : E(0.0f);
         return pack;
     }
 
     /*  This thread's columns of w or b, wherever that begins. */
-    __device__ void columns(placed<packs> &batch, const T *from) const
+    __device__ void columns(placed<packs, W> &batch, const W *from) const
     {
-        clear(batch.at[0].at);
+        constexpr int slots = placed<packs, W>::slots, share = PACK / slots;
+        if constexpr (slots == 1)
+            clear(batch.at[0].at);
 #pragma unroll
         for (int p = 0; p < packs; p++)
             if (row.column(0, p) < row.end) {
-                ignis_pack<T, PACK> pack;
 #pragma unroll
-                for (int i = 0; i < PACK; i++)
-                    pack[i] = from[row.column(0, p) + i];
-                *place(batch.at[p].at) = ignis_word(pack);
+                for (int s = 0; s < slots; s++) {
+                    ignis_pack<W, share> pack;
+#pragma unroll
+                    for (int i = 0; i < share; i++)
+                        pack[i] = from[row.column(0, p) + s * share + i];
+                    *place(batch.at[p].at + s) = ignis_word(pack);
+                }
+            } else if (slots > 1) {
+#pragma unroll
+                for (int s = 0; s < slots; s++)
+                    *place(batch.at[p].at + s) = make_uint4(0, 0, 0, 0);
             }
         batch.extra.pack = extra_of(from);
     }
@@ -233,7 +259,7 @@ __device__ inline void take_even(ignis_pack<T, PACK> (&packs)[FLIGHT], int first
 }
 
 /*  Loads this thread's columns of w or b, at any address; 0 if it has none. */
-__device__ inline void columns_even(Wide (&columns)[PACK], const T *from, long long n)
+__device__ inline void columns_even(Wide (&columns)[PACK], const W *from, long long n)
 {
     const int column = (int)threadIdx.x * PACK;
 #pragma unroll

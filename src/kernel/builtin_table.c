@@ -47,6 +47,19 @@ static const ignis__kernel_part ignis__parts[] = {
     IGNIS__PART(RMS_NORM_ROWS_BACKWARD_FEW, RMS_NORM_ROWS_BACKWARD_EVEN, "ignis_rms_norm_rows_backward_few"),
     IGNIS__PART(CHANNEL_STATISTICS, CHANNEL_APPLY, "ignis_channel_statistics"),
     IGNIS__PART(CHANNEL_SUMS, CHANNEL_BACKWARD, "ignis_channel_sums"),
+    IGNIS__PART(LAYER_NORM_WIDE_WARP, LAYER_NORM_WIDE_BLOCK, "ignis_layer_norm_warp"),
+    IGNIS__PART(LAYER_NORM_WIDE_BACKWARD_AVERAGES, LAYER_NORM_WIDE_BACKWARD_COLUMNS,
+                "ignis_layer_norm_backward_averages"),
+    IGNIS__PART(RMS_NORM_WIDE_WARP, RMS_NORM_WIDE_BLOCK, "ignis_rms_norm_warp"),
+    IGNIS__PART(RMS_NORM_WIDE_BACKWARD_AVERAGES, RMS_NORM_WIDE_BACKWARD_COLUMNS, "ignis_rms_norm_backward_averages"),
+    IGNIS__PART(ADD_LAYER_NORM_WIDE_WARP, ADD_LAYER_NORM_WIDE_BLOCK, "ignis_add_layer_norm_warp"),
+    IGNIS__PART(ADD_RMS_NORM_WIDE_WARP, ADD_RMS_NORM_WIDE_BLOCK, "ignis_add_rms_norm_warp"),
+    IGNIS__PART(LAYER_NORM_WIDE_ROWS_FEW, LAYER_NORM_WIDE_ROWS_EVEN, "ignis_layer_norm_rows_few"),
+    IGNIS__PART(LAYER_NORM_WIDE_ROWS_BACKWARD_FEW, LAYER_NORM_WIDE_ROWS_BACKWARD_EVEN,
+                "ignis_layer_norm_rows_backward_few"),
+    IGNIS__PART(RMS_NORM_WIDE_ROWS_FEW, RMS_NORM_WIDE_ROWS_EVEN, "ignis_rms_norm_rows_few"),
+    IGNIS__PART(RMS_NORM_WIDE_ROWS_BACKWARD_FEW, RMS_NORM_WIDE_ROWS_BACKWARD_EVEN, "ignis_rms_norm_rows_backward_few"),
+    IGNIS__PART(CHANNEL_AVERAGES_WIDE, CHANNEL_BACKWARD_WIDE, "ignis_channel_averages"),
     IGNIS__PART(SOFTMAX_WARP, SOFTMAX_LONG, "ignis_softmax_warp"),
     IGNIS__PART(SOFTMAX_BACKWARD_WARP, SOFTMAX_BACKWARD_BLOCK, "ignis_softmax_backward_warp"),
     IGNIS__PART(LOG_SOFTMAX_WARP, LOG_SOFTMAX_LONG, "ignis_log_softmax_warp"),
@@ -63,6 +76,8 @@ static int ignis__own_dtypes(const char *name)
     if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "grouped_", 8) == 0 ||
         strncmp(name, "fft", 3) == 0)
         return 0;
+    if (strstr(name, "_wide.cu"))
+        return IGNIS_BF16; /* types of 16 bits come first */
     return strcmp(name, "elementwise.cu") == 0 || strcmp(name, "sort.cu") == 0 ? IGNIS_DTYPE_COUNT - 1
                                                                                : 4 /* the floating types come first */;
 }

@@ -309,6 +309,45 @@ typedef struct ignis__kernel_list {
     X(CHANNEL_WEIGHTS, channel_norm_cu, "ignis_channel_weights", PLAIN)                                 \
     X(CHANNEL_AVERAGES, channel_norm_cu, "ignis_channel_averages", PLAIN)                               \
     X(CHANNEL_BACKWARD, channel_norm_cu, "ignis_channel_backward", PLAIN)                               \
+    X(LAYER_NORM_WIDE_WARP, norm_wide_cu, "ignis_layer_norm_warp", WAITS)                               \
+    X(LAYER_NORM_WIDE_ROW, norm_wide_cu, "ignis_layer_norm_row", WAITS)                                 \
+    X(LAYER_NORM_WIDE_LONG, norm_wide_cu, "ignis_layer_norm_long", WAITS)                               \
+    X(LAYER_NORM_WIDE_BLOCK, norm_wide_cu, "ignis_layer_norm_block", WAITS)                             \
+    X(LAYER_NORM_WIDE_BACKWARD_AVERAGES, norm_wide_cu, "ignis_layer_norm_backward_averages", WAITS)     \
+    X(LAYER_NORM_WIDE_BACKWARD_COLUMNS, norm_wide_cu, "ignis_layer_norm_backward_columns", WAITS)       \
+    X(RMS_NORM_WIDE_WARP, norm_wide_cu, "ignis_rms_norm_warp", WAITS)                                   \
+    X(RMS_NORM_WIDE_ROW, norm_wide_cu, "ignis_rms_norm_row", WAITS)                                     \
+    X(RMS_NORM_WIDE_LONG, norm_wide_cu, "ignis_rms_norm_long", WAITS)                                   \
+    X(RMS_NORM_WIDE_BLOCK, norm_wide_cu, "ignis_rms_norm_block", WAITS)                                 \
+    X(RMS_NORM_WIDE_BACKWARD_AVERAGES, norm_wide_cu, "ignis_rms_norm_backward_averages", WAITS)         \
+    X(RMS_NORM_WIDE_BACKWARD_COLUMNS, norm_wide_cu, "ignis_rms_norm_backward_columns", WAITS)           \
+    X(ADD_LAYER_NORM_WIDE_WARP, norm_add_wide_cu, "ignis_add_layer_norm_warp", WAITS)                   \
+    X(ADD_LAYER_NORM_WIDE_ROW, norm_add_wide_cu, "ignis_add_layer_norm_row", WAITS)                     \
+    X(ADD_LAYER_NORM_WIDE_LONG, norm_add_wide_cu, "ignis_add_layer_norm_long", WAITS)                   \
+    X(ADD_LAYER_NORM_WIDE_BLOCK, norm_add_wide_cu, "ignis_add_layer_norm_block", WAITS)                 \
+    X(ADD_RMS_NORM_WIDE_WARP, norm_add_wide_cu, "ignis_add_rms_norm_warp", WAITS)                       \
+    X(ADD_RMS_NORM_WIDE_ROW, norm_add_wide_cu, "ignis_add_rms_norm_row", WAITS)                         \
+    X(ADD_RMS_NORM_WIDE_LONG, norm_add_wide_cu, "ignis_add_rms_norm_long", WAITS)                       \
+    X(ADD_RMS_NORM_WIDE_BLOCK, norm_add_wide_cu, "ignis_add_rms_norm_block", WAITS)                     \
+    X(LAYER_NORM_WIDE_ROWS_FEW, norm_unaligned_wide_cu, "ignis_layer_norm_rows_few", WAITS)             \
+    X(LAYER_NORM_WIDE_ROWS_WARP, norm_unaligned_wide_cu, "ignis_layer_norm_rows_warp", WAITS)           \
+    X(LAYER_NORM_WIDE_ROWS_BLOCK, norm_unaligned_wide_cu, "ignis_layer_norm_rows_block", WAITS)         \
+    X(LAYER_NORM_WIDE_ROWS_EVEN, norm_unaligned_wide_cu, "ignis_layer_norm_rows_even", WAITS)           \
+    X(LAYER_NORM_WIDE_ROWS_BACKWARD_FEW, norm_grad_wide_cu, "ignis_layer_norm_rows_backward_few", WAITS)\
+    X(LAYER_NORM_WIDE_ROWS_BACKWARD_WARP, norm_grad_wide_cu, "ignis_layer_norm_rows_backward_warp", WAITS)\
+    X(LAYER_NORM_WIDE_ROWS_BACKWARD_BLOCK, norm_grad_wide_cu, "ignis_layer_norm_rows_backward_block", WAITS)\
+    X(LAYER_NORM_WIDE_ROWS_BACKWARD_EVEN, norm_grad_wide_cu, "ignis_layer_norm_rows_backward_even", WAITS)\
+    X(RMS_NORM_WIDE_ROWS_FEW, norm_unaligned_wide_cu, "ignis_rms_norm_rows_few", WAITS)                 \
+    X(RMS_NORM_WIDE_ROWS_WARP, norm_unaligned_wide_cu, "ignis_rms_norm_rows_warp", WAITS)               \
+    X(RMS_NORM_WIDE_ROWS_BLOCK, norm_unaligned_wide_cu, "ignis_rms_norm_rows_block", WAITS)             \
+    X(RMS_NORM_WIDE_ROWS_EVEN, norm_unaligned_wide_cu, "ignis_rms_norm_rows_even", WAITS)               \
+    X(RMS_NORM_WIDE_ROWS_BACKWARD_FEW, norm_grad_wide_cu, "ignis_rms_norm_rows_backward_few", WAITS)    \
+    X(RMS_NORM_WIDE_ROWS_BACKWARD_WARP, norm_grad_wide_cu, "ignis_rms_norm_rows_backward_warp", WAITS)  \
+    X(RMS_NORM_WIDE_ROWS_BACKWARD_BLOCK, norm_grad_wide_cu, "ignis_rms_norm_rows_backward_block", WAITS)\
+    X(RMS_NORM_WIDE_ROWS_BACKWARD_EVEN, norm_grad_wide_cu, "ignis_rms_norm_rows_backward_even", WAITS)  \
+    X(CHANNEL_APPLY_WIDE, channel_norm_wide_cu, "ignis_channel_apply", PLAIN)                           \
+    X(CHANNEL_AVERAGES_WIDE, channel_norm_wide_cu, "ignis_channel_averages", PLAIN)                     \
+    X(CHANNEL_BACKWARD_WIDE, channel_norm_wide_cu, "ignis_channel_backward", PLAIN)                     \
     X(MAX_POOL, pool_cu, "ignis_max_pool", PLAIN)                                                       \
     X(MAX_POOL_BACKWARD, pool_cu, "ignis_max_pool_backward", PLAIN)                                     \
     X(AVG_POOL, pool_cu, "ignis_avg_pool", PLAIN)                                                       \

@@ -12,7 +12,7 @@ typedef struct ignis_batch_norm_desc {
     momentum * (that of x - running), where the variance of x is without bias, its sum divided by n - 1. So
     does each launch of a graph. A checkpoint that runs its function again moves them once. Begin with zeros
     and ones.
-    Shapes: x [..., channels]; w and b [channels]. desc may be null for all defaults.
+    Shapes: x [..., channels]; w and b [channels], of f32 also beside f16 and bf16. desc may be null for all defaults.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (eps below 0, momentum outside of 0 to 1, one running array alone, or none to
     evaluate with), SHAPE (also: fewer than 2 elements a channel to train with), DTYPE, DEVICE, MEMORY,
@@ -24,7 +24,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
 
 /*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups
     of neighbouring channels
-    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as
+    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels], as there. eps 0 means 1e-5, as
     in ignis_layer_norm.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (groups below 1, eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,

@@ -42,6 +42,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     unsigned threads[2];
     int64_t blocks;
     ignis__op op;
+    bool is_wide;
     int i;
     void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &sizes},
          *weights[] = {&dw, &db, &grads, &products, &sizes},
@@ -50,6 +51,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
     dtype = op.in[1]->dtype;
+    is_wide = op.in[2]->dtype != dtype;
     wide = ignis__wide_dtype(dtype);
     for (i = 0; i < 3; i++) /* x, w, b */
         if (args->needed[i])
@@ -75,16 +77,18 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
         ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_SUMS), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
     }
     if (gradients[1] || gradients[2])
-        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), dtype, ignis__ceil_div(sizes.channels, 32), 256,
-                             weights);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), op.in[2]->dtype, ignis__ceil_div(sizes.channels, 32),
+                             256, weights);
     if (gradients[0] && !norm->given) {
         average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
         average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
-        ignis__channels_launch_groups(&op, IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, &sizes, averages);
+        ignis__channels_launch_groups(
+            &op, is_wide ? IGNIS__BUILTIN(CHANNEL_AVERAGES_WIDE) : IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, &sizes,
+            averages);
     }
     if (gradients[0])
-        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_BACKWARD), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
-                         backward);
+        ignis__op_launch(&op, is_wide ? IGNIS__BUILTIN(CHANNEL_BACKWARD_WIDE) : IGNIS__BUILTIN(CHANNEL_BACKWARD), dtype,
+                         NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
@@ -95,6 +99,7 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
     static const char *const names[] = {"x", "w", "b"};
     ignis__channel_sizes sizes = norm->sizes;
     ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
+    const bool is_wide = op->in[1]->dtype != dtype;
     ignis__array *out = NULL, *means = NULL, *rstds = NULL;
     ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
     unsigned threads[2];
@@ -103,7 +108,7 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
     void *statistics[] = {&part_means, &squares, &x, &sizes}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &sizes},
          *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &sizes, &x};
     for (i = 1; i < 3 && op->ok; i++)
-        if (ignis__op_same_dtype(op, i, names[i]))
+        if (ignis__op_is_weight(op, i, names[i]))
             ignis__op_is_row(op, i, names[i], sizes.channels);
     if (op->ok && sizes.channels >= IGNIS__IMAGE_LIMIT)
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more",
@@ -136,8 +141,8 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
                              0, statistics);
         }
         ignis__channels_launch_groups(op, IGNIS__BUILTIN(CHANNEL_FINISH), dtype, &sizes, finish);
-        ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_APPLY), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
-                         apply);
+        ignis__op_launch(op, is_wide ? IGNIS__BUILTIN(CHANNEL_APPLY_WIDE) : IGNIS__BUILTIN(CHANNEL_APPLY), dtype, NULL,
+                         blocks, 1, 1, threads[0], threads[1], 0, apply);
     }
     ignis__op_save_inputs(op, 0, 2);
     ignis__op_save(op, means);

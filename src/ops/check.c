@@ -13,6 +13,19 @@ IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_dtype(ignis__op *op, int inpu
     return op->ok;
 }
 
+/*  Checks that input i, from 1 on, is a weight of the first input: of its dtype, or of f32 beside 16 bits; all weights
+    have the dtype of input 1. */
+IGNIS__PRIVATE bool ignis__op_is_weight(ignis__op *op, int input, const char *name)
+{
+    const ignis_dtype dtype = op->in[input]->dtype, first = op->in[0]->dtype;
+    if (dtype != first && (dtype != IGNIS_F32 || ignis__dtypes[first].size != 2))
+        return ignis__op_same_dtype(op, input, name);
+    if (input > 1 && op->ok && dtype != op->in[1]->dtype)
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the weight before it is %s", name,
+                       ignis__dtypes[dtype].name, ignis__dtypes[op->in[1]->dtype].name);
+    return op->ok;
+}
+
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_float(ignis__op *op, int input, const char *name)
 {
     if (!ignis__dtype_is_float(op->in[input]->dtype))

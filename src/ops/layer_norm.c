@@ -12,7 +12,7 @@ static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *ep
     int weights = norm->rms ? 2 : 3, i;
     ignis__op_is_float(op, 0, "x");
     for (i = 1; i < weights; i++) {
-        ignis__op_same_dtype(op, i, names[i]);
+        ignis__op_is_weight(op, i, names[i]);
         ignis__op_is_row(op, i, names[i], n);
     }
     if (op->count > weights && ignis__op_same_dtype(op, weights, "y"))
@@ -55,7 +55,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
         if (ignis__norm_is_unaligned(dtype, work->n, packed, work->x | work->y | work->sum | work->other)) {
-            odd = ignis__norm_rows_plan(op, norm->rows, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
+            odd = ignis__norm_rows_plan(op, norm, dtype, work->rows, work->n, work->sum ? 2 : 1, false);
         }
         if (odd.threads || !work->sum || packed)
             break;
@@ -107,6 +107,8 @@ static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *nor
     if (!ignis__op_begin(&op, call, count, inputs))
         return result;
     dtype = op.in[0]->dtype;
+    if (op.in[1]->dtype != dtype)
+        norm = norm->rms ? &ignis__rms_norm_wide : &ignis__layer_norm_wide;
     work.eps = eps;
     work.numel = op.in[0]->numel;
     ignis__op_rows(&op, op.in[0], &work.rows, &work.n);

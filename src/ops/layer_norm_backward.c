@@ -41,7 +41,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__record_builtin_for_all(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
-        plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
+        plan = ignis__norm_rows_plan(op, norm, dtype, work->rows, work->n, work->before ? 3 : 2, true);
     work->sums_dx = work->sums_dx && plan.even;
     if (plan.threads) {
         ignis__norm_partials(op, norm->rms, work, wide, plan.blocks);
@@ -81,7 +81,7 @@ IGNIS__PRIVATE ignis_status ignis__norm_backward(const ignis_backward_args *args
     ignis__array *gradients[3] = {NULL, NULL, NULL},
                  *before = args->needed[0] ? ignis__backward_pass_input_sum(0) : NULL, *sums = NULL;
     ignis__norm_backward_work work = IGNIS__ZERO;
-    ignis__address to[3] = {0, 0, 0}; /* dw, db, sums */
+    ignis__address to[5] = {0, 0, 0, 0, 0}; /* dw, db, sums; the last two are 0 */
     int64_t n;
     ignis_dtype dtype;
     int partial_count, count = norm->rms ? 1 : 2, i;
@@ -112,7 +112,13 @@ IGNIS__PRIVATE ignis_status ignis__norm_backward(const ignis_backward_args *args
             to[i] = ignis__op_write(&op, gradients[1 + i]);
         if (work.sums_dx)
             to[count++] = ignis__op_write(&op, sums = ignis__op_new_row(&op, n, dtype));
-        ignis__sum_partials(&op, dtype, to, count, work.partial_w, partial_count, n);
+        if (op.in[2]->dtype == dtype) {
+            ignis__sum_partials(&op, dtype, to, count, work.partial_w, partial_count, n);
+        } else { /* dw and db are of another dtype than the sums of dx */
+            ignis__sum_partials(&op, op.in[2]->dtype, to, norm->rms ? 1 : 2, work.partial_w, partial_count, n);
+            if (work.sums_dx)
+                ignis__sum_partials(&op, dtype, to + count - 1, 1, work.partial_dx, partial_count, n);
+        }
     }
     return ignis__op_finish_backward_with_sums(&op, args, args->input_count, gradients, sums);
 }

@@ -21,8 +21,13 @@
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
 
 IGNIS__PRIVATE const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false,
-                                                      IGNIS__NORM_KERNELS(LAYER_NORM)};
-IGNIS__PRIVATE const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
+                                                      IGNIS__NORM_KERNELS(LAYER_NORM), 1};
+IGNIS__PRIVATE const ignis__norm ignis__layer_norm_wide = {"ignis_layer_norm", "layer_norm", false,
+                                                           IGNIS__NORM_KERNELS(LAYER_NORM_WIDE), 2};
+IGNIS__PRIVATE const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM),
+                                                    1};
+IGNIS__PRIVATE const ignis__norm ignis__rms_norm_wide = {"ignis_rms_norm", "rms_norm", true,
+                                                         IGNIS__NORM_KERNELS(RMS_NORM_WIDE), 2};
 
 #define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
 #define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row, for a thread */
@@ -56,17 +61,18 @@ static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
     return n % pack == 0 && packs > (backward ? 32 : 128) && packs <= (backward ? 512 : 256);
 }
 
-/*  Plans rows. kernels: the four among which it chooses; arrays: arrays of rows that are read. Rows of a team
+/*  Plans rows. arrays: arrays of rows that are read. Rows of a team
     begin at the same address modulo 16. In backward a team has a few rows at least, as its block leaves a row
     of partial sums. The shared memory is that of the most arrays possible, so that the same rows have the
     same kernel and bits. */
-IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__builtin *kernels, ignis_dtype dtype,
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__norm *norm, ignis_dtype dtype,
                                                       int64_t rows, int64_t n, int arrays, bool backward)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
     } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
     const ignis_device_info *info = &op->work.device->info;
+    const ignis__builtin *kernels = backward ? norm->rows_backward : norm->rows;
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack, unit;
     ignis__norm_plan plan = IGNIS__ZERO;
     int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
@@ -88,13 +94,13 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis
     plan.threads =
         i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams
                   : 0;
-    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * 4 > info->shared_per_block - 8192)
+    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (2 + 2 * norm->slots) > info->shared_per_block - 8192)
         plan.threads = 0;
     if (plan.threads == 0)
         return plan;
     plan.builtin = kernels[i];
-    plan.shared =
-        (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
+    plan.shared = (size_t)plan.threads * 16 *
+                  (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * norm->slots * shapes[i].packs);
     unit = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
     plan.blocks =
         ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,

@@ -1,8 +1,9 @@
 /*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last
     dimension
     ignis_rms_norm - x / sqrt(mean of x^2 + eps) * w
-    Shapes: x [..., n]; w and b [n]. eps 0 means 1e-5, as in PyTorch's layer_norm; for next to none give a
-    tiny one, such as 1e-30: beside types other than f64 the least that counts is 2^-126.
+    Shapes: x [..., n]; w and b [n]. Beside x of f16 or bf16 they may be f32, and so are their gradients. eps 0
+    means 1e-5, as in PyTorch's layer_norm; for next to none give a tiny one, such as 1e-30: beside types other
+    than f64 the least that counts is 2^-126.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
     UNSUPPORTED (n of 2^30 or more).
@@ -18,7 +19,7 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in
     one pass too, and the same pass makes the gradient of the bias where x or y is what ignis_linear or
     ignis_mlp gave.
-    Shapes: x and y [..., n], the same; w and b [n]. eps as above.
+    Shapes: x and y [..., n], the same; w and b [n], as above. eps as above.
     Returns: the norm, or no handle; then *sum is no handle either.
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
     UNSUPPORTED (n of 2^30 or more).

@@ -267,6 +267,7 @@ typedef struct ignis__norm {
     ignis__builtin aligned[4], added[4];      /* by a warp, by a warp for a row, for long rows, by a block */
     ignis__builtin rows[4], rows_backward[4]; /* for few packs of a row, more, by a block, and those named _even */
     ignis__builtin averages, columns;
+    int slots; /* packs of 16 bytes that a pack's weights take: 2 of f32 ones beside 16 bits, else 1 */
 } ignis__norm;
 
 /*  The parameters of a norm's rule. */
@@ -597,6 +598,7 @@ IGNIS__PRIVATE ignis_status ignis__op_finish_backward_one(ignis__op *op, const i
 
 /* check.c */
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_dtype(ignis__op *op, int input, const char *name);
+IGNIS__PRIVATE bool ignis__op_is_weight(ignis__op *op, int input, const char *name);
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_float(ignis__op *op, int input, const char *name);
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_index(ignis__op *op, int input, const char *name);
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_shape(ignis__op *op, int input, const char *name);
@@ -816,12 +818,12 @@ IGNIS__PRIVATE int ignis__conv_side_of(int sides, int i);
 IGNIS__PRIVATE void ignis__conv_drop_planes(ignis__conv *conv);
 
 /* layer_norm_launch.c */
-extern const ignis__norm ignis__layer_norm;
-extern const ignis__norm ignis__rms_norm;
+extern const ignis__norm ignis__layer_norm, ignis__layer_norm_wide;
+extern const ignis__norm ignis__rms_norm, ignis__rms_norm_wide;
 IGNIS__PRIVATE int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
                                           size_t shared);
 IGNIS__PRIVATE int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n);
-IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__builtin *kernels, ignis_dtype dtype,
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis__norm *norm, ignis_dtype dtype,
                                                       int64_t rows, int64_t n, int arrays, bool backward);
 IGNIS__PRIVATE bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses);
 IGNIS__PRIVATE int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,

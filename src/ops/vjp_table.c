@@ -140,6 +140,16 @@ static void ignis__vjp_of_embedding(const ignis_vjp_args *args)
                                              ignis_reshape(args->grad_output, shape));
 }
 
+/*  Returns the gradient of b of a norm, which has the dtype of w. */
+static ignis_tensor ignis__vjp_of_bias(const ignis_vjp_args *args, ignis_tensor w)
+{
+    ignis_tensor_info info = IGNIS__ZERO;
+    ignis_tensor g = args->grad_output;
+    if (ignis_tensor_query(w, &info) == IGNIS_OK && info.dtype != args->node->output->dtype)
+        g = ignis_cast(g, info.dtype);
+    return ignis__vjp_sum_to(g, ignis__vjp_shape(args, 2));
+}
+
 /*  Differentiates (x - mean) / sqrt(variance + eps) * w, or x / sqrt(mean of x^2 + eps) * w. The gradient of b is the
     sum of g. 16 bits are computed in f32. */
 static void ignis__vjp_of_norm(const ignis_vjp_args *args)
@@ -160,7 +170,7 @@ static void ignis__vjp_of_norm(const ignis_vjp_args *args)
     }
     ignis__vjp_plain(args, ignis_cast(plain, args->node->output->dtype), inputs);
     if (args->input_count > 2 && args->needed[2])
-        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+        args->grad_inputs[2] = ignis__vjp_of_bias(args, inputs[1]);
 }
 
 /*  As ignis__vjp_of_norm, with statistics of groups of channels, or given ones. */
@@ -188,7 +198,7 @@ static void ignis__vjp_of_channel_norm(const ignis_vjp_args *args)
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
     if (args->needed[2])
-        args->grad_inputs[2] = ignis__vjp_sum_to(args->grad_output, ignis__vjp_shape(args, 2));
+        args->grad_inputs[2] = ignis__vjp_of_bias(args, inputs[1]);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */

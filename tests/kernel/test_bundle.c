@@ -989,6 +989,8 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_log_softmax(x));
     WALK(ignis_layer_norm(x, row, row, 0));
     WALK(ignis_rms_norm(x, row, 0));
+    if (dtype == IGNIS_BF16)
+        WALK(ignis_layer_norm(x, ones(IGNIS_SHAPE(c), IGNIS_F32, true), ones(IGNIS_SHAPE(c), IGNIS_F32, true), 0));
     WALK(ignis_add_layer_norm(x, y, row, row, 0, &sum));
     WALK(ignis_add_rms_norm(x, y, row, 0, &sum));
     WALK(ignis_add_rms_norm(x, y, row, 0, NULL));
