@@ -54,7 +54,7 @@
         norm_grad.cu               345 lines   10284 bytes
         norm_grad_wide.cu            7 lines      56 bytes
         norm_unaligned.cu          240 lines    7097 bytes
-        norm_unaligned.cuh         312 lines    7101 bytes
+        norm_unaligned.cuh         313 lines    7102 bytes
         norm_unaligned_wide.cu       7 lines      61 bytes
         norm_wide.cu                 7 lines      51 bytes
         optim.cu                   463 lines   14011 bytes
@@ -204,7 +204,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x8863d126ccfc5314ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xc43efa6486f1512cULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -13375,7 +13375,7 @@ static const char *const ignis__text_norm_unaligned_cu[] = {
 };
 
 static const char ignis__text_norm_unaligned_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_NORM_UNALIGNED_CUH\n"
     "#define IGNIS_NORM_UNALIGNED_CUH\n\n"
     "#include \"norm.cuh\"\n"
@@ -18100,7 +18100,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0xbc1dc65687ba9c5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 49};
+    "norm_unaligned.cuh", 0xf9dbbedfb2d6a266ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 49};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,

@@ -19,7 +19,8 @@
 
     Dynamic shared memory: FLIGHT packs a thread of every array of rows that is read, and a row's of w and, in
     forward, b, twice as many of f32 beside 16 bits. Any grid whose teams are a multiple of the rows after which one
-    begins at the same address modulo 16 again: few blocks, which take turns. All arrays of rows begin at the same address modulo 16. */
+    begins at the same address modulo 16 again: few blocks, which take turns. All arrays of rows begin at the same
+    address modulo 16. */
 #ifndef IGNIS_NORM_UNALIGNED_CUH
 #define IGNIS_NORM_UNALIGNED_CUH
 
