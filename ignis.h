@@ -28,6 +28,7 @@
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
         >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
+        >>print         tensors and models as text                      ON PRINTING
 
         In the implementation alone: >>platform >>loader >>pool >>capture >>dry.
 
@@ -705,6 +706,27 @@
         tests/interop/gpu_vulkan.c, tests/interop/gpu_opengl.c and examples/vulkan_buffer.c are whole programs. Handles
         of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine against the simulator, those
         of Direct3D 12 for their arguments alone, and none has run on Windows itself.
+
+    ON PRINTING (>>print)
+
+        ignis_tensor_print shows a tensor as NumPy's repr does, ignis_summary_print the tensors of a model and the memory
+        in use. Both have a form that writes to a buffer.
+
+    ---- begin example print
+    #define IGNIS_IMPLEMENTATION
+    #include "ignis.h"
+
+    int main(void)
+    {
+        ignis_tensor_desc wanted = {.requires_grad = true, .tag = "weights"};
+        ignis_setup(NULL);
+        ignis_tensor weights = ignis_tensor_linspace(0, 1, 2000, &wanted);
+        ignis_tensor_print(weights); // tensor([0.00000000e+00, ..., 1.00000000e+00], shape=[2000], ...)
+        ignis_summary_print(NULL, &weights, 1);
+        ignis_tensor_release(weights);
+        return ignis_shutdown() != IGNIS_OK;
+    }
+    ---- end example
 
     ON PROFILES (>>profile)
 
@@ -5077,6 +5099,51 @@ IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capacity);
     Ownership: nothing to free.
     Threads: any; objects that other threads make meanwhile may be in it or not. */
 IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
+
+#ifndef IGNIS_NO_TENSORS
+
+/* >>print - tensors and models as text ---------------------------------------------------------------------------- */
+
+/*  ignis_tensor_values_to_string - write a tensor's values, shape and dtype as text, as repr of NumPy does
+    tensor([[ 1.  ,  2.5 ],
+            [-3.  ,  0.25]], shape=[2, 2], dtype=f32)
+    Numbers have the fewest digits that tell them apart from others of their dtype, and at most 8 after the point. Of
+    more than 1000 elements the first and the last 3 of each dimension are written, and alone read.
+    Returns: the length of the whole text without its end, as snprintf does; out may be null if capacity is 0; -1 on
+    failure.
+    Errors: FREED, ARGUMENT (null out, never written to), UNSUPPORTED (this thread captures a graph), MEMORY, CUDA.
+    Ownership: the text is written to out, cut to capacity - 1 bytes and always terminated.
+    Threads: any. Streams: queued on the current stream, and waits for it. */
+IGNIS_API int ignis_tensor_values_to_string(ignis_tensor tensor, char *out, size_t capacity);
+
+/*  ignis_tensor_print - write the text of ignis_tensor_values_to_string and the end of a line to stdout
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_tensor_values_to_string; IO (stdout cannot be written).
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_tensor_print(ignis_tensor tensor);
+
+/*  ignis_summary_to_string - write a table of a model's tensors as text: names, shapes, dtypes, numbers of parameters,
+    bytes
+    names may be null: tags of the tensors serve. Below the table are the sums: parameters, those that require a
+    gradient, bytes of values and of gradients; and for each device of the tensors the memory that Ignis uses now and
+    used at most.
+    Returns: the length of the whole text without its end, as snprintf does; out may be null if capacity is 0; -1 on
+    failure.
+    Errors: FREED, ARGUMENT (null, a count below 0), MEMORY, CUDA.
+    Ownership: the text is written to out, cut to capacity - 1 bytes and always terminated.
+    Threads: any. Does not wait. */
+IGNIS_API int ignis_summary_to_string(const char *const *names, const ignis_tensor *tensors, int count, char *out,
+                                      size_t capacity);
+
+/*  ignis_summary_print - write the text of ignis_summary_to_string to stdout
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_summary_to_string; IO (stdout cannot be written).
+    Ownership: unchanged.
+    Threads: any. Does not wait. */
+IGNIS_API ignis_status ignis_summary_print(const char *const *names, const ignis_tensor *tensors, int count);
+
+#endif
 
 #ifdef __cplusplus
 } /* extern "C" */
@@ -10711,7 +10778,7 @@ IGNIS__COLD IGNIS__PRIVATE int64_t ignis__cache_largest_free(const ignis__cache 
 }
 
 /*  Writes a size as "1.50 GiB", "20.0 MiB" or "512 bytes". */
-IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
+IGNIS__COLD IGNIS__PRIVATE ignis__label ignis__size_write(int64_t bytes)
 {
     ignis__label out;
     ignis__string_writer text;
@@ -47955,12 +48022,29 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gl_buffers_close(const char *call)
     }
 }
 
-/*  report - profiles and pictures of memory. */
+/*  report - profiles, tensors and models as text, pictures. */
 
 /*  A number with a decimal point: fprintf depends on the program's locale, which may write 1,5. */
 typedef struct ignis__point_text {
     char text[32];
 } ignis__point_text;
+
+#define IGNIS__PRINT_DIGITS 8 /* after the point */
+
+/*  A finite number as text: its digits before and after the point. */
+typedef struct ignis__number_text {
+    char whole[32], fraction[32];
+    int exponent; /* of the scientific form */
+    bool negative;
+} ignis__number_text;
+
+/*  The form that all numbers of a tensor are printed in, as words of one length. */
+typedef struct ignis__number_format {
+    ignis_dtype dtype;
+    bool scientific;
+    int left, right, exponent; /* columns before the point, after it, and of the exponent's digits */
+    int tail;                  /* columns after the point, with those of the exponent */
+} ignis__number_format;
 
 
 /*  report/report_file.c - report files: JSON, XML and numbers written independently of the locale
@@ -48605,6 +48689,577 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__profile_close(void)
     memset(&ignis__profile, 0, sizeof ignis__profile);
     ignis__profile.threads = threads; /* which have their numbers */
 }
+
+#ifndef IGNIS_NO_TENSORS
+
+/* ===============================================================================================================
+   >>print - tensors and models as text
+
+   This part: numbers of one array as words of equal width, by the rules of NumPy's FloatingFormat and IntegerFormat
+   (numpy/_core/arrayprint.py, 2.4): the fewest digits that give the number back, at most 8 after the point, and a
+   common form, positional or scientific, for all numbers.
+   May use: array/conversion.c. Locks: none. Texts do not depend on the locale.
+   =============================================================================================================== */
+
+/*  Rounds a number to a dtype. */
+static double ignis__number_round(double value, ignis_dtype dtype)
+{
+    char bits[8];
+    ignis__convert(bits, dtype, &value, IGNIS_F64, 1);
+    ignis__convert(&value, IGNIS_F64, bits, dtype, 1);
+    return value;
+}
+
+/*  Writes the digits of a number above 0, and returns the exponent of the first: the fewest that give the number back
+    in its dtype. */
+static int ignis__number_digits(double value, ignis_dtype dtype, char *digits, size_t size)
+{
+    char text[64], *exponent;
+    size_t length = 0;
+    int places;
+    for (places = 0; places <= 16; places++) {
+        snprintf(text, sizeof text, "%.*e", places, value);
+        if (ignis__number_round(strtod(text, NULL), dtype) == value)
+            break;
+    }
+    exponent = strchr(text, 'e');
+    for (places = 0; text + places < exponent; places++)
+        if (text[places] >= '0' && text[places] <= '9' && length < size - 1) /* the point is that of the locale */
+            digits[length++] = text[places];
+    while (length > 1 && digits[length - 1] == '0')
+        length--;
+    digits[length] = 0;
+    return (int)strtol(exponent + 1, NULL, 10);
+}
+
+static void ignis__number_trim(char *fraction)
+{
+    size_t length = strlen(fraction);
+    while (length > 0 && fraction[length - 1] == '0')
+        fraction[--length] = 0;
+}
+
+/*  Splits the number d.ddd that "%.*e" rounds to. */
+static void ignis__number_split_scientific(double value, int places, ignis__number_text *out)
+{
+    char text[64], *exponent;
+    snprintf(text, sizeof text, "%.*e", places, value);
+    exponent = strchr(text, 'e');
+    out->whole[0] = text[0];
+    memcpy(out->fraction, exponent - places, (size_t)places);
+    out->fraction[places] = 0;
+    out->exponent = (int)strtol(exponent + 1, NULL, 10);
+}
+
+/*  Splits a finite number at its point. */
+static void ignis__number_split(double value, ignis_dtype dtype, bool scientific, ignis__number_text *out)
+{
+    char digits[32], text[64];
+    double size = value < 0 ? -value : value;
+    int count, behind, exponent;
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    memset(out, 0, sizeof *out);
+    out->negative = bits >> 63 != 0;
+    strcpy(out->whole, "0");
+    if (!(size > 0))
+        return;
+    exponent = ignis__number_digits(size, dtype, digits, sizeof digits);
+    count = (int)strlen(digits);
+    behind = scientific ? count - 1 : count - 1 - exponent;
+    if (scientific) {
+        ignis__number_split_scientific(size, behind < IGNIS__PRINT_DIGITS ? behind : IGNIS__PRINT_DIGITS, out);
+    } else if (behind > IGNIS__PRINT_DIGITS) {
+        count = snprintf(text, sizeof text, "%.*f", IGNIS__PRINT_DIGITS, size);
+        strcpy(out->fraction, text + count - IGNIS__PRINT_DIGITS);
+        snprintf(out->whole, sizeof out->whole, "%.*s", (int)strspn(text, "0123456789"), text);
+    } else if (exponent < 0) {
+        memset(out->fraction, '0', (size_t)(-exponent - 1)); /* fewer than 8 */
+        strcpy(out->fraction - exponent - 1, digits);
+    } else {
+        snprintf(out->whole, sizeof out->whole, "%.*s", exponent + 1, digits);
+        while (count <= exponent)
+            out->whole[count++] = '0';
+        if (exponent + 1 < (int)strlen(digits))
+            strcpy(out->fraction, digits + exponent + 1);
+    }
+    ignis__number_trim(out->fraction);
+}
+
+/*  Finds the form and the widths that all numbers share. values: double, or int64_t for integers. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__number_format_find(ignis__number_format *format, ignis_dtype dtype,
+                                                          const void *values, int64_t count)
+{
+    const double *numbers = (const double *)values;
+    double most = 0, least = 0, limit = dtype == IGNIS_F64 ? 1e8 : dtype == IGNIS_F32 ? 1e6 : 1e3, size;
+    ignis__number_text text;
+    int special = 0, width;
+    int64_t i;
+    memset(format, 0, sizeof *format);
+    format->dtype = dtype;
+    if (ignis__dtype_is_int(dtype)) {
+        for (i = 0; i < count; i++) {
+            width = snprintf(NULL, 0, "%lld", (long long)((const int64_t *)values)[i]);
+            format->left = width > format->left ? width : format->left;
+        }
+        return;
+    }
+    for (i = 0; i < count; i++) {
+        size = numbers[i] < 0 ? -numbers[i] : numbers[i];
+        if (!ignis__is_finite(size)) {
+            width = ignis__is_nan(size) || numbers[i] > 0 ? 3 : 4;
+            special = width > special ? width : special;
+        } else if (size > 0) {
+            most = size > most ? size : most;
+            least = least > 0 && least < size ? least : size;
+        }
+    }
+    format->scientific =
+        most >= limit ||
+        (most > 0 && (least < ignis__number_round(0.0001, dtype) || ignis__number_round(most / least, dtype) > 1000));
+    for (i = 0; i < count; i++) {
+        if (!ignis__is_finite(numbers[i]))
+            continue;
+        ignis__number_split(numbers[i], dtype, format->scientific, &text);
+        width = (int)strlen(text.whole) + text.negative;
+        format->left = width > format->left ? width : format->left;
+        width = (int)strlen(text.fraction);
+        format->right = width > format->right ? width : format->right;
+        width = text.exponent > 99 || text.exponent < -99 ? 3 : 2;
+        format->exponent = width > format->exponent ? width : format->exponent;
+    }
+    format->tail = format->right + (format->scientific ? 2 + format->exponent : 0);
+    if (special - format->tail - 1 > format->left)
+        format->left = special - format->tail - 1;
+}
+
+/*  Writes number `i` as a word. All words of a format are as long. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__number_write(const ignis__number_format *format, const void *values, int64_t i,
+                                                    char *out, size_t size)
+{
+    ignis__number_text text;
+    double value;
+    if (ignis__dtype_is_int(format->dtype)) {
+        snprintf(out, size, "%*lld", format->left, (long long)((const int64_t *)values)[i]);
+        return;
+    }
+    value = ((const double *)values)[i];
+    if (!ignis__is_finite(value)) {
+        snprintf(out, size, "%*s", format->left + format->tail + 1,
+                 ignis__is_nan(value) ? "nan"
+                 : value > 0          ? "inf"
+                                      : "-inf");
+        return;
+    }
+    ignis__number_split(value, format->dtype, format->scientific, &text);
+    if (format->scientific) { /* with as many digits as the longest number needs, zeros or not */
+        ignis__number_split_scientific(text.negative ? -value : value, format->right, &text);
+        snprintf(out, size, "%*s%s%s.%se%c%0*d", format->left - text.negative - 1, "", text.negative ? "-" : "",
+                 text.whole, text.fraction, text.exponent < 0 ? '-' : '+', format->exponent,
+                 text.exponent < 0 ? -text.exponent : text.exponent);
+    } else {
+        snprintf(out, size, "%*s%s%s.%-*s", format->left - text.negative - (int)strlen(text.whole), "",
+                 text.negative ? "-" : "", text.whole, format->right, text.fraction);
+    }
+}
+
+/*  report/print.c - ignis_tensor_values_to_string and ignis_tensor_print: the layout of NumPy's repr
+
+    Reads the elements that are shown, finds their form, and writes them by dimensions (numpy/_core/arrayprint.py, 2.4:
+    lines of 75 columns, a summary above 1000 elements, 3 at each edge).
+    May use: number_format.c, >>tensor. Locks: none. */
+
+enum { IGNIS__PRINT_THRESHOLD = 1000, IGNIS__PRINT_EDGE = 3, IGNIS__PRINT_WIDTH = 75 };
+
+static const char ignis__print_prefix[] = "tensor(";
+
+/*  A tensor while it is printed. */
+typedef struct ignis__print {
+    ignis_shape shape;
+    ignis_dtype dtype;
+    bool requires_grad, summary;
+    void *values;  /* of the elements that are shown: double, or int64_t of integers */
+    int64_t count; /* of them */
+    ignis__number_format format;
+    ignis__string_writer *text;
+    int64_t next; /* to be written */
+    int column;
+} ignis__print;
+
+/*  Returns how many elements of a dimension are shown. */
+static int64_t ignis__print_shown(const ignis__print *print, int dim)
+{
+    int64_t n = print->shape.dim[dim];
+    return print->summary && n > 2 * IGNIS__PRINT_EDGE ? 2 * IGNIS__PRINT_EDGE : n;
+}
+
+/*  Copies the shown elements below an index of dimensions before `dim` to `to`, and returns the end of them. NULL after
+    a failure. whole: a copy of all elements on the host; NULL: none, each run is copied from the device. */
+static char *ignis__print_gather(const ignis__print *print, const ignis__work *work, ignis__address from,
+                                 const char *whole, int dim, int64_t index, char *to)
+{
+    int64_t n = print->shape.dim[dim], shown = ignis__print_shown(print, dim), size = ignis__dtypes[print->dtype].size,
+            i;
+    bool is_last = dim == print->shape.ndim - 1;
+    for (i = 0; i < shown && to; i++) {
+        int64_t at = index * n + (i < shown / 2 || shown == n ? i : n - shown + i), run = shown == n ? n : shown / 2;
+        if (!is_last) {
+            to = ignis__print_gather(print, work, from, whole, dim + 1, at, to);
+            continue;
+        }
+        if (whole)
+            memcpy(to, whole + at * size, (size_t)(run * size));
+        else if (!ignis__copy_to_host(work, to, from + (uint64_t)(at * size), run * size))
+            return NULL;
+        to += run * size;
+        i += run - 1;
+    }
+    return to;
+}
+
+/*  Reads the shown elements of a tensor. */
+static bool ignis__print_read(const char *call, ignis__print *print, ignis__array *array)
+{
+    const int64_t size = ignis__dtypes[print->dtype].size, bytes = ignis__array_bytes(array);
+    bool is_whole = bytes <= 1048576, ok;
+    ignis__address address = 0;
+    ignis__work work;
+    char *raw, *whole = NULL;
+    int d;
+    print->summary = array->numel > IGNIS__PRINT_THRESHOLD;
+    for (d = 0, print->count = 1; d < print->shape.ndim; d++)
+        print->count *= ignis__print_shown(print, d);
+    print->values = ignis__alloc_for(call, (size_t)(print->count * 8 + 8));
+    raw = print->values ? (char *)ignis__alloc_for(call, (size_t)(print->count * size + 1)) : NULL;
+    if (raw && is_whole)
+        whole = (char *)ignis__alloc_for(call, (size_t)bytes + 1);
+    ok = raw && (whole || !is_whole) && ignis__work_begin(call, array->storage->device, &work);
+    if (ok) {
+        ok = ignis__work_read(&work, array, &address) &&
+             (!is_whole || ignis__copy_to_host(&work, whole, address, bytes)) &&
+             ignis__print_gather(print, &work, address, whole, 0, 0, raw) != NULL;
+        ignis__work_end(&work);
+    }
+    if (ok) {
+        ignis__convert(print->values, ignis__dtype_is_int(print->dtype) ? IGNIS_I64 : IGNIS_F64, raw, print->dtype,
+                       print->count);
+        ignis__number_format_find(&print->format, print->dtype, print->values, print->count);
+    }
+    ignis__free(whole);
+    ignis__free(raw);
+    return ok;
+}
+
+/*  Ends the line, and indents the next one. */
+static void ignis__print_break(ignis__print *print, int lines, int indent)
+{
+    while (lines-- > 0)
+        ignis__string_add(print->text, "\n");
+    ignis__string_add(print->text, "%*s", indent, "");
+    print->column = indent;
+}
+
+/*  Writes a word of a row, which goes on the next line if it does not fit. */
+static void ignis__print_word(ignis__print *print, const char *word, bool first, int indent, int width)
+{
+    int length = (int)strlen(word);
+    if (!first) {
+        ignis__string_add(print->text, ",");
+        print->column += 2;
+        if (print->column + length > width)
+            ignis__print_break(print, 1, indent);
+        else
+            ignis__string_add(print->text, " ");
+    }
+    ignis__string_add(print->text, "%s", word);
+    print->column += length;
+}
+
+static void ignis__print_dim(ignis__print *print, int dim)
+{
+    const int indent = (int)sizeof ignis__print_prefix + dim, left = print->shape.ndim - dim;
+    const int64_t shown = ignis__print_shown(print, dim);
+    const bool gap = shown < print->shape.dim[dim];
+    char word[64];
+    int64_t i;
+    ignis__string_add(print->text, "[");
+    print->column = indent;
+    for (i = 0; i < shown + gap; i++) {
+        bool is_gap = gap && i == IGNIS__PRINT_EDGE;
+        if (left == 1) {
+            if (!is_gap)
+                ignis__number_write(&print->format, print->values, print->next++, word, sizeof word);
+            ignis__print_word(print, is_gap ? "..." : word, i == 0, indent, IGNIS__PRINT_WIDTH - 2 - dim);
+            continue;
+        }
+        if (i > 0) {
+            ignis__string_add(print->text, ",");
+            ignis__print_break(print, left - 1, indent);
+        }
+        if (is_gap)
+            ignis__string_add(print->text, "...");
+        else
+            ignis__print_dim(print, dim + 1);
+    }
+    ignis__string_add(print->text, "]");
+    print->column++;
+}
+
+static void ignis__print_write(ignis__print *print, ignis__string_writer *text)
+{
+    char facts[300];
+    int length;
+    print->text = text;
+    print->next = 0;
+    ignis__string_add(text, ignis__print_prefix);
+    print->column = (int)sizeof ignis__print_prefix - 1;
+    if (print->count > 0) {
+        ignis__print_dim(print, 0);
+    } else {
+        ignis__string_add(text, "[]");
+        print->column += 2;
+    }
+    length = snprintf(facts, sizeof facts, "shape=%s, dtype=%s%s)", ignis__shape_write(&print->shape).text,
+                      ignis__dtypes[print->dtype].name, print->requires_grad ? ", requires_grad" : "");
+    ignis__string_add(text, ",");
+    if (print->column + 1 + length + 1 > IGNIS__PRINT_WIDTH)
+        ignis__print_break(print, 1, (int)sizeof ignis__print_prefix - 1);
+    else
+        ignis__string_add(text, " ");
+    ignis__string_add(text, "%s", facts);
+}
+
+/*  Reads what is printed of a tensor. The caller frees print->values, also after a failure. */
+static bool ignis__print_begin(const char *call, ignis_tensor handle, ignis__print *print)
+{
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    ignis__tape_state tape_state;
+    ignis__array *array;
+    bool ok = false;
+    memset(print, 0, sizeof *print);
+    if (!tensor)
+        return false;
+    array = ignis__tensor_enter(call, tensor, &tape_state);
+    if (array) {
+        print->shape = array->shape;
+        print->dtype = array->dtype;
+        print->requires_grad = tape_state.requires_grad;
+        ok = ignis__print_read(call, print, array);
+        ignis__array_drop(call, array);
+    }
+    ignis__tensor_drop(call, tensor);
+    return ok;
+}
+
+IGNIS__COLD IGNIS_API int ignis_tensor_values_to_string(ignis_tensor tensor, char *out, size_t capacity)
+{
+    static const char call[] = "ignis_tensor_values_to_string";
+    ignis__string_writer text;
+    ignis__print print;
+    char none[1];
+    bool ok;
+    if (!ignis__enter(call) || (capacity && !ignis__check_not_null(call, "out", out)))
+        return -1;
+    ok = ignis__print_begin(call, tensor, &print);
+    ignis__string_begin(&text, out ? out : none, capacity);
+    if (ok)
+        ignis__print_write(&print, &text);
+    ignis__free(print.values);
+    return ok ? (int)text.length : -1;
+}
+
+/*  Writes a text and the end of a line to stdout. */
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__print_line(const char *call, const char *text)
+{
+    if (fputs(text, stdout) != EOF && fputc('\n', stdout) != EOF)
+        return IGNIS_OK;
+    return ignis__fail(IGNIS_DIAG_REPORT_IO, call, "stdout cannot be written to");
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_tensor_print(ignis_tensor tensor)
+{
+    static const char call[] = "ignis_tensor_print";
+    ignis_status status = IGNIS_ERROR_MEMORY;
+    ignis__string_writer text;
+    ignis__print print;
+    char none[1], *all;
+    if (!ignis__print_begin(call, tensor, &print)) {
+        ignis__free(print.values);
+        return ignis__failed();
+    }
+    ignis__string_begin(&text, none, 0);
+    ignis__print_write(&print, &text);
+    all = (char *)ignis__alloc_for(call, text.length + 1);
+    if (all) {
+        ignis__string_begin(&text, all, text.length + 1);
+        ignis__print_write(&print, &text);
+        status = ignis__print_line(call, all);
+    }
+    ignis__free(all);
+    ignis__free(print.values);
+    return status;
+}
+
+/*  report/summary.c - ignis_summary_to_string and ignis_summary_print: a table of a model's tensors, and memory
+
+    A first pass finds the widths of the columns, a second one writes.
+    May use: print.c, device/memory_query.c, >>tensor. Locks: none. */
+
+/*  The sums of a summary. */
+typedef struct ignis__summary {
+    int64_t parameters, trainable, bytes, grad_bytes;
+    int name_width, shape_width, number_width;
+    bool on_device[IGNIS_MAX_DEVICES];
+} ignis__summary;
+
+/*  A number in groups of three digits: 1,234,567. */
+typedef struct ignis__grouped_text {
+    char text[32];
+} ignis__grouped_text;
+
+static ignis__grouped_text ignis__grouped_write(int64_t number)
+{
+    ignis__grouped_text out;
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)number), i, at = 0;
+    for (i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0)
+            out.text[at++] = ',';
+        out.text[at++] = digits[i];
+    }
+    out.text[at] = 0;
+    return out;
+}
+
+/*  A row of the table: the facts of a tensor. */
+typedef struct ignis__summary_row {
+    const char *name;
+    char tag[32];
+    ignis_shape shape;
+    ignis_dtype dtype;
+    bool requires_grad, has_grad;
+    int device;
+    int64_t numel, bytes;
+} ignis__summary_row;
+
+static bool ignis__summary_row_get(const char *call, const char *name, ignis_tensor handle, ignis__summary_row *row)
+{
+    ignis__tensor *tensor = ignis__tensor_hold(call, handle);
+    memset(row, 0, sizeof *row);
+    if (!tensor)
+        return false;
+    ignis__mutex_lock(&tensor->slot.lock);
+    if (tensor->data)
+        snprintf(row->tag, sizeof row->tag, "%s", tensor->data->tag);
+    row->requires_grad = tensor->requires_grad;
+    row->has_grad = tensor->grad != NULL;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    row->name = name ? name : row->tag;
+    row->shape = tensor->shape;
+    row->dtype = tensor->dtype;
+    row->device = ignis__device_ordinal(tensor->device);
+    row->numel = ignis__tensor_numel(tensor);
+    row->bytes = row->numel * ignis__dtypes[row->dtype].size;
+    ignis__tensor_drop(call, tensor);
+    return true;
+}
+
+static void ignis__summary_add(ignis__summary *sums, const ignis__summary_row *row)
+{
+    int width = (int)strlen(row->name);
+    sums->name_width = width > sums->name_width ? width : sums->name_width;
+    width = (int)strlen(ignis__shape_write(&row->shape).text);
+    sums->shape_width = width > sums->shape_width ? width : sums->shape_width;
+    sums->parameters += row->numel;
+    sums->trainable += row->requires_grad ? row->numel : 0;
+    sums->bytes += row->bytes;
+    sums->grad_bytes += row->has_grad ? row->bytes : 0;
+    sums->on_device[row->device] = true;
+}
+
+static bool ignis__summary_write(const char *call, const char *const *names, const ignis_tensor *tensors, int count,
+                                 ignis__string_writer *text)
+{
+    ignis__summary sums = IGNIS__ZERO;
+    ignis__summary_row row;
+    ignis_memory_info memory;
+    int i;
+    sums.name_width = 5; /* of "total" */
+    sums.shape_width = 5;
+    if (count < 0)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    if (count > 0 && !ignis__check_not_null(call, "tensors", tensors))
+        return false;
+    for (i = 0; i < count; i++) {
+        if (!ignis__summary_row_get(call, names ? names[i] : NULL, tensors[i], &row))
+            return false;
+        ignis__summary_add(&sums, &row);
+    }
+    sums.number_width = (int)strlen(ignis__grouped_write(sums.parameters).text);
+    sums.number_width = sums.number_width < 10 ? 10 : sums.number_width;
+    ignis__string_add(text, "%-*s  %-*s  %-7s  %*s  %12s\n", sums.name_width, "name", sums.shape_width, "shape",
+                      "dtype", sums.number_width, "parameters", "size");
+    for (i = 0; i < count; i++) {
+        if (!ignis__summary_row_get(call, names ? names[i] : NULL, tensors[i], &row))
+            return false;
+        ignis__string_add(text, "%-*s  %-*s  %-7s  %*s  %12s%s\n", sums.name_width, row.name, sums.shape_width,
+                          ignis__shape_write(&row.shape).text, ignis__dtypes[row.dtype].name, sums.number_width,
+                          ignis__grouped_write(row.numel).text, ignis__size_write(row.bytes).text,
+                          row.requires_grad ? "" : "  frozen");
+    }
+    ignis__string_add(text, "%-*s  %-*s  %-7s  %*s  %12s\n", sums.name_width, "total", sums.shape_width, "", "",
+                      sums.number_width, ignis__grouped_write(sums.parameters).text,
+                      ignis__size_write(sums.bytes).text);
+    ignis__string_add(text, "trainable: %s parameters; gradients: %s", ignis__grouped_write(sums.trainable).text,
+                      ignis__size_write(sums.grad_bytes).text);
+    for (i = 0; i < IGNIS_MAX_DEVICES; i++) {
+        if (!sums.on_device[i])
+            continue;
+        if (ignis_memory_query(i, &memory) != IGNIS_OK)
+            return false;
+        ignis__string_add(text, "\ndevice %d: %s in use, %s at most, of %s", i,
+                          ignis__size_write(memory.live_bytes).text, ignis__size_write(memory.live_peak).text,
+                          ignis__size_write(memory.device_total).text);
+    }
+    return true;
+}
+
+IGNIS__COLD IGNIS_API int ignis_summary_to_string(const char *const *names, const ignis_tensor *tensors, int count,
+                                                  char *out, size_t capacity)
+{
+    static const char call[] = "ignis_summary_to_string";
+    ignis__string_writer text;
+    char none[1];
+    if (!ignis__enter(call) || (capacity && !ignis__check_not_null(call, "out", out)))
+        return -1;
+    ignis__string_begin(&text, out ? out : none, capacity);
+    return ignis__summary_write(call, names, tensors, count, &text) ? (int)text.length : -1;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_summary_print(const char *const *names, const ignis_tensor *tensors, int count)
+{
+    static const char call[] = "ignis_summary_print";
+    ignis_status status = IGNIS_ERROR_MEMORY;
+    ignis__string_writer text;
+    size_t size;
+    char none[1], *all;
+    if (!ignis__enter(call))
+        return ignis__failed();
+    ignis__string_begin(&text, none, 0);
+    if (!ignis__summary_write(call, names, tensors, count, &text))
+        return ignis__failed();
+    size = text.length + 256; /* numbers may have more digits the second time */
+    all = (char *)ignis__alloc_for(call, size);
+    if (all) {
+        ignis__string_begin(&text, all, size);
+        status =
+            ignis__summary_write(call, names, tensors, count, &text) ? ignis__print_line(call, all) : ignis__failed();
+    }
+    ignis__free(all);
+    return status;
+}
+
+#endif
 
 /* ===============================================================================================================
    >>dry - dry runs: a driver that does nothing
@@ -49560,6 +50215,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_fence_signal(...) IGNIS__AT(ignis_fence_signal(__VA_ARGS__))
 #define ignis_gl_register(...) IGNIS__AT(ignis_gl_register(__VA_ARGS__))
 #define ignis_gl_map(...) IGNIS__AT(ignis_gl_map(__VA_ARGS__))
+#ifndef IGNIS_NO_TENSORS
+#define ignis_tensor_values_to_string(...) IGNIS__AT(ignis_tensor_values_to_string(__VA_ARGS__))
+#define ignis_tensor_print(...) IGNIS__AT(ignis_tensor_print(__VA_ARGS__))
+#endif
 #endif
 
 /*  For version 0.5 alone: IGNIS_MODELS, once an option of this header, includes the header that the models have now. */

@@ -26,6 +26,7 @@
 #include "manual/dry_run.txt"
 #include "manual/dlpack.txt"
 #include "manual/graphics.txt"
+#include "manual/print.txt"
 #include "manual/profile.txt"
 #include "manual/threads.txt"
 #include "manual/shared_libraries.txt"
@@ -91,6 +92,11 @@ extern "C" {
 #include "interop/dlpack.h"
 #include "interop/graphics.h"
 #include "report/profile.h"
+#ifndef IGNIS_NO_TENSORS
+
+#include "report/print.h"
+#endif
+
 #include "overload.h"
 #endif /* IGNIS_INCLUDED */
 
@@ -347,6 +353,13 @@ extern "C" {
 #include "report/report_file.c"
 #include "report/memory_snapshot.c"
 #include "report/profile.c"
+#ifndef IGNIS_NO_TENSORS
+
+#include "report/number_format.c"
+#include "report/print.c"
+#include "report/summary.c"
+#endif
+
 #include "base/dry_driver.c"
 #include "base/dry_cublaslt.c"
 #include "base/dry_bind.c"

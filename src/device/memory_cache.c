@@ -202,7 +202,7 @@ IGNIS__COLD IGNIS__PRIVATE int64_t ignis__cache_largest_free(const ignis__cache 
 }
 
 /*  Writes a size as "1.50 GiB", "20.0 MiB" or "512 bytes". */
-IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
+IGNIS__COLD IGNIS__PRIVATE ignis__label ignis__size_write(int64_t bytes)
 {
     ignis__label out;
     ignis__string_writer text;

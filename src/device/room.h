@@ -312,6 +312,7 @@ IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__block *block);
 
 /* memory_cache.c */
 IGNIS__COLD IGNIS__PRIVATE int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache);
+IGNIS__COLD IGNIS__PRIVATE ignis__label ignis__size_write(int64_t bytes);
 IGNIS__COLD IGNIS__PRIVATE int64_t ignis__cache_largest_free(const ignis__cache *cache);
 IGNIS__PRIVATE ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin,
                                                     ignis__device *device, void *stream, int64_t size);
