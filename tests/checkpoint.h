@@ -305,6 +305,64 @@ static void ck_write_folder(const ck_model *m, const char *folder, ignis_dtype d
     }
 }
 
+/* --- packed weights ----------------------------------------------------------------------------------------------- */
+
+/*  Adds a tensor whose bytes are all `fill` to the header and data of a safetensors file. */
+static void ck_put_tensor(ck_bytes *header, ck_bytes *data, const char *name, const char *type, int bytes, int rows,
+                          int columns, int fill)
+{
+    char line[256];
+    size_t begin = data->size;
+    int64_t i, size = (int64_t)bytes * rows * (columns ? columns : 1);
+    char byte = (char)fill;
+    for (i = 0; i < size; i++)
+        ck_put(data, &byte, 1);
+    snprintf(line, sizeof line, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", header->size ? "," : "{", name, type, rows);
+    ck_put(header, line, strlen(line));
+    snprintf(line, sizeof line, columns ? ",%d]" : "]", columns);
+    ck_put(header, line, strlen(line));
+    snprintf(line, sizeof line, ",\"data_offsets\":[%zu,%zu]}", begin, data->size);
+    ck_put(header, line, strlen(line));
+}
+
+/*  Writes a model whose projections are packed, as a folder: GPTQ of four bits in groups of 32, of numbers 0, zeros
+    `zero` and scales 2^-10; or FP8 in blocks of 128. description: the quantization_config. */
+static void ck_write_packed(const ck_model *m, const char *folder, bool f8, int zero, const char *description)
+{
+    ck_bytes data = {0}, header = {0}, file = {0};
+    char text[8192], name[160], config[4096];
+    int i;
+    for (i = 0; i < m->count; i++) {
+        const ck_tensor *t = &m->tensors[i];
+        int cut = (int)strlen(t->name) - 7;
+        if (!t->columns || !strstr(t->name, "_proj")) {
+            ck_put_tensor(&header, &data, t->name, "BF16", 2, t->rows, t->columns, 0x3c);
+        } else if (f8) {
+            ck_put_tensor(&header, &data, t->name, "F8_E4M3", 1, t->rows, t->columns, 0x38);
+            snprintf(name, sizeof name, "%s_scale_inv", t->name);
+            ck_put_tensor(&header, &data, name, "F32", 4, (t->rows + 127) / 128, (t->columns + 127) / 128, 0x3c);
+        } else {
+            snprintf(name, sizeof name, "%.*s.qweight", cut, t->name);
+            ck_put_tensor(&header, &data, name, "I32", 4, t->columns / 8, t->rows, 0);
+            snprintf(name, sizeof name, "%.*s.qzeros", cut, t->name);
+            ck_put_tensor(&header, &data, name, "I32", 4, t->columns / 32, t->rows / 8, 17 * (zero - 1));
+            snprintf(name, sizeof name, "%.*s.scales", cut, t->name);
+            ck_put_tensor(&header, &data, name, "F16", 2, t->columns / 32, t->rows, 0x14);
+        }
+    }
+    ck_put(&header, "}", 1);
+    ck_u64(&file, header.size);
+    ck_put(&file, header.data, header.size);
+    ck_put(&file, data.data, data.size);
+    mkdir(folder, 0700);
+    snprintf(text, sizeof text, "%.200s/model.safetensors", folder);
+    test_write_file(text, file.data, file.size);
+    ck_config(m, config, sizeof config);
+    snprintf(text, sizeof text, "{\"quantization_config\": %s, %s", description, config + 1);
+    ck_write_text(folder, "config.json", text);
+    free(data.data), free(header.data), free(file.data);
+}
+
 /* --- GGUF -------------------------------------------------------------------------------------------------------- */
 
 static const struct {

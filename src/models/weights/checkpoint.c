@@ -16,6 +16,7 @@ IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files)
     ignis__free(files->shards);
     ignis__free(files->paths);
     ignis__free(files->sources);
+    ignis__free(files->packed);
     ignis__config_close(&files->config);
     ignis__config_close(&files->index);
     ignis__config_close(&files->generation);
@@ -74,7 +75,7 @@ static bool ignis__model_alloc_sources(ignis__model_files *files, int64_t count)
     return files->sources != NULL;
 }
 
-static bool ignis__model_sort_sources(ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_sort_sources(ignis__model_files *files)
 {
     int64_t i;
     if (files->source_count > 1)

@@ -24,9 +24,10 @@ typedef struct ignis__model_loading {
     ignis__model_chunk *chunks;
     int64_t count;
     int64_t staging_bytes, source_bytes, value_bytes,
-        transposed_bytes; /* of the largest chunk: on the device, in the file, as floats to be
-                             quantised; and of some columns to be transposed */
-    char *staging;        /* pinned: one slot after the other */
+        transposed_bytes;   /* of the largest chunk: on the device, in the file, as floats to be
+                               quantised; and of some columns to be transposed */
+    int64_t unpacked_bytes; /* of the largest chunk of a packed weight, as rows */
+    char *staging;          /* pinned: one slot after the other */
     ignis__mutex lock;
     ignis__condition changed;
     int64_t next;                         /* the next chunk to be read */
@@ -41,8 +42,9 @@ typedef struct ignis__model_loading {
 typedef struct ignis__model_reader {
     int file, descriptor; /* -1 if there is none */
     unsigned char *bytes, *row;
-    char *transposed; /* columns before they are transposed to rows */
-    float *values;    /* a chunk as floats, before it is quantised */
+    unsigned char *unpacked; /* rows of a packed weight */
+    char *transposed;        /* columns before they are transposed to rows */
+    float *values;           /* a chunk as floats, before it is quantised */
 } ignis__model_reader;
 
 static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file,
@@ -145,6 +147,32 @@ static bool ignis__model_fill_transposed(ignis__model_loading *loading, ignis__m
     return true;
 }
 
+/*  Reads the tensors of a packed weight, and makes rows of them. */
+static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model_reader *reader,
+                                     const ignis__model_chunk *chunk)
+{
+    const ignis__model_part *part = &loading->parts[chunk->part];
+    const ignis__packed *packed = &loading->files->packed[part->from->packed - 1];
+    ignis__packed_range range;
+    ignis__packed_region region[4];
+    unsigned char *to = reader->bytes;
+    char why[200];
+    int64_t k;
+    int i;
+    range.first = ignis__model_file_row(part, chunk->first);
+    range.rows = chunk->rows;
+    range.skip = part->skip_columns;
+    range.columns = part->columns;
+    (void)ignis__packed_regions(packed, range.first, range.rows, range.skip, range.columns, region);
+    for (i = 0; i < 4; i++)
+        for (k = 0; k < region[i].count; k++, to += region[i].size)
+            if (!ignis__model_read_at(loading, reader, region[i].file, region[i].begin + k * region[i].step, to,
+                                      region[i].size))
+                return false;
+    return ignis__packed_rows(packed, reader->bytes, region, &range, reader->unpacked, why) ||
+           ignis__model_read_fail(loading, IGNIS_DIAG_MODEL_CONFIG, part->from->file, "read", why);
+}
+
 /*  Reads and converts a chunk. */
 static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_reader *reader,
                                     const ignis__model_chunk *chunk, char *out)
@@ -168,9 +196,12 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
             ignis__model_pack_rows(part, NULL, reader->values + row * part->columns, reader, row, chunk->rows, out);
         return true;
     }
-    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs;
-    read = direct ? (unsigned char *)out : reader->bytes;
-    if (file_row == row_bytes) {
+    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !source->packed;
+    read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
+    if (source->packed) {
+        if (!ignis__model_fill_packed(loading, reader, chunk))
+            return false;
+    } else if (file_row == row_bytes) {
         if (!ignis__model_read_at(loading, reader, source->file, begin, read, chunk->rows * row_bytes))
             return false;
     } else {
@@ -182,12 +213,11 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     if (direct)
         return true;
     if (!part->blocks && !pairs && !source->quant) {
-        ignis__convert(out, dtype, reader->bytes, source->dtype, chunk->rows * part->columns);
+        ignis__convert(out, dtype, read, source->dtype, chunk->rows * part->columns);
         return true;
     }
     for (row = 0; row < chunk->rows; row++) {
-        const unsigned char *from =
-            reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
+        const unsigned char *from = read + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
         bool kept = part->blocks && source->quant == (uint32_t)part->blocks;
         if (!kept)
             ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
@@ -205,7 +235,8 @@ static bool ignis__model_reader_open(ignis__model_loading *loading, ignis__model
     reader->values = (float *)ignis__alloc((size_t)loading->value_bytes + 4);
     reader->row = (unsigned char *)ignis__alloc((size_t)loading->value_bytes + 4); /* blocks of a row are smaller */
     reader->transposed = (char *)ignis__alloc((size_t)loading->transposed_bytes + 8);
-    return (reader->bytes && reader->values && reader->row && reader->transposed) ||
+    reader->unpacked = (unsigned char *)ignis__alloc((size_t)loading->unpacked_bytes + 8);
+    return (reader->bytes && reader->values && reader->row && reader->transposed && reader->unpacked) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_HOST_MEMORY, 0, "read", "out of host memory");
 }
 
@@ -217,6 +248,7 @@ static void ignis__model_reader_close(ignis__model_reader *reader)
     ignis__free(reader->values);
     ignis__free(reader->row);
     ignis__free(reader->transposed);
+    ignis__free(reader->unpacked);
 }
 
 /*  Runs a reading thread: takes the next chunk, waits for its slot, fills it. */
@@ -266,13 +298,22 @@ static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
         int64_t first, bytes, packed, values, columns, here;
-        unit *= part->blocks ? 8 : 1; /* rows of one record */
+        unit *= part->blocks || part->from->packed ? 8 : 1; /* rows of one record, or of one word */
+        /* a packed weight is read in pieces of one row of words each: fewer pieces if they are long */
+        rows = part->from->packed && rows < 256 ? 256 : rows;
         rows = rows < unit ? unit : rows / unit * unit;
         for (first = 0; first < part->rows; first += here, made++) {
             int64_t left = part->run - first % part->run;
             here = left < rows ? left : rows;
             bytes = transposed ? here * part->from->bytes
                                : here * (part->columns / part->from->elements) * part->from->bytes;
+            if (part->from->packed) {
+                ignis__packed_region region[4];
+                loading->unpacked_bytes = bytes > loading->unpacked_bytes ? bytes : loading->unpacked_bytes;
+                bytes = ignis__packed_regions(&loading->files->packed[part->from->packed - 1],
+                                              ignis__model_file_row(part, first), here, part->skip_columns,
+                                              part->columns, region);
+            }
             packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
             values = part->blocks ? (transposed ? here : 1) * part->columns * 4 : 0;
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
@@ -356,7 +397,7 @@ static bool ignis__model_copy_chunks(ignis__model_loading *loading, ignis__devic
 {
     ignis__thread_handle threads[IGNIS__MODEL_THREADS];
     ignis__pooled_event *copied[IGNIS__MODEL_SLOTS] = {NULL};
-    ignis__model_reader reader = {-1, -1, NULL, NULL, NULL, NULL};
+    ignis__model_reader reader = {-1, -1, NULL, NULL, NULL, NULL, NULL};
     int started = 0, wanted = ignis__core_count();
     int64_t chunk, done = 0;
     bool ok = true, alone;
@@ -384,7 +425,7 @@ static bool ignis__model_copy_chunks(ignis__model_loading *loading, ignis__devic
         ok = ok && (copied[slot] = ignis__model_copy_chunk(loading, now, staging)) != NULL;
         if (ok) {
             const ignis__model_source *source = loading->parts[now->part].from;
-            done += now->rows * (loading->parts[now->part].columns / source->elements * source->bytes);
+            done += ignis__model_source_bytes(loading->files, source, now->rows * loading->parts[now->part].columns);
         }
         if (ok && desc->progress_fn && !desc->progress_fn(done, loading->model->file_bytes, desc->user_data)) {
             ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, loading->call,

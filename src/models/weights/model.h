@@ -91,6 +91,7 @@ IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_m
     The family is "model_type" of config.json, or "general.architecture" of a GGUF file. Weights are F32, F16,
     BF16 or F64 in safetensors files; in GGUF files also Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ2, IQ3, IQ4
     and MXFP4. A GGUF model in several files is opened by its first one, whose name ends in -00001-of-00003.gguf.
+    Folders may have a quantization_config of fp8, compressed-tensors (FP8 alone), awq, gptq or mxfp4.
     By default quantised matrices stay quantised. Exceptions are converted to the model's dtype: a
     weight of several tensors (q, k and v; gate and up) of which one is not quantised; gate and up of different
     types. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever its type in the file,

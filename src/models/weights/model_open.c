@@ -197,7 +197,8 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->parallel = desc->parallel;
     model->parallel.size += model->parallel.size == 0;
     model->weights = desc->requires_grad || model->parallel.size > 1 ? IGNIS_WEIGHTS_NUMBERS : desc->weights;
-    if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
+    if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) && ignis__packed_join(files)
+                                            : ignis__model_open_gguf(files)) &&
         ignis__model_read_hyperparameters(files, model) && ignis__model_divide_sizes(call, model)) {
         if (desc->context > model->context)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context,

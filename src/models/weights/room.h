@@ -91,9 +91,47 @@ typedef struct ignis__model_source {
     uint32_t id;         /* the number of the type in a GGUF file */
     ignis_dtype dtype;   /* 0 if Ignis does not have it */
     uint32_t quant;      /* an ignis__gguf_type, or 0 */
+    int packed;          /* 1 + an index of the files' packed weights, or 0 */
     bool used;           /* it is a part of a weight, or was read otherwise */
     int elements, bytes; /* `elements` elements take `bytes` bytes */
 } ignis__model_source;
+
+/*  The bytes of a tensor that a packed weight consists of. */
+typedef struct ignis__packed_tensor {
+    int file, bytes; /* bytes: of an element */
+    int64_t begin;
+    ignis_dtype dtype;
+    bool exists;
+} ignis__packed_tensor;
+
+typedef enum ignis__packing {
+    IGNIS__PACKED_NONE,
+    IGNIS__PACKED_F8,
+    IGNIS__PACKED_AWQ,
+    IGNIS__PACKED_GPTQ,
+    IGNIS__PACKED_MXFP4
+} ignis__packing;
+
+/*  A quantised weight of safetensors files, whose numbers and scales are tensors of their own: packed.c. */
+typedef struct ignis__packed {
+    char name[128];
+    ignis__packing kind;
+    ignis__packed_tensor numbers, scales, zeros, order; /* order: the group of each column */
+    int64_t rows, columns, block_rows, group;           /* block_rows, group: rows and columns with one scale */
+    int bits, type;      /* type: an ignis__gguf_type with the same values; 0: rows are read as f32 */
+    int added;           /* to zeros as stored */
+    bool any_order, sym; /* any_order: columns of one group are anywhere; sym: all zeros are the middle */
+} ignis__packed;
+
+/*  count times `size` bytes of a file, `step` apart. */
+typedef struct ignis__packed_region {
+    int file;
+    int64_t begin, step, size, count;
+} ignis__packed_region;
+
+typedef struct ignis__packed_range {
+    int64_t first, rows, skip, columns;
+} ignis__packed_range;
 
 typedef struct ignis__model_files {
     const char *call, *path;
@@ -106,6 +144,7 @@ typedef struct ignis__model_files {
     int path_count;
     ignis__model_source *sources; /* sorted by name */
     int64_t source_count;
+    ignis__packed *packed; /* of safetensors files, if config.json has a quantization_config */
     ignis_model_family family;
 } ignis__model_files;
 
@@ -259,6 +298,7 @@ IGNIS__PRIVATE const ignis__config_item *ignis__config_find(const ignis__config 
 IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files);
 IGNIS__PRIVATE char *ignis__model_path(const char *call, const char *folder, const char *name);
 IGNIS__PRIVATE ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name);
+IGNIS__PRIVATE bool ignis__model_sort_sources(ignis__model_files *files);
 IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_source *source);
 IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files);
 IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files);
@@ -305,6 +345,16 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
 /* tensor_match.c */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *files, ignis__model *model,
                                                            ignis__model_part *parts, int count);
+
+/* packed.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__packed_join(ignis__model_files *files);
+IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, int64_t first, int64_t rows, int64_t skip,
+                                             int64_t columns, ignis__packed_region region[4]);
+IGNIS__PRIVATE bool ignis__packed_rows(const ignis__packed *p, const unsigned char *bytes,
+                                       const ignis__packed_region region[4], const ignis__packed_range *range,
+                                       unsigned char *to, char why[200]);
+IGNIS__PRIVATE int64_t ignis__model_source_bytes(const ignis__model_files *files, const ignis__model_source *source,
+                                                 int64_t elements);
 
 /* block_grids.c */
 extern const uint16_t ignis__grid_iq2_xxs[256], ignis__grid_iq2_xs[512], ignis__grid_iq2_s[1024];

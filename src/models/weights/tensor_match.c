@@ -92,12 +92,21 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
                         model->parallel.size, (long long)part->columns, (long long)part->file_columns);
             return false;
         }
+        if (source->packed && (part->row->how & IGNIS__MODEL_IN_OUT || part->skip_rows % 8 || part->run % 8)) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is quantised: its rows %lld to %lld would be read, or its columns; expected "
+                        "rows in groups of eight",
+                        ignis__name_write(name.text).text, files->path, (long long)part->skip_rows,
+                        (long long)(part->skip_rows + part->run));
+            return false;
+        }
         part->from = source;
         source->used = true;
         numel = part->rows * part->columns; /* of the file's own shape */
-        elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* equal on all ranks */
+        elements[source->quant || source->packed ? 0 : source->dtype] +=
+            part->file_rows * part->file_columns; /* equal on all ranks */
         model->parameters += numel;
-        model->file_bytes += numel / source->elements * source->bytes;
+        model->file_bytes += ignis__model_source_bytes(files, source, numel);
     }
     if (!ignis__model_check_unused(files, model))
         return false;

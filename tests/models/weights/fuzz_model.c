@@ -46,9 +46,10 @@ static ck_model models[] = {{.family = "gpt2",
                              .theta = 10000,
                              .stretch = "linear"}};
 static const char *const others[] = {"2/model.safetensors.index.json", "a/adapter_config.json",
-                                     "a/adapter_model.safetensors", "p-00001-of-00002.gguf", "p-00002-of-00002.gguf"};
-/* GGUF files and config.json of each, and the others, of which the last two are one model */
-enum { MODELS = 3, PARTS = 2 * MODELS + 3, FILES = PARTS + 2 };
+                                     "a/adapter_model.safetensors", "p-00001-of-00002.gguf", "p-00002-of-00002.gguf",
+                                     "q/model.safetensors", "q/config.json", "f/model.safetensors", "f/config.json"};
+/* GGUF files and config.json of each, and the others: adapters, one model in two files, two of packed weights */
+enum { MODELS = 3, PARTS = 2 * MODELS + 3, FOLDERS = PARTS + 2, FILES = FOLDERS + 4 };
 
 static int put_part(ck_bytes *head)
 {
@@ -249,6 +250,11 @@ int main(int argc, char **argv)
         test_write_file(path, part.data, part.size);
         free(part.data);
     }
+    ck_parts = 1, ck_part = 0, ck_more_keys = NULL;
+    snprintf(path, sizeof path, "%s/q", folder);
+    ck_write_packed(&models[1], path, false, 8, "{\"quant_method\": \"gptq\", \"group_size\": 32}");
+    snprintf(path, sizeof path, "%s/f", folder);
+    ck_write_packed(&models[1], path, true, 8, "{\"quant_method\": \"fp8\"}");
     for (m = 2 * MODELS; m < FILES; m++) {
         snprintf(path, sizeof path, "%s/%s", folder, others[m - 2 * MODELS]);
         good[m].data = (unsigned char *)ignis__file_read(path, &good[m].size);
@@ -269,7 +275,7 @@ int main(int argc, char **argv)
         snprintf(text, sizeof text, "%s", path);
         if (which < MODELS)
             walk(path);
-        else if (which >= PARTS)
+        else if (which >= PARTS && which < FOLDERS)
             snprintf(text, sizeof text, "%s/%s", folder, others[3]);
         else
             *strrchr(text, '/') = 0;

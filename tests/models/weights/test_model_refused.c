@@ -28,7 +28,8 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
         {&llama, "\"hidden_act\": \"silu\"", "\"hidden_act\": 7", UNSUPPORTED, "has hidden_act 7"},
         {&llama, "", "\"sliding_window\": 4096,", UNSUPPORTED, "has sliding_window 4096"},
         {&llama, "", "\"partial_rotary_factor\": 0.5,", UNSUPPORTED, "has partial_rotary_factor 0.5"},
-        {&llama, "", "\"quantization_config\": {\"bits\": 4},", UNSUPPORTED, "has quantization_config there"},
+        {&llama, "", "\"quantization_config\": {\"bits\": 4},", UNSUPPORTED,
+         "has quantization_config.quant_method ''; awq, compressed-tensors, fp8, gptq and mxfp4 are known"},
         {&llama, "", "\"num_local_experts\": 8,", UNSUPPORTED, "has num_local_experts 8"},
         {&qwen2, "", "\"num_experts\": 8,", UNSUPPORTED, "has num_experts 8"},
         {&llama, "", "\"num_experts\": true,", UNSUPPORTED, "has num_experts true"},
@@ -475,6 +476,60 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
     CHECK_MESSAGE_HAS("is of type number 99, which Ignis cannot read as a weight");
     ignis__free(file.data);
     ck_free(&wide);
+}
+
+TEST(packed_weights_that_do_not_fit_are_refused)
+{
+    static const struct {
+        const char *config;
+        bool f8;
+        int zero;
+        const char *message;
+    } cases[] = {
+        {"{\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 32, \"sym\": true}", false, 8, NULL},
+        {"{\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 32, \"sym\": false}", false, 3, NULL},
+        {"{\"quant_method\": \"fp8\"}", true, 8, NULL},
+        {"{\"quant_method\": \"bitsandbytes\"}", false, 8, "has quantization_config.quant_method 'bitsandbytes'; awq,"},
+        {"{\"quant_method\": \"gptq\", \"bits\": 3}", false, 8, "quantization_config.bits 3; expected 4 or 8"},
+        {"{\"quant_method\": \"awq\", \"bits\": 8}", false, 8, "quantization_config.bits 8; expected 4"},
+        {"{\"quant_method\": \"gptq\", \"group_size\": 48}", false, 8, "in groups of 48, a multiple of 32"},
+        {"{\"quant_method\": \"gptq\", \"group_size\": 64}", false, 8, "expected F32, BF16 or F16 ["},
+        {"{\"quant_method\": \"gptq\", \"group_size\": 32, \"desc_act\": true}", false, 8, "an index for each column"},
+        {"{\"quant_method\": \"fp8\", \"weight_block_size\": [64, 128]}", true, 8, "of blocks of 64 by 128"},
+        {"{\"quant_method\": \"awq\", \"group_size\": 32}", false, 8, "is F16 [8, "}};
+    ck_model m = wide;
+    ignis_model_desc desc;
+    ignis_model_info info;
+    int i;
+    SETUP(NULL);
+    ck_make(&m);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("q");
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        ck_write_packed(&m, desc.path, cases[i].f8, cases[i].zero, cases[i].config);
+        if (!cases[i].message) {
+            ignis_model model;
+            ignis_tensor tensor;
+            ignis_scope scope = ignis_scope_begin();
+            CHECK_OK(ignis_model_inspect(&desc, &info));
+            CHECK(cases[i].f8 ? info.quantised == 0 : info.quantised > 0);
+            model = ignis_model_open(&desc);
+            tensor = ignis_model_tensor(model, "model.layers.0.mlp.down_proj.weight");
+            CHECK_CLOSE(value_at(tensor, 1), cases[i].f8 ? 0.011488 : -cases[i].zero * 0.000995636, 4e-3 * 0.011);
+            CHECK_OK(ignis_scope_end(scope));
+            CHECK_OK(ignis_model_free(model));
+            continue;
+        }
+        if (i < 6)
+            CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+        else
+            CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+        CHECK_MESSAGE_HAS(cases[i].message);
+    }
+    ck_write_packed(&m, desc.path, false, 7, cases[0].config);
+    CHECK_FAILS(ignis_model_open(&desc), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
+    CHECK_MESSAGE_HAS("has a zero 7; expected 8, as config.json has sym");
+    ck_free(&m);
 }
 
 /*  The file becomes shorter between its check and the reading of its weights. */
