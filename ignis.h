@@ -26207,11 +26207,12 @@ typedef struct ignis__sampling {
     int is_nearest, padding, align_corners;
     int wide_grid; /* the grid is f32, of 16-bit images */
     int packed;    /* channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes */
+    int share;     /* packs of channels that a thread has of a point: 1 or IGNIS__IMAGE_SHARE */
     int lanes;     /* threads of a point, for the gradient of the grid */
     long long channels;
     long long count; /* packs of the result, or elements */
 } ignis__sampling;
-IGNIS__ASSERT_SIZE(ignis__sampling, 80);
+IGNIS__ASSERT_SIZE(ignis__sampling, 88);
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
 
@@ -37082,9 +37083,10 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
 
 enum { IGNIS__GRID_SIDES = 3 };
 
-/*  Describes the sampling of `x` by a grid of points, for arrays at these addresses. */
+/*  Describes the sampling of `x` by a grid of points, for arrays at these addresses. shares: a thread may have more
+    packs, if 128 bytes stay side by side. */
 static ignis__sampling ignis__sampling_of(const ignis__sampling *like, const ignis__array *x, const ignis_shape *grid,
-                                          ignis__address addresses)
+                                          ignis__address addresses, bool shares)
 {
     ignis__sampling p = *like;
     int64_t pack = ignis__pack_elements(x->dtype), points = 1, packs;
@@ -37092,7 +37094,8 @@ static ignis__sampling ignis__sampling_of(const ignis__sampling *like, const ign
     for (i = 1; i < grid->ndim - 1; i++)
         points *= grid->dim[i];
     p.packed = p.channels % pack == 0 && addresses % 16 == 0;
-    packs = p.packed ? p.channels / pack : p.channels;
+    p.share = shares && p.packed && p.channels % (IGNIS__IMAGE_SHARE * 8 * pack) == 0 ? IGNIS__IMAGE_SHARE : 1;
+    packs = p.packed ? p.channels / pack / p.share : p.channels;
     p.packs = ignis__divisor_of(packs);
     p.points = ignis__divisor_of(points);
     p.count = grid->dim[0] * points * packs;
@@ -37104,7 +37107,7 @@ static ignis__sampling ignis__sampling_of(const ignis__sampling *like, const ign
 static void ignis__grid_sample_grad_x(ignis__op *op, const ignis__sampling *like, ignis__array *dx, ignis__array *g,
                                       ignis__array *grid)
 {
-    ignis__sampling p = ignis__sampling_of(like, dx, &grid->shape, 0);
+    ignis__sampling p = ignis__sampling_of(like, dx, &grid->shape, 0, false);
     int64_t points = grid->numel / p.sides, pixels = p.channels ? dx->numel / p.channels : 0;
     ignis__row_weights rows;
     ignis__array *ids;
@@ -37134,7 +37137,7 @@ static void ignis__grid_sample_grad_grid(ignis__op *op, const ignis__sampling *l
 {
     ignis__address to = ignis__op_write(op, dgrid), dy = ignis__op_read(op, g), image = ignis__op_read(op, x),
                    positions = ignis__op_read(op, grid);
-    ignis__sampling p = ignis__sampling_of(like, x, &grid->shape, dy | image);
+    ignis__sampling p = ignis__sampling_of(like, x, &grid->shape, dy | image, false);
     void *params[] = {&to, &dy, &image, &positions, &p};
     if (!op->ok || dgrid->numel == 0)
         return;
@@ -37224,7 +37227,7 @@ IGNIS_API ignis_tensor ignis_grid_sample(ignis_tensor x, ignis_tensor grid, cons
         to = ignis__op_write(&op, out);
         from = ignis__op_read(&op, op.in[0]);
         positions = ignis__op_read(&op, op.in[1]);
-        p = ignis__sampling_of(&like, op.in[0], &op.in[1]->shape, to | from);
+        p = ignis__sampling_of(&like, op.in[0], &op.in[1]->shape, to | from, true);
         ignis__op_launch_row(&op, IGNIS__BUILTIN(GRID_SAMPLE), out->dtype,
                              ignis__clamp(ignis__ceil_div(p.count, 256), 1, INT32_MAX), 256, params);
     }

@@ -36,7 +36,7 @@
         gemm_hopper.cu             987 lines   30252 bytes
         gemm_hopper_ahead.cuh      252 lines    7270 bytes
         gemm_mma.cu                321 lines   10108 bytes
-        grid_sample.cu             236 lines    6139 bytes
+        grid_sample.cu             265 lines    6909 bytes
         grouped_mma.cu             293 lines    9923 bytes
         hopper.cuh                 564 lines   19401 bytes
         image.cuh                   55 lines    1398 bytes
@@ -77,7 +77,7 @@
         shared/divisor.h             7 lines     139 bytes
         shared/fft.h                47 lines     803 bytes
         shared/gemm.h               92 lines    1940 bytes
-        shared/image.h              58 lines    1143 bytes
+        shared/image.h              59 lines    1154 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h              7 lines     168 bytes
         shared/optimizer.h          49 lines     988 bytes
@@ -204,7 +204,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xc43efa6486f1512cULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xdf82abae19bde4a8ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -9972,88 +9972,99 @@ static const char ignis__text_grid_sample_cu_0[] =
     "{\n"
     "return wide ? ((const Wide *)grid)[i] : Wide(((const T *)grid)[i]);\n"
     "}\n\n\n"
-    "struct Point {\n"
-    "Side side[3];\n"
+    "template <int SIDES> struct Point {\n"
+    "Side side[SIDES];\n"
     "int corners;\n"
     "long long image;\n\n"
-    "__device__ Point(const ignis__sampling &p, const void *grid, long long point, long long image)\n"
-    ": corners(p.is_nearest ? 1 : 1 << p.sides),\n"
-    "image(image * p.size[0] * p.size[1] * (p.sides == 3 ? p.size[2] : 1))\n"
+    "__device__ Point(const ignis__sampling &p, const void *grid, long long point)\n"
+    ": corners(p.is_nearest ? 1 : 1 << SIDES)\n"
     "{\n"
-    "side[2].low = 0;\n"
-    "side[2].weight = side[2].slope = 0;\n"
+    "int rest;\n"
+    "image = split(point, p.points, rest);\n"
     "#pragma unroll\n"
-    "for (int s = 0; s < 3; s++)\n"
-    "if (s < p.sides)\n"
-    "side[s] = side_of(p, s, grid_at(grid, point * p.sides + s, p.wide_grid));\n"
+    "for (int s = 0; s < SIDES; s++) {\n"
+    "image *= p.size[s];\n"
+    "side[s] = side_of(p, s, grid_at(grid, point * SIDES + s, p.wide_grid));\n"
+    "}\n"
     "}\n\n"
     "__device__ long long pixel(const ignis__sampling &p, int corner) const\n"
     "{\n"
     "long long at = 0;\n"
     "bool inside = true;\n"
     "#pragma unroll\n"
-    "for (int s = 2; s >= 0; s--)\n"
-    "if (s < p.sides) {\n"
+    "for (int s = SIDES - 1; s >= 0; s--) {\n"
     "const int x = side[s].low + (corner >> s & 1);\n"
     "inside = inside && (unsigned)x < (unsigned)p.size[s];\n"
     "at = at * p.size[s] + x;\n"
     "}\n"
     "return inside ? image + at : -1;\n"
-    "}\n"
-    "__device__ Wide weight_along(int s, int corner) const\n"
-    "{\n"
-    "return corner >> s & 1 ? side[s].weight : 1 - side[s].weight;\n"
     "}\n\n"
-    "__device__ Wide weight(const ignis__sampling &p, int corner, int without = -1) const\n"
+    "__device__ Wide weight(int corner, int without = -1) const\n"
     "{\n"
     "Wide product = 1;\n"
     "#pragma unroll\n"
-    "for (int s = 0; s < 3; s++)\n"
-    "if (s < p.sides && s != without)\n"
-    "product *= weight_along(s, corner);\n"
+    "for (int s = 0; s < SIDES; s++)\n"
+    "if (s != without)\n"
+    "product *= corner >> s & 1 ? side[s].weight : 1 - side[s].weight;\n"
     "return product;\n"
     "}\n"
-    "};\n\n\n"
-    "template <int N> __device__ inline void sample(T *y, const T *x, const void *grid, const ignis__sampling &p)\n"
+    "};\n\n\n\n"
+    "template <int N, int SHARE, int SIDES>\n"
+    "__device__ inline void sample(T *y, const T *x, const void *grid, const ignis__sampling &p)\n"
     "{\n"
+    "const int next = (int)p.packs.size * N;\n"
     "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
     "i += (long long)gridDim.x * THREADS) {\n"
-    "int channel, rest;\n"
+    "int channel;\n"
     "const long long point = split(i, p.packs, channel);\n"
-    "const Point at(p, grid, point, split(point, p.points, rest));\n"
-    "Wide sum[N] = {};\n"
+    "const Point<SIDES> at(p, grid, point);\n"
+    "Wide sum[SHARE][N] = {};\n"
     "for (int c = 0; c < at.corners; c++) {\n"
     "const long long pixel = at.pixel(p, c);\n"
-    "const Wide weight = at.weight(p, c);\n"
+    "const Wide weight = at.weight(c);\n"
     "if (pixel < 0 || weight == 0)\n"
     "continue;\n"
-    "const auto pack = ignis_load<N>(x + pixel * p.channels + channel * N);\n"
+    "const T *const from = x + pixel * p.channels + channel * N;\n"
+    "#pragma unroll\n"
+    "for (int k = 0; k < SHARE; k++) {\n"
+    "const auto pack = ignis_load<N>(from + k * next);\n"
     "#pragma unroll\n"
     "for (int e = 0; e < N; e++)\n"
-    "sum[e] += ignis_wide_at(pack, e) * weight;\n"
+    "sum[k][e] += ignis_wide_at(pack, e) * weight;\n"
     "}\n"
-    "ignis_store(y + i * N, ignis_pack_round<T, N>(sum));\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int k = 0; k < SHARE; k++)\n"
+    "ignis_store(y + point * p.channels + channel * N + k * next, ignis_pack_round<T, N>(sum[k]));\n"
     "}\n"
     "}\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "template <int SIDES> __device__ inline void sample(T *y, const T *x, const void *grid, const ignis__sampling &p)\n"
+    "{\n"
+    "if (p.packed && p.share == IGNIS__IMAGE_SHARE)\n"
+    "sample<PACK, IGNIS__IMAGE_SHARE, SIDES>(y, x, grid, p);\n"
+    "else if (p.packed)\n"
+    "sample<PACK, 1, SIDES>(y, x, grid, p);\n"
+    "else\n"
+    "sample<1, 1, SIDES>(y, x, grid, p);\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n";
+static const char ignis__text_grid_sample_cu_1[] =
     "ignis_grid_sample(T *y, const T *x, const void *grid, const ignis__sampling p)\n"
     "{\n"
-    "if (p.packed)\n"
-    "sample<PACK>(y, x, grid, p);\n"
+    "if (p.sides == 2)\n"
+    "sample<2>(y, x, grid, p);\n"
     "else\n"
-    "sample<1>(y, x, grid, p);\n"
+    "sample<3>(y, x, grid, p);\n"
     "}\n\n\n"
-    "template <int N>\n"
+    "template <int N, int SIDES>\n"
     "__device__ inline void grid_gradient(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling &p)\n"
-    "{\n";
-static const char ignis__text_grid_sample_cu_1[] =
+    "{\n"
     "const int lane = threadIdx.x % p.lanes, points = THREADS / p.lanes;\n"
     "const long long count = p.count / p.packs.size, first = (long long)blockIdx.x * points;\n"
     "for (long long begin = first; begin < count; begin += (long long)gridDim.x * points) {\n"
     "const long long point = min(begin + threadIdx.x / p.lanes, count - 1);\n"
-    "int rest;\n"
-    "const Point at(p, grid, point, split(point, p.points, rest));\n"
-    "Wide sum[3] = {0, 0, 0};\n"
+    "const Point<SIDES> at(p, grid, point);\n"
+    "Wide sum[SIDES] = {};\n"
     "for (int c = 0; c < at.corners; c++) {\n"
     "const long long pixel = at.pixel(p, c);\n"
     "if (pixel < 0)\n"
@@ -10067,44 +10078,58 @@ static const char ignis__text_grid_sample_cu_1[] =
     "dot += ignis_wide_at(g, e) * ignis_wide_at(pack, e);\n"
     "}\n"
     "#pragma unroll\n"
-    "for (int s = 0; s < 3; s++)\n"
-    "if (s < p.sides)\n"
-    "sum[s] += (c >> s & 1 ? dot : -dot) * at.weight(p, c, s);\n"
+    "for (int s = 0; s < SIDES; s++)\n"
+    "sum[s] += (c >> s & 1 ? dot : -dot) * at.weight(c, s);\n"
     "}\n"
     "#pragma unroll\n"
-    "for (int s = 0; s < 3; s++) {\n"
+    "for (int s = 0; s < SIDES; s++) {\n"
     "for (int distance = p.lanes / 2; distance > 0; distance /= 2)\n"
     "sum[s] += __shfl_xor_sync(0xffffffff, sum[s], distance);\n"
-    "if (s < p.sides && lane == 0 && begin + threadIdx.x / p.lanes < count) {\n"
+    "if (lane == 0 && begin + threadIdx.x / p.lanes < count) {\n"
     "const Wide slope = at.side[s].slope, gradient = slope == 0 ? Wide(0) : sum[s] * slope;\n"
     "if (p.wide_grid)\n"
-    "((Wide *)dgrid)[point * p.sides + s] = gradient;\n"
+    "((Wide *)dgrid)[point * SIDES + s] = gradient;\n"
     "else\n"
-    "((T *)dgrid)[point * p.sides + s] = T(gradient);\n"
+    "((T *)dgrid)[point * SIDES + s] = T(gradient);\n"
     "}\n"
     "}\n"
     "}\n"
     "}\n\n"
+    "template <int SIDES>\n"
+    "__device__ inline void grid_gradient(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling &p)\n"
+    "{\n"
+    "if (p.packed)\n"
+    "grid_gradient<PACK, SIDES>(dgrid, dy, x, grid, p);\n"
+    "else\n"
+    "grid_gradient<1, SIDES>(dgrid, dy, x, grid, p);\n"
+    "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "ignis_grid_sample_grid(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling p)\n"
     "{\n"
-    "if (p.packed)\n"
-    "grid_gradient<PACK>(dgrid, dy, x, grid, p);\n"
+    "if (p.sides == 2)\n"
+    "grid_gradient<2>(dgrid, dy, x, grid, p);\n"
     "else\n"
-    "grid_gradient<1>(dgrid, dy, x, grid, p);\n"
-    "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_sample_keys(int32_t *ids, Wide *weights, const void *grid, const ignis__sampling p, long long points)\n"
+    "grid_gradient<3>(dgrid, dy, x, grid, p);\n"
+    "}\n\n"
+    "template <int SIDES>\n"
+    "__device__ inline void keys(int32_t *ids, Wide *weights, const void *grid, const ignis__sampling &p, long long points)\n"
     "{\n"
     "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < points; i += (long long)gridDim.x * THREADS) {\n"
-    "int rest;\n"
-    "const Point at(p, grid, i, split(i, p.points, rest));\n"
+    "const Point<SIDES> at(p, grid, i);\n"
     "for (int c = 0; c < at.corners; c++) {\n"
-    "const Wide weight = at.weight(p, c);\n"
+    "const Wide weight = at.weight(c);\n"
     "ids[i * at.corners + c] = weight == 0 ? -1 : (int32_t)at.pixel(p, c);\n"
     "weights[i * at.corners + c] = weight;\n"
     "}\n"
     "}\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_sample_keys(int32_t *ids, Wide *weights, const void *grid, const ignis__sampling p, long long points)\n"
+    "{\n"
+    "if (p.sides == 2)\n"
+    "keys<2>(ids, weights, grid, p, points);\n"
+    "else\n"
+    "keys<3>(ids, weights, grid, p, points);\n"
     "}\n";
 static const char *const ignis__text_grid_sample_cu[] = {
     ignis__text_grid_sample_cu_0,
@@ -16049,11 +16074,12 @@ static const char ignis__text_shared_image_h_0[] =
     "int is_nearest, padding, align_corners;\n"
     "int wide_grid;\n"
     "int packed;\n"
+    "int share;\n"
     "int lanes;\n"
     "long long channels;\n"
     "long long count;\n"
     "} ignis__sampling;\n"
-    "IGNIS__ASSERT_SIZE(ignis__sampling, 80);\n";
+    "IGNIS__ASSERT_SIZE(ignis__sampling, 88);\n";
 static const char *const ignis__text_shared_image_h[] = {
     ignis__text_shared_image_h_0,
 };
@@ -17967,7 +17993,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0x59dd8b044f58b020ULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 72};
+    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 72};
 
 static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17977,7 +18003,7 @@ static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grid_sample_cu = {
-    "grid_sample.cu", 0x8d2d6d412af47d26ULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 31};
+    "grid_sample.cu", 0xcf56b6c8b8ee01cbULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 31};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,

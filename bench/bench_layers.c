@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  bench_layers.c - pooling, upsampling, batch_norm and group_norm in bf16: milliseconds, and bandwidth as a share of
-    that of a copy on the device
+/*  bench_layers.c - pooling, upsampling, borders, patches, sampling by a grid, and norms of channels, in bf16:
+    milliseconds, and bandwidth as a share of that of a copy on the device
 
         cc -O2 -I. bench/bench_layers.c -o bench_layers -lm -ldl -lpthread && ./bench_layers [part of a name]
 
@@ -21,9 +21,10 @@
 
 #define ROUNDS 11
 
-/*  x [n, size, size, channels], what goes with it, and the gradient of the layer's result. */
+/*  x [n, size, size, channels], what goes with it, and the gradient of the layer's result. grid: positions of images
+    that are turned. */
 typedef struct data {
-    ignis_tensor x, w, b, gradient;
+    ignis_tensor x, w, b, gradient, grid;
     ignis_tensor mean, var;
     int64_t size;
 } data;
@@ -61,6 +62,31 @@ static ignis_tensor twice(const data *d, ignis_upsample_mode mode)
 static ignis_tensor run_nearest(const data *d) { return twice(d, IGNIS_UPSAMPLE_NEAREST); }
 static ignis_tensor run_bilinear(const data *d) { return twice(d, IGNIS_UPSAMPLE_LINEAR); }
 
+static ignis_tensor run_pad_reflect(const data *d)
+{
+    static const int64_t widths[] = {0, 1, 1, 0};
+    return ignis_pad_reflect(d->x, widths, widths, 4);
+}
+
+static ignis_tensor run_unfold(const data *d)
+{
+    ignis_unfold_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.kernel[0] = desc.kernel[1] = 3;
+    desc.padding[0] = desc.padding[1] = 1;
+    return ignis_unfold(d->x, &desc);
+}
+static ignis_tensor run_grid_sample(const data *d) { return ignis_grid_sample(d->x, d->grid, NULL); }
+
+/*  Positions in bf16, as PyTorch wants them of x. */
+static ignis_tensor make_grid(int64_t n, int64_t size, const ignis_tensor_desc *desc)
+{
+    const ignis_tensor s = ignis_value((double)size);
+    return ignis_map_shape("x = (2*index(2) + 1)/s - 1; y = (2*index(1) + 1)/s - 1; "
+                           "index(3) == 0 ? 0.9*x - 0.2*y : 0.2*x + 0.9*y",
+                           IGNIS_SHAPE(n, size, size, 2), IGNIS_INPUTS(s), desc);
+}
+
 static ignis_tensor batch_norm(const data *d, bool eval)
 {
     ignis_batch_norm_desc desc;
@@ -79,12 +105,19 @@ static const struct {
     ignis_tensor (*run)(const data *d);
     int64_t n, size, channels;
     bool reads_x; /* for its gradient */
-} layers[] = {
-    {"max_pool", run_max_pool, 64, 112, 64, false},         {"avg_pool", run_avg_pool, 64, 56, 256, false},
-    {"nearest", run_nearest, 16, 64, 256, false},           {"bilinear", run_bilinear, 16, 64, 256, false},
-    {"batch_norm_64", run_batch_norm, 64, 112, 64, true},   {"batch_norm_256", run_batch_norm, 64, 56, 256, true},
-    {"batch_norm_2048", run_batch_norm, 64, 7, 2048, true}, {"batch_norm_eval", run_batch_norm_eval, 64, 56, 256, true},
-    {"group_norm_256", run_group_norm, 64, 56, 256, true},  {"group_norm_512", run_group_norm, 16, 32, 512, true}};
+} layers[] = {{"max_pool", run_max_pool, 64, 112, 64, false},
+              {"avg_pool", run_avg_pool, 64, 56, 256, false},
+              {"nearest", run_nearest, 16, 64, 256, false},
+              {"bilinear", run_bilinear, 16, 64, 256, false},
+              {"pad_reflect", run_pad_reflect, 64, 56, 256, false},
+              {"unfold", run_unfold, 16, 56, 64, false},
+              {"grid_sample", run_grid_sample, 16, 64, 256, false},
+              {"batch_norm_64", run_batch_norm, 64, 112, 64, true},
+              {"batch_norm_256", run_batch_norm, 64, 56, 256, true},
+              {"batch_norm_2048", run_batch_norm, 64, 7, 2048, true},
+              {"batch_norm_eval", run_batch_norm_eval, 64, 56, 256, true},
+              {"group_norm_256", run_group_norm, 64, 56, 256, true},
+              {"group_norm_512", run_group_norm, 16, 32, 512, true}};
 
 /*  The median time of a call: forward, and backward if wanted. */
 static double seconds_of(ignis_tensor (*run)(const data *d), const data *d, bool backward, int most)
@@ -139,6 +172,7 @@ static void measure(int i, bool simulator, double copy)
         d.w = ignis_tensor_rand(IGNIS_SHAPE(layers[i].channels), &desc);
         d.b = ignis_tensor_rand(IGNIS_SHAPE(layers[i].channels), &desc);
         desc.requires_grad = false;
+        d.grid = make_grid(n, size, &desc);
         d.gradient = ignis_tensor_randn(ignis_tensor_shape(layers[i].run(&d)), &desc);
         out = (double)ignis_tensor_numel(d.gradient);
         bytes = 2 * (numel + out) * (pass ? 2 : 1) + (pass && layers[i].reads_x ? 2 * numel : 0);

@@ -12,6 +12,14 @@ import torch.nn.functional as F
 from peer_timing import printed_times, seconds
 
 
+def grid_of(x, grids={}):
+    """The positions of bench_layers: images that are turned."""
+    if x.shape not in grids:
+        turn = torch.tensor([[0.9, -0.2, 0], [0.2, 0.9, 0]], device=x.device).expand(x.shape[0], 2, 3)
+        grids[x.shape] = F.affine_grid(turn, list(x.shape), align_corners=False).to(x.dtype)
+    return grids[x.shape]
+
+
 def layers():
     """name, n, size, channels, function of x, w, b, mean and var"""
     def norm(training):
@@ -22,6 +30,9 @@ def layers():
         ("avg_pool", 64, 56, 256, lambda x, *_: F.avg_pool2d(x, 2)),
         ("nearest", 16, 64, 256, lambda x, *_: F.interpolate(x, scale_factor=2, mode="nearest")),
         ("bilinear", 16, 64, 256, lambda x, *_: F.interpolate(x, scale_factor=2, mode="bilinear")),
+        ("pad_reflect", 64, 56, 256, lambda x, *_: F.pad(x, (1, 1, 1, 1), mode="reflect")),
+        ("unfold", 16, 56, 64, lambda x, *_: F.unfold(x, 3, padding=1)),
+        ("grid_sample", 16, 64, 256, lambda x, *_: F.grid_sample(x, grid_of(x), align_corners=False)),
         ("batch_norm_64", 64, 112, 64, norm(True)),
         ("batch_norm_256", 64, 56, 256, norm(True)),
         ("batch_norm_2048", 64, 7, 2048, norm(True)),

@@ -90,21 +90,21 @@ __device__ inline Wide grid_at(const void *grid, long long i, int wide)
 }
 
 /*  The pixels around a point of the grid: corner c is the next pixel along side s if bit s of c is set. */
-struct Point {
-    Side side[3];
+template <int SIDES> struct Point {
+    Side side[SIDES];
     int corners;
     long long image; /* the pixels before this image */
 
-    __device__ Point(const ignis__sampling &p, const void *grid, long long point, long long image)
-        : corners(p.is_nearest ? 1 : 1 << p.sides),
-          image(image * p.size[0] * p.size[1] * (p.sides == 3 ? p.size[2] : 1))
+    __device__ Point(const ignis__sampling &p, const void *grid, long long point)
+        : corners(p.is_nearest ? 1 : 1 << SIDES)
     {
-        side[2].low = 0;
-        side[2].weight = side[2].slope = 0;
+        int rest;
+        image = split(point, p.points, rest);
 #pragma unroll
-        for (int s = 0; s < 3; s++)
-            if (s < p.sides)
-                side[s] = side_of(p, s, grid_at(grid, point * p.sides + s, p.wide_grid));
+        for (int s = 0; s < SIDES; s++) {
+            image *= p.size[s];
+            side[s] = side_of(p, s, grid_at(grid, point * SIDES + s, p.wide_grid));
+        }
     }
     /*  Returns the pixel of a corner; below 0 outside. */
     __device__ long long pixel(const ignis__sampling &p, int corner) const
@@ -112,73 +112,86 @@ struct Point {
         long long at = 0;
         bool inside = true;
 #pragma unroll
-        for (int s = 2; s >= 0; s--)
-            if (s < p.sides) {
-                const int x = side[s].low + (corner >> s & 1);
-                inside = inside && (unsigned)x < (unsigned)p.size[s];
-                at = at * p.size[s] + x;
-            }
+        for (int s = SIDES - 1; s >= 0; s--) {
+            const int x = side[s].low + (corner >> s & 1);
+            inside = inside && (unsigned)x < (unsigned)p.size[s];
+            at = at * p.size[s] + x;
+        }
         return inside ? image + at : -1;
     }
-    __device__ Wide weight_along(int s, int corner) const
-    {
-        return corner >> s & 1 ? side[s].weight : 1 - side[s].weight;
-    }
     /*  Returns the weight of a corner; without that along one side. */
-    __device__ Wide weight(const ignis__sampling &p, int corner, int without = -1) const
+    __device__ Wide weight(int corner, int without = -1) const
     {
         Wide product = 1;
 #pragma unroll
-        for (int s = 0; s < 3; s++)
-            if (s < p.sides && s != without)
-                product *= weight_along(s, corner);
+        for (int s = 0; s < SIDES; s++)
+            if (s != without)
+                product *= corner >> s & 1 ? side[s].weight : 1 - side[s].weight;
         return product;
     }
 };
 
-/*  Pixels without weight are not read: they might be infinite. */
-template <int N> __device__ inline void sample(T *y, const T *x, const void *grid, const ignis__sampling &p)
+/*  A thread has SHARE packs of a point, with those of its neighbours between. Pixels without weight are not read: they
+    might be infinite. */
+template <int N, int SHARE, int SIDES>
+__device__ inline void sample(T *y, const T *x, const void *grid, const ignis__sampling &p)
 {
+    const int next = (int)p.packs.size * N;
     for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;
          i += (long long)gridDim.x * THREADS) {
-        int channel, rest;
+        int channel;
         const long long point = split(i, p.packs, channel);
-        const Point at(p, grid, point, split(point, p.points, rest));
-        Wide sum[N] = {};
+        const Point<SIDES> at(p, grid, point);
+        Wide sum[SHARE][N] = {};
         for (int c = 0; c < at.corners; c++) {
             const long long pixel = at.pixel(p, c);
-            const Wide weight = at.weight(p, c);
+            const Wide weight = at.weight(c);
             if (pixel < 0 || weight == 0)
                 continue;
-            const auto pack = ignis_load<N>(x + pixel * p.channels + channel * N);
+            const T *const from = x + pixel * p.channels + channel * N;
 #pragma unroll
-            for (int e = 0; e < N; e++)
-                sum[e] += ignis_wide_at(pack, e) * weight;
+            for (int k = 0; k < SHARE; k++) {
+                const auto pack = ignis_load<N>(from + k * next);
+#pragma unroll
+                for (int e = 0; e < N; e++)
+                    sum[k][e] += ignis_wide_at(pack, e) * weight;
+            }
         }
-        ignis_store(y + i * N, ignis_pack_round<T, N>(sum));
+#pragma unroll
+        for (int k = 0; k < SHARE; k++)
+            ignis_store(y + point * p.channels + channel * N + k * next, ignis_pack_round<T, N>(sum[k]));
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+template <int SIDES> __device__ inline void sample(T *y, const T *x, const void *grid, const ignis__sampling &p)
+{
+    if (p.packed && p.share == IGNIS__IMAGE_SHARE)
+        sample<PACK, IGNIS__IMAGE_SHARE, SIDES>(y, x, grid, p);
+    else if (p.packed)
+        sample<PACK, 1, SIDES>(y, x, grid, p);
+    else
+        sample<1, 1, SIDES>(y, x, grid, p);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_grid_sample(T *y, const T *x, const void *grid, const ignis__sampling p)
 {
-    if (p.packed)
-        sample<PACK>(y, x, grid, p);
+    if (p.sides == 2)
+        sample<2>(y, x, grid, p);
     else
-        sample<1>(y, x, grid, p);
+        sample<3>(y, x, grid, p);
 }
 
 /*  The gradient of each position. p.lanes threads, a power of 2, share the channels of a point. */
-template <int N>
+template <int N, int SIDES>
 __device__ inline void grid_gradient(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling &p)
 {
     const int lane = threadIdx.x % p.lanes, points = THREADS / p.lanes;
     const long long count = p.count / p.packs.size, first = (long long)blockIdx.x * points;
     for (long long begin = first; begin < count; begin += (long long)gridDim.x * points) {
         const long long point = min(begin + threadIdx.x / p.lanes, count - 1);
-        int rest;
-        const Point at(p, grid, point, split(point, p.points, rest));
-        Wide sum[3] = {0, 0, 0};
+        const Point<SIDES> at(p, grid, point);
+        Wide sum[SIDES] = {};
         for (int c = 0; c < at.corners; c++) {
             const long long pixel = at.pixel(p, c);
             if (pixel < 0)
@@ -192,45 +205,61 @@ __device__ inline void grid_gradient(void *dgrid, const T *dy, const T *x, const
                     dot += ignis_wide_at(g, e) * ignis_wide_at(pack, e);
             }
 #pragma unroll
-            for (int s = 0; s < 3; s++)
-                if (s < p.sides)
-                    sum[s] += (c >> s & 1 ? dot : -dot) * at.weight(p, c, s);
+            for (int s = 0; s < SIDES; s++)
+                sum[s] += (c >> s & 1 ? dot : -dot) * at.weight(c, s);
         }
 #pragma unroll
-        for (int s = 0; s < 3; s++) {
+        for (int s = 0; s < SIDES; s++) {
             for (int distance = p.lanes / 2; distance > 0; distance /= 2)
                 sum[s] += __shfl_xor_sync(0xffffffff, sum[s], distance);
-            if (s < p.sides && lane == 0 && begin + threadIdx.x / p.lanes < count) {
+            if (lane == 0 && begin + threadIdx.x / p.lanes < count) {
                 const Wide slope = at.side[s].slope, gradient = slope == 0 ? Wide(0) : sum[s] * slope;
                 if (p.wide_grid)
-                    ((Wide *)dgrid)[point * p.sides + s] = gradient;
+                    ((Wide *)dgrid)[point * SIDES + s] = gradient;
                 else
-                    ((T *)dgrid)[point * p.sides + s] = T(gradient);
+                    ((T *)dgrid)[point * SIDES + s] = T(gradient);
             }
         }
     }
 }
 
+template <int SIDES>
+__device__ inline void grid_gradient(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling &p)
+{
+    if (p.packed)
+        grid_gradient<PACK, SIDES>(dgrid, dy, x, grid, p);
+    else
+        grid_gradient<1, SIDES>(dgrid, dy, x, grid, p);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_grid_sample_grid(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling p)
 {
-    if (p.packed)
-        grid_gradient<PACK>(dgrid, dy, x, grid, p);
+    if (p.sides == 2)
+        grid_gradient<2>(dgrid, dy, x, grid, p);
     else
-        grid_gradient<1>(dgrid, dy, x, grid, p);
+        grid_gradient<3>(dgrid, dy, x, grid, p);
+}
+
+template <int SIDES>
+__device__ inline void keys(int32_t *ids, Wide *weights, const void *grid, const ignis__sampling &p, long long points)
+{
+    for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < points; i += (long long)gridDim.x * THREADS) {
+        const Point<SIDES> at(p, grid, i);
+        for (int c = 0; c < at.corners; c++) {
+            const Wide weight = at.weight(c);
+            ids[i * at.corners + c] = weight == 0 ? -1 : (int32_t)at.pixel(p, c);
+            weights[i * at.corners + c] = weight;
+        }
+    }
 }
 
 /*  ids [points, corners]: the pixels around each point, -1 outside or without weight; and their weights. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_sample_keys(int32_t *ids, Wide *weights, const void *grid, const ignis__sampling p, long long points)
 {
-    for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < points; i += (long long)gridDim.x * THREADS) {
-        int rest;
-        const Point at(p, grid, i, split(i, p.points, rest));
-        for (int c = 0; c < at.corners; c++) {
-            const Wide weight = at.weight(p, c);
-            ids[i * at.corners + c] = weight == 0 ? -1 : (int32_t)at.pixel(p, c);
-            weights[i * at.corners + c] = weight;
-        }
-    }
+    if (p.sides == 2)
+        keys<2>(ids, weights, grid, p, points);
+    else
+        keys<3>(ids, weights, grid, p, points);
 }

@@ -51,8 +51,9 @@ typedef struct ignis__sampling {
     int is_nearest, padding, align_corners;
     int wide_grid; /* the grid is f32, of 16-bit images */
     int packed;    /* channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes */
+    int share;     /* packs of channels that a thread has of a point: 1 or IGNIS__IMAGE_SHARE */
     int lanes;     /* threads of a point, for the gradient of the grid */
     long long channels;
     long long count; /* packs of the result, or elements */
 } ignis__sampling;
-IGNIS__ASSERT_SIZE(ignis__sampling, 80);
+IGNIS__ASSERT_SIZE(ignis__sampling, 88);

@@ -124,10 +124,10 @@ static void check(int line, const scenario *s, const ignis_grid_sample_desc *des
     CHECK_OK(ignis_scope_end(scope));
 }
 
-static const scenario scenarios[] = {{1, 2, {1, 1}, {1, 1}, 1},       {2, 2, {5, 3}, {4, 7}, 3},
-                                     {1, 2, {7, 5}, {5, 3}, 8},       {2, 2, {3, 7}, {33, 3}, 40},
-                                     {1, 2, {5, 1}, {3, 4}, 2},       {2, 3, {5, 3, 3}, {3, 2, 5}, 3},
-                                     {1, 3, {3, 5, 7}, {4, 3, 3}, 16}};
+static const scenario scenarios[] = {{1, 2, {1, 1}, {1, 1}, 1},        {2, 2, {5, 3}, {4, 7}, 3},
+                                     {1, 2, {7, 5}, {5, 3}, 8},        {2, 2, {3, 7}, {33, 3}, 40},
+                                     {1, 2, {5, 1}, {3, 4}, 2},        {2, 3, {5, 3, 3}, {3, 2, 5}, 3},
+                                     {1, 3, {3, 5, 7}, {4, 3, 3}, 16}, {1, 2, {3, 3}, {2, 5}, 256}};
 
 TEST(beside_the_definition)
 {

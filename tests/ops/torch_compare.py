@@ -848,6 +848,44 @@ def upsample_cases(m):
                    ints=[size[0], 0, 1, int(align)], note=f"linear {size[0]} {align}")
 
 
+def pad_border_cases(m):
+    for which, mode in enumerate(("reflect", "replicate", "circular")):
+        shape = [m.size(3), 4 + m.size(9), 4 + m.size(9), m.random.choice([1, 3, 8, 16])]
+        before, after = ([0, m.random.randrange(4), m.random.randrange(4), 0] for _ in range(2))
+        widths = [before[2], after[2], before[1], after[1]]
+        ints = [which] + before + [0] * 3 + after
+        yield Case("pad_border", [m.normal(*shape)], channels_last(lambda x, w=widths, k=mode: F.pad(x, w, mode=k)), ints=ints, note=mode)
+
+
+def unfold_cases(m, back=False):
+    """Rows have taps before channels, PyTorch's columns channels before taps."""
+    kernel, stride, padding, dilation = ([m.random.randint(low, high) for _ in range(2)] for low, high in ((1, 3), (1, 3), (0, 2), (1, 2)))
+    size = [d * (k - 1) + 1 + m.random.randint(0, 9) for k, d in zip(kernel, dilation)]
+    n, channels, options = m.size(3), m.random.choice([1, 3, 8, 16]), (kernel, dilation, padding, stride)
+    ints, taps = kernel + stride + padding + dilation + size, kernel[0] * kernel[1]
+    if not back:
+        rows = lambda x: F.unfold(x.movedim(-1, 1), *options).unflatten(1, (channels, taps)).permute(0, 3, 2, 1).flatten(2)
+        yield Case("unfold", [m.normal(n, *size, channels)], rows, ints=ints)
+        return
+    counts = [(s + 2 * p - d * (k - 1) - 1) // t + 1 for s, k, t, p, d in zip(size, kernel, stride, padding, dilation)]
+    columns = lambda x: x.unflatten(2, (taps, channels)).permute(0, 3, 2, 1).flatten(1, 2)
+    image = lambda x: F.fold(columns(x), size, *options).movedim(1, -1)
+    yield Case("fold", [m.normal(n, counts[0] * counts[1], taps * channels)], image, ints=ints)
+
+
+def fold_cases(m):
+    yield from unfold_cases(m, True)
+
+
+def grid_sample_cases(m):
+    for sides in (2, 3):
+        for padding, name in enumerate(("zeros", "border", "reflection")):
+            align, n, channels = m.random.randrange(2), m.size(3), m.random.choice([1, 3, 8, 40])
+            x, grid = m.normal(n, *[m.size(9) for _ in range(sides)], channels), m.normal(n, *[m.size(9) for _ in range(sides)], sides)
+            sample = lambda x, g, k=name, a=bool(align): F.grid_sample(x.movedim(-1, 1), g, "bilinear", k, a).movedim(1, -1)
+            yield Case("grid_sample", [x, grid], sample, ints=[0, padding, align], note=f"{sides}d {name} {align}")
+
+
 def batch_norm_cases(m):
     for evaluate in (0, 1):
         for outputs in (0, 1):

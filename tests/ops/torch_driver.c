@@ -213,6 +213,50 @@ static void run_pad(job *j)
 {
     one(j, ignis_pad(j->in[0], j->ints, j->ints + 8, ignis_tensor_shape(j->in[0]).ndim, j->doubles[0]));
 }
+/*  which of the three; before and after: 7 dimensions each */
+static void run_pad_border(job *j)
+{
+    typedef ignis_tensor (*pad)(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count);
+    static const pad pads[] = {ignis_pad_reflect, ignis_pad_replicate, ignis_pad_circular};
+    one(j, pads[j->ints[0]](j->in[0], j->ints + 1, j->ints + 8, ignis_tensor_shape(j->in[0]).ndim));
+}
+
+static ignis_unfold_desc unfold_desc(const job *j)
+{
+    ignis_unfold_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    for (i = 0; i < 2; i++) {
+        desc.kernel[i] = (int)j->ints[i];
+        desc.stride[i] = (int)j->ints[2 + i];
+        desc.padding[i] = (int)j->ints[4 + i];
+        desc.dilation[i] = (int)j->ints[6 + i];
+    }
+    return desc;
+}
+
+/*  kernel, stride, padding and dilation, each of rows and columns; of fold the size, too */
+static void run_unfold(job *j)
+{
+    ignis_unfold_desc desc = unfold_desc(j);
+    one(j, ignis_unfold(j->in[0], &desc));
+}
+static void run_fold(job *j)
+{
+    ignis_unfold_desc desc = unfold_desc(j);
+    one(j, ignis_fold(j->in[0], j->ints + 8, 2, &desc));
+}
+
+/*  nearest, padding, align_corners */
+static void run_grid_sample(job *j)
+{
+    ignis_grid_sample_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nearest = j->ints[0] != 0;
+    desc.padding = (ignis_grid_padding)j->ints[1];
+    desc.align_corners = j->ints[2] != 0;
+    one(j, ignis_grid_sample(j->in[0], j->in[1], &desc));
+}
 static void run_gather(job *j) { one(j, ignis_gather(j->in[0], (int)j->ints[0], j->in[1])); }
 static void run_index_select(job *j) { one(j, ignis_index_select(j->in[0], (int)j->ints[0], j->in[1])); }
 static void run_scatter_add(job *j) { one(j, ignis_scatter_add(j->in[0], (int)j->ints[0], j->in[1], j->in[2])); }
@@ -658,6 +702,10 @@ static const struct {
     {"conv1d", run_conv},
     {"conv2d", run_conv},
     {"conv3d", run_conv},
+    {"pad_border", run_pad_border},
+    {"unfold", run_unfold},
+    {"fold", run_fold},
+    {"grid_sample", run_grid_sample},
     {"relu", run_relu},
     {"gelu", run_gelu},
     {"gelu_exact", run_gelu_exact},
