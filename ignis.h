@@ -552,6 +552,20 @@
             ignis_optimizer_step(both[0]);
             ignis_optimizer_step(both[1]);
 
+        Several passes of backward before a step add their gradients in the parameters' dtype. In bf16 small gradients
+        are lost beside large ones: ignis_optimizer_accumulate after each pass adds them in f32. With ema_decay each
+        step also moves averages of the weights (EMA), which ignis_optimizer_swap_ema puts into the parameters for an
+        evaluation, and takes back:
+
+            for (int pass = 0; pass < passes; pass++) {
+                ignis_backward(ignis_scale(loss_of(pass), 1.0 / passes), IGNIS_NO_ARRAY);
+                ignis_optimizer_accumulate(optimizer);
+            }
+            ignis_optimizer_step(optimizer);
+            ignis_optimizer_swap_ema(optimizer);    // the averages
+            evaluate();
+            ignis_optimizer_swap_ema(optimizer);    // the weights
+
         ignis_initialize fills weights before training: Kaiming, Xavier, orthogonal and truncated normal values, as
         torch.nn.init has them.
 
@@ -1134,7 +1148,8 @@ typedef enum ignis_status {
     X(MATRIX_SHAPE, SHAPE, "matrices of linear algebra are square where they must be, and fit their right sides")    \
     X(MATRIX_SINGULAR, ARGUMENT,                                                                                     \
       "a matrix that is solved with is not singular; Cholesky needs a positive definite one")                        \
-    X(EQUATION, ARGUMENT, "an equation of ignis_einsum is sound, and has a term for each operand")
+    X(EQUATION, ARGUMENT, "an equation of ignis_einsum is sound, and has a term for each operand")                   \
+    X(OPTIMIZER_STATE, ARGUMENT, "a call on an optimizer fits its kind, and what it holds")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -4403,6 +4418,9 @@ typedef struct ignis_adamw_desc {
     bool drop_grad;
     bool coupled; /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
+    /* Each step moves a mean of the values, average += (1 - ema_decay) (value - average), which begins with the
+       values at ignis_optimizer_add: ignis_optimizer_swap_ema (0: none). */
+    double ema_decay;
 } ignis_adamw_desc;
 
 typedef struct ignis_sgd_desc {
@@ -4414,6 +4432,7 @@ typedef struct ignis_sgd_desc {
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
+    double ema_decay;
 } ignis_sgd_desc;
 
 typedef struct ignis_rmsprop_desc {
@@ -4427,6 +4446,7 @@ typedef struct ignis_rmsprop_desc {
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
+    double ema_decay;
 } ignis_rmsprop_desc;
 
 typedef struct ignis_lion_desc {
@@ -4439,6 +4459,7 @@ typedef struct ignis_lion_desc {
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
+    double ema_decay;
 } ignis_lion_desc;
 
 typedef struct ignis_muon_desc {
@@ -4452,6 +4473,7 @@ typedef struct ignis_muon_desc {
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
+    double ema_decay;
 } ignis_muon_desc;
 
 typedef struct ignis_optimizer_info {
@@ -4470,7 +4492,8 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
     IGNIS_OPTIMIZER_MISSED, /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
-    IGNIS_OPTIMIZER_GROUP   /* f64 [2], of a group: its learning rate and its weight decay */
+    IGNIS_OPTIMIZER_GROUP,  /* f64 [2], of a group: its learning rate and its weight decay */
+    IGNIS_OPTIMIZER_EMA     /* of a parameter: the mean of its values, f32 or f64; without ema_decay none */
 } ignis_optimizer_part;
 
 /*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient;
@@ -4539,17 +4562,41 @@ IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer optimizer, int 
     and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay.
     So does one whose squares add up to infinity.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no parameters; ignis_optimizer_swap_ema has put the averages into the parameters),
+    MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
 
-/*  ignis_optimizer_zero_grad - set the gradients of all parameters to zero; their memory is kept
+/*  ignis_optimizer_zero_grad - set the gradients of all parameters, and their sums, to zero; their memory is kept
     Returns: IGNIS_OK, or the reason.
     Errors: as ignis_optimizer_step.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
+
+/*  ignis_optimizer_accumulate - add all gradients to sums in f32 (f64 of f64), and set them to zero
+    For several passes of backward before a step, where sums in bf16 or f16 would lose small gradients: call it after
+    each backward, or after each but the last. The next step and clipping take the sums with the gradients that are
+    there, and the step sets the sums to zero. The first call makes the sums, 4 bytes for each element; they are no
+    part of the state: save it after a step. Their mean is that of a loss that is divided by the number of passes.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no parameters), UNSUPPORTED (a first call while this thread captures a graph), MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_status ignis_optimizer_accumulate(ignis_optimizer optimizer);
+
+/*  ignis_optimizer_swap_ema - exchange the parameters and their averages, for evaluating with these; a second call
+    exchanges them again
+    The parameters come back bit for bit. Steps are refused in between. f16 and bf16 parameters without an f32 copy
+    (no_master) leave their averages rounded.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no ema_decay, or no parameters), UNSUPPORTED (this thread captures a graph), MEMORY,
+    LIBRARY, COMPILE, CUDA; after another failure than the first ones some parameters may be exchanged.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer optimizer);
 
 /*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale
     them down to it
@@ -14234,6 +14281,7 @@ typedef struct ignis__kernel_list {
     X(GRAD_SQUARES, optim_cu, "ignis_grad_squares", WAITS)                                                   \
     X(GRAD_CLIP, optim_cu, "ignis_grad_clip", WAITS)                                                         \
     X(GRAD_ZERO, optim_cu, "ignis_grad_zero", WAITS)                                                         \
+    X(GRAD_ACCUMULATE, optim_cu, "ignis_grad_accumulate", WAITS)                                             \
     X(LAYER_NORM_WARP, norm_cu, "ignis_layer_norm_warp", WAITS)                                              \
     X(LAYER_NORM_ROW, norm_cu, "ignis_layer_norm_row", WAITS)                                                \
     X(LAYER_NORM_LONG, norm_cu, "ignis_layer_norm_long", WAITS)                                              \
@@ -26575,7 +26623,7 @@ typedef struct ignis__jacobi {
 
 enum {
     IGNIS__OPTIM_SHARE = 1024,         /* elements that a block of a step takes at a time */
-    IGNIS__OPTIM_BATCH = 36,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_BATCH = 29,           /* rows that one launch carries to the table: they fit a kernel's params */
     IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
 
@@ -26608,13 +26656,16 @@ typedef struct ignis__optim_row {
     IGNIS__POINTER(Wide) master;   /* the parameter in full precision */
     IGNIS__POINTER(double) missed; /* steps that it had no gradient for, for corrections of bias */
     IGNIS__POINTER(double) group;  /* its learning rate before the schedule, and its weight decay */
+    IGNIS__POINTER(Wide) sum;      /* of earlier gradients, which a step adds to grad, and sets to 0 */
+    IGNIS__POINTER(Wide) average;  /* of the parameter's values */
     long long count, chunk;        /* elements; a block takes `chunk` of them */
     long long first_block, first_step;
     double decay; /* weight decay of this parameter; in a group 1 with decay, and 0 without */
     /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
     double first_scale, second_scale;
+    double average_share; /* of the new value in its average */
 } ignis__optim_row;
-IGNIS__ASSERT_SIZE(ignis__optim_row, 112);
+IGNIS__ASSERT_SIZE(ignis__optim_row, 136);
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];
@@ -26625,9 +26676,10 @@ typedef struct ignis__parameter {
     ignis__array *data;    /* claimed, as are these; null without */
     ignis__array *first, *second, *master, *missed;
     ignis__array *group; /* null: it has the optimizer's own rate and decay */
-    double decay;        /* as in ignis__optim_row */
-    bool has_row;        /* the table gathered last has its gradient */
-    bool grouped;        /* its gradient's memory is shared: it is not dropped */
+    ignis__array *sum, *average;
+    double decay; /* as in ignis__optim_row */
+    bool has_row; /* the table gathered last has its gradient */
+    bool grouped; /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 typedef struct ignis__optimizer {
@@ -26637,6 +26689,8 @@ typedef struct ignis__optimizer {
     ignis__builtin step;
     bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
     double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
+    double ema_decay;                           /* 0: no averages */
+    bool has_sums, is_swapped;                  /* gradients have sums; the averages are in the parameters */
     ignis_schedule_desc schedule;
     ignis_loss_scale_desc scale; /* interval 0: none */
     ignis__parameter *parameters;
@@ -43487,6 +43541,8 @@ IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *par
     ignis__optimizer_unclaim(call, &parameter->master);
     ignis__optimizer_unclaim(call, &parameter->missed);
     ignis__optimizer_unclaim(call, &parameter->group);
+    ignis__optimizer_unclaim(call, &parameter->sum);
+    ignis__optimizer_unclaim(call, &parameter->average);
     if (parameter->tensor)
         ignis__tensor_drop(call, parameter->tensor);
     parameter->tensor = NULL;
@@ -43606,6 +43662,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         !ignis__optimizer_check_number(call, beta2, given->beta2, 0, 1) ||
         !ignis__optimizer_check_number(call, "eps", given->eps, 0, no_limit) ||
         !ignis__optimizer_check_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "ema_decay", given->ema_decay, 0, 1) ||
         !ignis__optimizer_check_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
         !ignis__optimizer_check_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
         !ignis__optimizer_check_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
@@ -43660,6 +43717,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
     given.no_master = d.no_master;                                        \
     given.zero_grad = d.zero_grad;                                        \
     given.drop_grad = d.drop_grad;                                        \
+    given.ema_decay = d.ema_decay;                                        \
     given.scale = d.loss_scale
 
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
@@ -43850,6 +43908,11 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     if (ok && dtype != wide && !optimizer->no_master)
         ok = ignis__optimizer_array(call, data, wide, &parameter->master) &&
              ignis__array_convert(call, parameter->master, data);
+    if (ok && optimizer->ema_decay > 0)
+        ok = ignis__optimizer_array(call, data, wide, &parameter->average) &&
+             ignis__array_convert(call, parameter->average, data);
+    if (ok && optimizer->has_sums)
+        ok = ignis__optimizer_array(call, data, wide, &parameter->sum);
     return ok;
 }
 
@@ -43918,7 +43981,9 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
           (!parameter->master || ignis__work_write(work, parameter->master, &row->master)) &&
           (!parameter->missed || ignis__work_write(work, parameter->missed, &row->missed)) &&
-          (!parameter->group || ignis__work_read(work, parameter->group, &row->group));
+          (!parameter->group || ignis__work_read(work, parameter->group, &row->group)) &&
+          (!parameter->sum || ignis__work_write(work, parameter->sum, &row->sum)) &&
+          (!parameter->average || ignis__work_write(work, parameter->average, &row->average));
     if (*ok && writes & IGNIS__WRITES_DATA)
         ignis__storage_written(parameter->data->storage);
     if (*ok && writes & IGNIS__WRITES_GRADS)
@@ -44007,6 +44072,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             row.chunk = row.count <= 128 * 1024
                             ? 1024
                             : 8192; /* small ones have more blocks: they take as long as one block does */
+            row.average_share = 1 - optimizer->ema_decay;
             row.first_block = optimizer->blocks_of[dtype];
             row.first_step = optimizer->steps_of[dtype];
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
@@ -44041,6 +44107,8 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
             bytes += data * (optimizer->zero_grad ? 3 : 2) +
                      (p->master ? 2 * (double)ignis__array_bytes(p->master) : data) +
                      (p->first ? 2 * (double)ignis__array_bytes(p->first) : 0) +
+                     (p->sum ? 2 * (double)ignis__array_bytes(p->sum) : 0) +
+                     (p->average ? 2 * (double)ignis__array_bytes(p->average) : 0) +
                      (p->second ? 2 * (double)ignis__array_bytes(p->second) : 0);
     }
     return bytes;
@@ -44057,7 +44125,8 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
     ignis_dtype dtype;
     void *function;
     int count;
-    bool steps = builtin != IGNIS__BUILTIN(GRAD_SQUARES) && builtin != IGNIS__BUILTIN(GRAD_ZERO);
+    bool steps = builtin != IGNIS__BUILTIN(GRAD_SQUARES) && builtin != IGNIS__BUILTIN(GRAD_ZERO) &&
+                 builtin != IGNIS__BUILTIN(GRAD_ACCUMULATE);
     bool ok = ignis__work_write(work, optimizer->table, &table);
     params[table_at] = &table;
     params[table_at + 1] = &count;
@@ -44393,6 +44462,11 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     bool ok;
     if (!optimizer)
         return ignis__failed();
+    if (optimizer->is_swapped) {
+        ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, work.call,
+                    "the parameters hold their averages; a second ignis_optimizer_swap_ema takes them back");
+        return ignis__optimizer_end(optimizer, &work, false);
+    }
     zero_grad = optimizer->zero_grad;
     for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
         zero_grad |= optimizer->parameters[i].grouped;
@@ -44518,8 +44592,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
     if (!optimizer)
         return none;
     ignis__mutex_lock(&optimizer->slot.lock);
-    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_GROUP) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _GROUP are 0 to 5",
+    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_EMA) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _EMA are 0 to 6",
                     (int)part);
     } else if (part == IGNIS_OPTIMIZER_SELF) {
         array = optimizer->state;
@@ -44535,6 +44609,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
         array = part == IGNIS_OPTIMIZER_FIRST    ? p->first
                 : part == IGNIS_OPTIMIZER_SECOND ? p->second
                 : part == IGNIS_OPTIMIZER_MASTER ? p->master
+                : part == IGNIS_OPTIMIZER_EMA    ? p->average
                                                  : p->missed;
     }
     if (array)
@@ -44622,6 +44697,89 @@ IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer handle, int num
     else
         ok = ignis__group_check(call, lr, weight_decay) &&
              ignis__group_write(call, optimizer->groups[number - 1], lr, weight_decay);
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_drop(call, optimizer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  >>train.average - sums of gradients and averages of weights: ignis_optimizer_accumulate, ignis_optimizer_swap_ema
+
+    A step adds the sums to the gradients, and moves the averages; here they are made, filled and exchanged.
+    Uses: table, the room formula. */
+
+/*  Makes the sums of all parameters that have none. The optimizer is locked. */
+static bool ignis__sums_make(const char *call, ignis__optimizer *optimizer)
+{
+    int i;
+    if (optimizer->has_sums)
+        return true;
+    if (ignis__capture_refuses(call))
+        return false;
+    for (i = 0; i < optimizer->count; i++) {
+        ignis__parameter *p = &optimizer->parameters[i];
+        if (!p->sum && !ignis__optimizer_array(call, p->data, ignis__wide_dtype(p->data->dtype), &p->sum)) {
+            ignis__optimizer_unclaim(call, &p->sum);
+            return false;
+        }
+    }
+    optimizer->has_sums = true;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_optimizer_accumulate(ignis_optimizer handle)
+{
+    static const char call[] = "ignis_optimizer_accumulate";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis__work work;
+    void *params[2];
+    bool ok;
+    if (!optimizer)
+        return ignis__failed();
+    ignis__mutex_lock(&optimizer->slot.lock);
+    ok = ignis__sums_make(call, optimizer);
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    ignis__optimizer_drop(call, optimizer);
+    optimizer = ok ? ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work) : NULL;
+    if (!optimizer)
+        return ignis__failed();
+    ok = ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ACCUMULATE), 0, params, NULL);
+    return ignis__optimizer_end(optimizer, &work, ok);
+}
+
+/*  Exchanges a parameter and its average. The master copy is the parameter in full precision. */
+static bool ignis__average_swap(const ignis__parameter *p)
+{
+    ignis_array results[2], value, average, data;
+    average.id = p->average->slot.handle;
+    data.id = p->data->slot.handle;
+    value.id = p->master ? p->master->slot.handle : data.id;
+    results[0] = average;
+    results[1] = value;
+    return ignis_array_map_many(2, results, "value, average", IGNIS_ARRAYS(value, average)) == IGNIS_OK &&
+           (!p->master || ignis_array_copy(data, value) == IGNIS_OK);
+}
+
+IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer handle)
+{
+    static const char call[] = "ignis_optimizer_swap_ema";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    bool ok = false;
+    int i;
+    if (!optimizer)
+        return ignis__failed();
+    ignis__mutex_lock(&optimizer->slot.lock);
+    if (optimizer->ema_decay == 0) {
+        ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call,
+                    "the optimizer has no averages; ema_decay of its desc makes them");
+    } else if (optimizer->count == 0) {
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
+    } else {
+        ok = !ignis__capture_refuses(call);
+        for (i = 0; ok && i < optimizer->count; i++)
+            ok = optimizer->parameters[i].data->numel == 0 || ignis__average_swap(&optimizer->parameters[i]);
+        if (ok)
+            optimizer->is_swapped = !optimizer->is_swapped;
+    }
     ignis__mutex_unlock(&optimizer->slot.lock);
     ignis__optimizer_drop(call, optimizer);
     return ok ? IGNIS_OK : ignis__failed();
@@ -50192,6 +50350,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_optimizer_set_group(...) IGNIS__AT(ignis_optimizer_set_group(__VA_ARGS__))
 #define ignis_optimizer_step(...) IGNIS__AT(ignis_optimizer_step(__VA_ARGS__))
 #define ignis_optimizer_zero_grad(...) IGNIS__AT(ignis_optimizer_zero_grad(__VA_ARGS__))
+#define ignis_optimizer_accumulate(...) IGNIS__AT(ignis_optimizer_accumulate(__VA_ARGS__))
+#define ignis_optimizer_swap_ema(...) IGNIS__AT(ignis_optimizer_swap_ema(__VA_ARGS__))
 #define ignis_clip_grad_norm(...) IGNIS__AT(ignis_clip_grad_norm(__VA_ARGS__))
 #define ignis_clip_grad_norms(...) IGNIS__AT(ignis_clip_grad_norms(__VA_ARGS__))
 #define ignis_scale_loss(...) IGNIS__AT(ignis_scale_loss(__VA_ARGS__))

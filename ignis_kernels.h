@@ -57,7 +57,7 @@
         norm_unaligned.cuh         313 lines    7102 bytes
         norm_unaligned_wide.cu       7 lines      61 bytes
         norm_wide.cu                 7 lines      51 bytes
-        optim.cu                   463 lines   14011 bytes
+        optim.cu                   534 lines   16016 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
         pool.cu                    295 lines    9119 bytes
@@ -80,7 +80,7 @@
         shared/image.h              59 lines    1154 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h              7 lines     168 bytes
-        shared/optimizer.h          49 lines     988 bytes
+        shared/optimizer.h          52 lines    1066 bytes
         shared/rope.h               10 lines     231 bytes
         shared/scan.h               26 lines     434 bytes
         shared/strided.h            13 lines     220 bytes
@@ -204,7 +204,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xdf82abae19bde4a8ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xdec6771e9104705bULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -13666,7 +13666,7 @@ static const char *const ignis__text_norm_wide_cu[] = {
 };
 
 static const char ignis__text_optim_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n"
@@ -13724,7 +13724,7 @@ static const char ignis__text_optim_cu_0[] =
     "now[IGNIS__OPTIM_LR] = now[IGNIS__OPTIM_BASE_LR] * factor;\n"
     "for (int i = threadIdx.x; i < 2 * rows; i += blockDim.x) {\n"
     "ignis__optim_row &row = table[i / 2];\n"
-    "if (row.grad) {\n"
+    "if (row.data) {\n"
     "const double scale = -1 / expm1(max(step - *row.missed, 1.0) * log_beta);\n"
     "*(i % 2 ? &row.second_scale : &row.first_scale) = i % 2 ? sqrt(scale) : scale;\n"
     "} else if (i % 2 == 0) {\n"
@@ -13790,14 +13790,41 @@ static const char ignis__text_optim_cu_1[] =
     "pack[k] = E(from[i + k]);\n"
     "ignis_store_streaming(to + i, pack);\n"
     "}\n"
+    "}\n\n\n"
+    "template <int N> __device__ inline void load_gradients(Wide (&grad)[N], const ignis__optim_row &p, long long at)\n"
+    "{\n"
+    "load_all(grad, p.grad + at);\n"
+    "if (p.sum) {\n"
+    "Wide sum[N];\n"
+    "load_all(sum, p.sum + at);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < N; i++)\n"
+    "grad[i] += sum[i];\n"
+    "}\n"
+    "}\n\n"
+    "template <int N, typename E> __device__ inline void store_zeros(E *to)\n"
+    "{\n"
+    "const Wide zero[N] = {};\n"
+    "store_all(to, zero);\n"
+    "}\n\n\n"
+    "template <int N>\n"
+    "__device__ inline void average_share(const ignis__optim_row &p, long long at, const Wide (&value)[N])\n"
+    "{\n"
+    "const Wide share = Wide(p.average_share);\n"
+    "Wide average[N];\n"
+    "load_all(average, p.average + at);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < N; i++)\n"
+    "average[i] += share * ((p.master ? value[i] : Wide(T(value[i]))) - average[i]);\n"
+    "store_all(p.average + at, average);\n"
     "}\n\n\n\n"
-    "template <int N, bool has_second, typename Update>\n"
+    "template <int N, bool has_second, bool is_last, typename Update>\n"
     "__device__ inline void step_share(const ignis__optim_row &p, long long at, long long end, Wide clip, bool zero_grad,\n"
     "Update update)\n"
     "{\n"
     "for (; at + N <= end; at += THREADS * N) {\n"
     "Wide value[N], grad[N], first[N] = {}, second[N] = {};\n"
-    "load_all(grad, p.grad + at);\n"
+    "load_gradients(grad, p, at);\n"
     "if (p.master)\n"
     "load_all(value, p.master + at);\n"
     "else\n"
@@ -13816,25 +13843,25 @@ static const char ignis__text_optim_cu_1[] =
     "store_all(p.first + at, first);\n"
     "if (has_second)\n"
     "store_all(p.second + at, second);\n"
-    "if (zero_grad) {\n"
-    "const Wide zero[N] = {};\n"
-    "store_all(p.grad + at, zero);\n"
+    "if (is_last && p.average)\n"
+    "average_share(p, at, value);\n"
+    "if (zero_grad)\n"
+    "store_zeros<N>(p.grad + at);\n"
+    "if (is_last && p.sum)\n"
+    "store_zeros<N>(p.sum + at);\n"
     "}\n"
-    "}\n"
-    "}\n\n"
-    "__device__ inline void zero_chunk(const chunk &c)\n"
+    "}\n\n\n"
+    "template <typename E> __device__ inline void zero_chunk(const chunk &c, E *array)\n"
     "{\n"
-    "constexpr int N = 16 / sizeof(T);\n"
-    "T *grad = c.parameter.grad;\n"
-    "const Wide zero[N] = {};\n"
+    "constexpr int N = 16 / sizeof(E);\n"
     "const long long end = c.end;\n"
-    "const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;\n"
+    "const long long body = ignis_is_aligned(array, 16) ? c.start + (end - c.start) / N * N : c.start;\n"
     "for (long long at = c.start + threadIdx.x * N; at < body; at += THREADS * N)\n"
-    "store_all(grad + at, zero);\n"
+    "store_zeros<N>(array + at);\n"
     "for (long long at = body + threadIdx.x; at < end; at += THREADS)\n"
-    "grad[at] = T(0);\n"
+    "array[at] = E(0);\n"
     "}\n\n"
-    "template <bool has_second, typename Update>\n"
+    "template <bool has_second, bool is_last = true, typename Update>\n"
     "__device__ inline void step_chunk(const chunk &c, const double *state, bool zero_grad, Update update)\n"
     "{\n"
     "constexpr int N = 16 / sizeof(Wide);\n"
@@ -13843,14 +13870,16 @@ static const char ignis__text_optim_cu_1[] =
     "const Wide clip = Wide(state[IGNIS__OPTIM_CLIP]);\n"
     "if (state[IGNIS__OPTIM_SKIP] != 0) {\n"
     "if (zero_grad)\n"
-    "zero_chunk(c);\n"
+    "zero_chunk(c, c.parameter.grad);\n"
+    "if (is_last && c.parameter.sum)\n"
+    "zero_chunk(c, c.parameter.sum);\n"
     "return;\n"
     "}\n"
     "const bool packs = ignis_is_aligned(p.data, 16) &&\n"
     "ignis_is_aligned(p.grad, 16);\n"
     "const long long body = packs ? c.start + (end - c.start) / N * N : c.start;\n"
-    "step_share<N, has_second>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);\n"
-    "step_share<1, has_second>(p, body + threadIdx.x, end, clip, zero_grad, update);\n"
+    "step_share<N, has_second, is_last>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);\n"
+    "step_share<1, has_second, is_last>(p, body + threadIdx.x, end, clip, zero_grad, update);\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_adamw(const ignis__optim_row *table, int count, const double *state, double beta1, double beta2, double eps,\n"
@@ -13863,7 +13892,8 @@ static const char ignis__text_optim_cu_1[] =
     "wide_eps = Wide(eps);\n"
     "const Wide keep = Wide(1 - r.lr * r.decay),\n"
     "step_size = Wide(r.lr * c.parameter.first_scale);\n"
-    "const Wide second_scale = Wide(c.parameter.second_scale);\n"
+    "const Wide second_scale = Wide(c.parameter.second_scale);\n";
+static const char ignis__text_optim_cu_2[] =
     "step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {\n"
     "first = b1 * first + not_b1 * grad;\n"
     "second = b2 * second + not_b2 * grad * grad;\n"
@@ -13884,8 +13914,7 @@ static const char ignis__text_optim_cu_1[] =
     "step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {\n"
     "grad += decay * value;\n"
     "first = b1 * first + not_b1 * grad;\n"
-    "second = b2 * second + not_b2 * grad * grad;\n";
-static const char ignis__text_optim_cu_2[] =
+    "second = b2 * second + not_b2 * grad * grad;\n"
     "value -= step_size * first / (sqrt(second) * second_scale + wide_eps);\n"
     "});\n"
     "}\n\n\n\n\n"
@@ -13929,7 +13958,7 @@ static const char ignis__text_optim_cu_2[] =
     "ignis_grid_dependency();\n"
     "const chunk c(table, count, true);\n"
     "const Wide keep = Wide(momentum), not_keep = Wide(1 - momentum);\n"
-    "step_chunk<true>(c, state, false, [=](Wide &, Wide grad, Wide &first, Wide &second) {\n"
+    "step_chunk<true, false>(c, state, false, [=](Wide &, Wide grad, Wide &first, Wide &second) {\n"
     "first = keep * first + not_keep * grad;\n"
     "second = keep * first + not_keep * grad;\n"
     "});\n"
@@ -13957,24 +13986,31 @@ static const char ignis__text_optim_cu_2[] =
     "first = wide_momentum * first + (grad + decay * value);\n"
     "value -= lr * first;\n"
     "});\n"
-    "}\n\n\n\n"
-    "template <int N> __device__ inline Wide sum_of_squares(const T *grad, long long at, long long end)\n"
+    "}\n\n\n\n";
+static const char ignis__text_optim_cu_3[] =
+    "template <int N> __device__ inline Wide sum_of_squares(const ignis__optim_row &p, long long at, long long end)\n"
     "{\n"
     "Wide sum = 0;\n"
     "for (; at + N <= end; at += THREADS * N) {\n"
     "Wide g[N];\n"
-    "load_all(g, grad + at);\n"
+    "load_gradients(g, p, at);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++)\n"
     "sum += g[i] * g[i];\n"
     "}\n"
     "return sum;\n"
     "}\n\n"
-    "__device__ inline Wide largest(const T *grad, long long at, long long end)\n"
+    "__device__ inline Wide gradient_at(const ignis__optim_row &p, long long at)\n"
+    "{\n"
+    "Wide grad[1];\n"
+    "load_gradients(grad, p, at);\n"
+    "return grad[0];\n"
+    "}\n\n"
+    "__device__ inline Wide largest(const ignis__optim_row &p, long long at, long long end)\n"
     "{\n"
     "Wide most = 0;\n"
     "for (; at < end; at += THREADS)\n"
-    "most = max(most, fabs(Wide(grad[at])));\n"
+    "most = max(most, fabs(gradient_at(p, at)));\n"
     "return most;\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
@@ -13988,18 +14024,20 @@ static const char ignis__text_optim_cu_2[] =
     "const T *grad = c.parameter.grad;\n"
     "const long long end = c.end;\n"
     "const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;\n"
-    "Wide sum = sum_of_squares<N>(grad, c.start + threadIdx.x * N, body);\n"
-    "sum += sum_of_squares<1>(grad, body + threadIdx.x, end);\n";
-static const char ignis__text_optim_cu_3[] =
+    "Wide sum = sum_of_squares<N>(c.parameter, c.start + threadIdx.x * N, body);\n"
+    "sum += sum_of_squares<1>(c.parameter, body + threadIdx.x, end);\n"
     "sum = ignis_block_sum(sum);\n"
     "double result = (double)sum;\n"
     "if (!ignis_is_same<T, ignis_f16> &&\n"
     "!ignis_squares_fit(sum)) {\n"
-    "const double scale =\n"
-    "sizeof(T) < 8 ? 1 : ignis_square_scale((double)ignis_block_max(largest(grad, c.start + threadIdx.x, end)));\n"
+    "double scale = 1;\n"
+    "if (sizeof(T) == 8)\n"
+    "scale = ignis_square_scale((double)ignis_block_max(largest(c.parameter, c.start + threadIdx.x, end)));\n"
     "result = 0;\n"
-    "for (long long at = c.start + threadIdx.x; at < end; at += THREADS)\n"
-    "result += (double)Wide(grad[at]) * scale * ((double)Wide(grad[at]) * scale);\n"
+    "for (long long at = c.start + threadIdx.x; at < end; at += THREADS) {\n"
+    "const double scaled = (double)gradient_at(c.parameter, at) * scale;\n"
+    "result += scaled * scaled;\n"
+    "}\n"
     "result = ignis_block_sum(result);\n"
     "if (sizeof(T) == 8)\n"
     "result = -sqrt(result) / scale;\n"
@@ -14045,13 +14083,37 @@ static const char ignis__text_optim_cu_3[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const ignis__optim_row *table, int count)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "zero_chunk(chunk(table, count));\n"
+    "const chunk c(table, count);\n"
+    "zero_chunk(c, c.parameter.grad);\n"
+    "if (c.parameter.sum)\n"
+    "zero_chunk(c, c.parameter.sum);\n"
+    "}\n\n\n"
+    "template <int N> __device__ inline void accumulate_share(const ignis__optim_row &p, long long at, long long end)\n"
+    "{\n"
+    "for (; at + N <= end; at += THREADS * N) {\n"
+    "Wide sum[N];\n"
+    "load_gradients(sum, p, at);\n"
+    "store_all(p.sum + at, sum);\n"
+    "store_zeros<N>(p.grad + at);\n"
+    "}\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_grad_accumulate(const ignis__optim_row *table, int count)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "constexpr int N = 16 / sizeof(Wide);\n"
+    "const chunk c(table, count);\n"
+    "const long long end = c.end;\n"
+    "const long long body = ignis_is_aligned(c.parameter.grad, 16) ? c.start + (end - c.start) / N * N : c.start;\n";
+static const char ignis__text_optim_cu_4[] =
+    "accumulate_share<N>(c.parameter, c.start + threadIdx.x * N, body);\n"
+    "accumulate_share<1>(c.parameter, body + threadIdx.x, end);\n"
     "}\n";
 static const char *const ignis__text_optim_cu[] = {
     ignis__text_optim_cu_0,
     ignis__text_optim_cu_1,
     ignis__text_optim_cu_2,
     ignis__text_optim_cu_3,
+    ignis__text_optim_cu_4,
 };
 
 static const char ignis__text_pattern_cu_0[] =
@@ -16119,7 +16181,7 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
     "IGNIS__OPTIM_SHARE = 1024,\n"
-    "IGNIS__OPTIM_BATCH = 36,\n"
+    "IGNIS__OPTIM_BATCH = 29,\n"
     "IGNIS__OPTIM_ADVANCE_THREADS = 512\n"
     "};\n\n\n"
     "enum {\n"
@@ -16146,12 +16208,15 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "IGNIS__POINTER(Wide) master;\n"
     "IGNIS__POINTER(double) missed;\n"
     "IGNIS__POINTER(double) group;\n"
+    "IGNIS__POINTER(Wide) sum;\n"
+    "IGNIS__POINTER(Wide) average;\n"
     "long long count, chunk;\n"
     "long long first_block, first_step;\n"
     "double decay;\n\n"
     "double first_scale, second_scale;\n"
+    "double average_share;\n"
     "} ignis__optim_row;\n"
-    "IGNIS__ASSERT_SIZE(ignis__optim_row, 112);\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__optim_row, 136);\n\n"
     "typedef struct ignis__optim_batch {\n"
     "ignis__optim_row rows[IGNIS__OPTIM_BATCH];\n"
     "} ignis__optim_batch;\n";
@@ -18182,7 +18247,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x87ed22e695059b0cULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 75};
+    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 75};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18190,7 +18255,7 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0xa8be917dea8794ddULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 52};
+    "optim.cu", 0xc2d99be4586738abULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 52};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,

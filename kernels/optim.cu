@@ -23,7 +23,8 @@
     gradients that are not finite have the step skipped and the scale lowered, and it grows after a number of
     steps without one: Micikevicius et al., Mixed Precision Training, 2018.
 
-        ignis_grad_zero         sets all gradients to zero */
+        ignis_grad_zero         sets all gradients to zero, and their sums
+        ignis_grad_accumulate   adds all gradients to their sums, and sets them to zero */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -93,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(IGNIS__OPTIM_ADVANCE_THREADS)
         now[IGNIS__OPTIM_LR] = now[IGNIS__OPTIM_BASE_LR] * factor;
         for (int i = threadIdx.x; i < 2 * rows; i += blockDim.x) {
             ignis__optim_row &row = table[i / 2];
-            if (row.grad) {
+            if (row.data) {
                 const double scale = -1 / expm1(max(step - *row.missed, 1.0) * log_beta);
                 *(i % 2 ? &row.second_scale : &row.first_scale) = i % 2 ? sqrt(scale) : scale;
             } else if (i % 2 == 0) {
@@ -171,15 +172,47 @@ template <int N, typename E> __device__ inline void store_all(E *to, const Wide 
     }
 }
 
+/*  Loads N gradients, with the sum of those before them. */
+template <int N> __device__ inline void load_gradients(Wide (&grad)[N], const ignis__optim_row &p, long long at)
+{
+    load_all(grad, p.grad + at);
+    if (p.sum) {
+        Wide sum[N];
+        load_all(sum, p.sum + at);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            grad[i] += sum[i];
+    }
+}
+
+template <int N, typename E> __device__ inline void store_zeros(E *to)
+{
+    const Wide zero[N] = {};
+    store_all(to, zero);
+}
+
+/*  Moves N averages towards the values, as they are stored. */
+template <int N>
+__device__ inline void average_share(const ignis__optim_row &p, long long at, const Wide (&value)[N])
+{
+    const Wide share = Wide(p.average_share);
+    Wide average[N];
+    load_all(average, p.average + at);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        average[i] += share * ((p.master ? value[i] : Wide(T(value[i]))) - average[i]);
+    store_all(p.average + at, average);
+}
+
 /*  The elements from the thread's first on, N at a time. update(parameter, gradient, first, second) changes
-    one. */
-template <int N, bool has_second, typename Update>
+    one. is_last: of the kernels of a step. */
+template <int N, bool has_second, bool is_last, typename Update>
 __device__ inline void step_share(const ignis__optim_row &p, long long at, long long end, Wide clip, bool zero_grad,
                                   Update update)
 {
     for (; at + N <= end; at += THREADS * N) {
         Wide value[N], grad[N], first[N] = {}, second[N] = {};
-        load_all(grad, p.grad + at);
+        load_gradients(grad, p, at);
         if (p.master)
             load_all(value, p.master + at);
         else
@@ -198,27 +231,28 @@ __device__ inline void step_share(const ignis__optim_row &p, long long at, long 
             store_all(p.first + at, first);
         if (has_second)
             store_all(p.second + at, second);
-        if (zero_grad) {
-            const Wide zero[N] = {};
-            store_all(p.grad + at, zero);
-        }
+        if (is_last && p.average)
+            average_share(p, at, value);
+        if (zero_grad)
+            store_zeros<N>(p.grad + at);
+        if (is_last && p.sum)
+            store_zeros<N>(p.sum + at);
     }
 }
 
-__device__ inline void zero_chunk(const chunk &c)
+/*  Sets a block's share of an array to zero. */
+template <typename E> __device__ inline void zero_chunk(const chunk &c, E *array)
 {
-    constexpr int N = 16 / sizeof(T);
-    T *grad = c.parameter.grad;
-    const Wide zero[N] = {};
+    constexpr int N = 16 / sizeof(E);
     const long long end = c.end;
-    const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;
+    const long long body = ignis_is_aligned(array, 16) ? c.start + (end - c.start) / N * N : c.start;
     for (long long at = c.start + threadIdx.x * N; at < body; at += THREADS * N)
-        store_all(grad + at, zero);
+        store_zeros<N>(array + at);
     for (long long at = body + threadIdx.x; at < end; at += THREADS)
-        grad[at] = T(0);
+        array[at] = E(0);
 }
 
-template <bool has_second, typename Update>
+template <bool has_second, bool is_last = true, typename Update>
 __device__ inline void step_chunk(const chunk &c, const double *state, bool zero_grad, Update update)
 {
     constexpr int N = 16 / sizeof(Wide); /* so that neighbours have neighbouring words of all arrays */
@@ -227,14 +261,16 @@ __device__ inline void step_chunk(const chunk &c, const double *state, bool zero
     const Wide clip = Wide(state[IGNIS__OPTIM_CLIP]);
     if (state[IGNIS__OPTIM_SKIP] != 0) {
         if (zero_grad)
-            zero_chunk(c);
+            zero_chunk(c, c.parameter.grad);
+        if (is_last && c.parameter.sum)
+            zero_chunk(c, c.parameter.sum);
         return;
     }
     const bool packs = ignis_is_aligned(p.data, 16) &&
                        ignis_is_aligned(p.grad, 16); /* the other arrays are the optimizer's own and are aligned */
     const long long body = packs ? c.start + (end - c.start) / N * N : c.start;
-    step_share<N, has_second>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);
-    step_share<1, has_second>(p, body + threadIdx.x, end, clip, zero_grad, update);
+    step_share<N, has_second, is_last>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);
+    step_share<1, has_second, is_last>(p, body + threadIdx.x, end, clip, zero_grad, update);
 }
 
 /*  AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019) */
@@ -327,7 +363,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_grid_dependency();
     const chunk c(table, count, true);
     const Wide keep = Wide(momentum), not_keep = Wide(1 - momentum);
-    step_chunk<true>(c, state, false, [=](Wide &, Wide grad, Wide &first, Wide &second) {
+    step_chunk<true, false>(c, state, false, [=](Wide &, Wide grad, Wide &first, Wide &second) {
         first = keep * first + not_keep * grad;
         second = keep * first + not_keep * grad;
     });
@@ -364,12 +400,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* >>gradients --------------------------------------------------------------------------------------------------- */
 
-template <int N> __device__ inline Wide sum_of_squares(const T *grad, long long at, long long end)
+template <int N> __device__ inline Wide sum_of_squares(const ignis__optim_row &p, long long at, long long end)
 {
     Wide sum = 0;
     for (; at + N <= end; at += THREADS * N) {
         Wide g[N];
-        load_all(g, grad + at);
+        load_gradients(g, p, at);
 #pragma unroll
         for (int i = 0; i < N; i++)
             sum += g[i] * g[i];
@@ -377,11 +413,18 @@ template <int N> __device__ inline Wide sum_of_squares(const T *grad, long long 
     return sum;
 }
 
-__device__ inline Wide largest(const T *grad, long long at, long long end)
+__device__ inline Wide gradient_at(const ignis__optim_row &p, long long at)
+{
+    Wide grad[1];
+    load_gradients(grad, p, at);
+    return grad[0];
+}
+
+__device__ inline Wide largest(const ignis__optim_row &p, long long at, long long end)
 {
     Wide most = 0;
     for (; at < end; at += THREADS)
-        most = max(most, fabs(Wide(grad[at])));
+        most = max(most, fabs(gradient_at(p, at)));
     return most;
 }
 
@@ -398,17 +441,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const T *grad = c.parameter.grad;
     const long long end = c.end;
     const long long body = ignis_is_aligned(grad, 16) ? c.start + (end - c.start) / N * N : c.start;
-    Wide sum = sum_of_squares<N>(grad, c.start + threadIdx.x * N, body);
-    sum += sum_of_squares<1>(grad, body + threadIdx.x, end);
+    Wide sum = sum_of_squares<N>(c.parameter, c.start + threadIdx.x * N, body);
+    sum += sum_of_squares<1>(c.parameter, body + threadIdx.x, end);
     sum = ignis_block_sum(sum);
     double result = (double)sum;
     if (!ignis_is_same<T, ignis_f16> &&
         !ignis_squares_fit(sum)) { /* once more, in double, or times a power of two: then it is minus the norm */
-        const double scale =
-            sizeof(T) < 8 ? 1 : ignis_square_scale((double)ignis_block_max(largest(grad, c.start + threadIdx.x, end)));
+        double scale = 1;
+        if (sizeof(T) == 8)
+            scale = ignis_square_scale((double)ignis_block_max(largest(c.parameter, c.start + threadIdx.x, end)));
         result = 0;
-        for (long long at = c.start + threadIdx.x; at < end; at += THREADS)
-            result += (double)Wide(grad[at]) * scale * ((double)Wide(grad[at]) * scale);
+        for (long long at = c.start + threadIdx.x; at < end; at += THREADS) {
+            const double scaled = (double)gradient_at(c.parameter, at) * scale;
+            result += scaled * scaled;
+        }
         result = ignis_block_sum(result);
         if (sizeof(T) == 8)
             result = -sqrt(result) / scale;
@@ -459,5 +505,30 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const ignis__optim_row *table, int count)
 {
     ignis_grid_dependency();
-    zero_chunk(chunk(table, count));
+    const chunk c(table, count);
+    zero_chunk(c, c.parameter.grad);
+    if (c.parameter.sum)
+        zero_chunk(c, c.parameter.sum);
+}
+
+/*  The elements from the thread's first on, N at a time. */
+template <int N> __device__ inline void accumulate_share(const ignis__optim_row &p, long long at, long long end)
+{
+    for (; at + N <= end; at += THREADS * N) {
+        Wide sum[N];
+        load_gradients(sum, p, at);
+        store_all(p.sum + at, sum);
+        store_zeros<N>(p.grad + at);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_accumulate(const ignis__optim_row *table, int count)
+{
+    ignis_grid_dependency();
+    constexpr int N = 16 / sizeof(Wide);
+    const chunk c(table, count);
+    const long long end = c.end;
+    const long long body = ignis_is_aligned(c.parameter.grad, 16) ? c.start + (end - c.start) / N * N : c.start;
+    accumulate_share<N>(c.parameter, c.start + threadIdx.x * N, body);
+    accumulate_share<1>(c.parameter, body + threadIdx.x, end);
 }

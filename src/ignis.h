@@ -329,6 +329,7 @@ extern "C" {
 #include "train/step.c"
 #include "train/optimizer_state.c"
 #include "train/group.c"
+#include "train/average.c"
 #include "train/init.c"
 #include "kernel/graph.c"
 #include "file/room.h"

@@ -158,6 +158,7 @@ static const char *const scans[] = {"-DIGNIS_T=4 -DIGNIS_SCAN=1",
                                     NULL};
 static const char *const for_all_types[] = {"-DIGNIS_T=1", NULL};
 static const char *const wide_floats[] = {"-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
+static const char *const halves[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", NULL};
 static const char *const every_float[] = {"-DIGNIS_T=1", "-DIGNIS_T=2", "-DIGNIS_T=3", "-DIGNIS_T=4", NULL};
 static const char *const gemv_mma[] = {"-DIGNIS_T=1",
                                        "-DIGNIS_T=2",
@@ -549,6 +550,11 @@ static const struct {
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, {0, 0, 20}}, /* sm_90: rms_norm_block of bf16, in 64 registers */
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_NORM_WIDE_CU, halves, 0, 0, {0}},
+    {IGNIS__SOURCE_NORM_ADD_WIDE_CU, halves, 0, 0, {0}},
+    {IGNIS__SOURCE_NORM_UNALIGNED_WIDE_CU, halves, 0, 0, {0}},
+    {IGNIS__SOURCE_NORM_GRAD_WIDE_CU, halves, 0, 0, {0}},
+    {IGNIS__SOURCE_CHANNEL_NORM_WIDE_CU, halves, 0, 0, {0}},
     {IGNIS__SOURCE_NORM_UNALIGNED_CU,
      every_float,
      0,

@@ -186,7 +186,8 @@ typedef enum ignis_status {
     X(MATRIX_SHAPE, SHAPE, "matrices of linear algebra are square where they must be, and fit their right sides")    \
     X(MATRIX_SINGULAR, ARGUMENT,                                                                                     \
       "a matrix that is solved with is not singular; Cholesky needs a positive definite one")                        \
-    X(EQUATION, ARGUMENT, "an equation of ignis_einsum is sound, and has a term for each operand")
+    X(EQUATION, ARGUMENT, "an equation of ignis_einsum is sound, and has a term for each operand")                   \
+    X(OPTIMIZER_STATE, ARGUMENT, "a call on an optimizer fits its kind, and what it holds")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,

@@ -265,6 +265,7 @@ typedef struct ignis__kernel_list {
     X(GRAD_SQUARES, optim_cu, "ignis_grad_squares", WAITS)                                                   \
     X(GRAD_CLIP, optim_cu, "ignis_grad_clip", WAITS)                                                         \
     X(GRAD_ZERO, optim_cu, "ignis_grad_zero", WAITS)                                                         \
+    X(GRAD_ACCUMULATE, optim_cu, "ignis_grad_accumulate", WAITS)                                             \
     X(LAYER_NORM_WARP, norm_cu, "ignis_layer_norm_warp", WAITS)                                              \
     X(LAYER_NORM_ROW, norm_cu, "ignis_layer_norm_row", WAITS)                                                \
     X(LAYER_NORM_LONG, norm_cu, "ignis_layer_norm_long", WAITS)                                              \

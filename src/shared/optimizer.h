@@ -3,7 +3,7 @@
 
 enum {
     IGNIS__OPTIM_SHARE = 1024,         /* elements that a block of a step takes at a time */
-    IGNIS__OPTIM_BATCH = 36,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_BATCH = 29,           /* rows that one launch carries to the table: they fit a kernel's params */
     IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
 
@@ -36,13 +36,16 @@ typedef struct ignis__optim_row {
     IGNIS__POINTER(Wide) master;   /* the parameter in full precision */
     IGNIS__POINTER(double) missed; /* steps that it had no gradient for, for corrections of bias */
     IGNIS__POINTER(double) group;  /* its learning rate before the schedule, and its weight decay */
+    IGNIS__POINTER(Wide) sum;      /* of earlier gradients, which a step adds to grad, and sets to 0 */
+    IGNIS__POINTER(Wide) average;  /* of the parameter's values */
     long long count, chunk;        /* elements; a block takes `chunk` of them */
     long long first_block, first_step;
     double decay; /* weight decay of this parameter; in a group 1 with decay, and 0 without */
     /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
     double first_scale, second_scale;
+    double average_share; /* of the new value in its average */
 } ignis__optim_row;
-IGNIS__ASSERT_SIZE(ignis__optim_row, 112);
+IGNIS__ASSERT_SIZE(ignis__optim_row, 136);
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];

@@ -27,6 +27,8 @@ IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *par
     ignis__optimizer_unclaim(call, &parameter->master);
     ignis__optimizer_unclaim(call, &parameter->missed);
     ignis__optimizer_unclaim(call, &parameter->group);
+    ignis__optimizer_unclaim(call, &parameter->sum);
+    ignis__optimizer_unclaim(call, &parameter->average);
     if (parameter->tensor)
         ignis__tensor_drop(call, parameter->tensor);
     parameter->tensor = NULL;
@@ -146,6 +148,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
         !ignis__optimizer_check_number(call, beta2, given->beta2, 0, 1) ||
         !ignis__optimizer_check_number(call, "eps", given->eps, 0, no_limit) ||
         !ignis__optimizer_check_number(call, "weight_decay", given->weight_decay, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "ema_decay", given->ema_decay, 0, 1) ||
         !ignis__optimizer_check_number(call, "loss_scale.initial", scale->initial, 1e-30, 1e30) ||
         !ignis__optimizer_check_number(call, "loss_scale.growth", scale->growth, 1, 1e30) ||
         !ignis__optimizer_check_number(call, "loss_scale.backoff", scale->backoff, 1e-30, 1) ||
@@ -200,6 +203,7 @@ IGNIS__COLD static ignis_optimizer ignis__optimizer_make(const char *call, ignis
     given.no_master = d.no_master;                                        \
     given.zero_grad = d.zero_grad;                                        \
     given.drop_grad = d.drop_grad;                                        \
+    given.ema_decay = d.ema_decay;                                        \
     given.scale = d.loss_scale
 
 IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)

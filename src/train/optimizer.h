@@ -48,6 +48,9 @@ typedef struct ignis_adamw_desc {
     bool drop_grad;
     bool coupled; /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
+    /* Each step moves a mean of the values, average += (1 - ema_decay) (value - average), which begins with the
+       values at ignis_optimizer_add: ignis_optimizer_swap_ema (0: none). */
+    double ema_decay;
 } ignis_adamw_desc;
 
 typedef struct ignis_sgd_desc {
@@ -59,6 +62,7 @@ typedef struct ignis_sgd_desc {
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
+    double ema_decay;
 } ignis_sgd_desc;
 
 typedef struct ignis_rmsprop_desc {
@@ -72,6 +76,7 @@ typedef struct ignis_rmsprop_desc {
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
+    double ema_decay;
 } ignis_rmsprop_desc;
 
 typedef struct ignis_lion_desc {
@@ -84,6 +89,7 @@ typedef struct ignis_lion_desc {
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
+    double ema_decay;
 } ignis_lion_desc;
 
 typedef struct ignis_muon_desc {
@@ -97,6 +103,7 @@ typedef struct ignis_muon_desc {
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
+    double ema_decay;
 } ignis_muon_desc;
 
 typedef struct ignis_optimizer_info {
@@ -115,7 +122,8 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
     IGNIS_OPTIMIZER_MISSED, /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
-    IGNIS_OPTIMIZER_GROUP   /* f64 [2], of a group: its learning rate and its weight decay */
+    IGNIS_OPTIMIZER_GROUP,  /* f64 [2], of a group: its learning rate and its weight decay */
+    IGNIS_OPTIMIZER_EMA     /* of a parameter: the mean of its values, f32 or f64; without ema_decay none */
 } ignis_optimizer_part;
 
 /*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient;
@@ -184,17 +192,41 @@ IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer optimizer, int 
     and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay.
     So does one whose squares add up to infinity.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no parameters; ignis_optimizer_swap_ema has put the averages into the parameters),
+    MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
 
-/*  ignis_optimizer_zero_grad - set the gradients of all parameters to zero; their memory is kept
+/*  ignis_optimizer_zero_grad - set the gradients of all parameters, and their sums, to zero; their memory is kept
     Returns: IGNIS_OK, or the reason.
     Errors: as ignis_optimizer_step.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
+
+/*  ignis_optimizer_accumulate - add all gradients to sums in f32 (f64 of f64), and set them to zero
+    For several passes of backward before a step, where sums in bf16 or f16 would lose small gradients: call it after
+    each backward, or after each but the last. The next step and clipping take the sums with the gradients that are
+    there, and the step sets the sums to zero. The first call makes the sums, 4 bytes for each element; they are no
+    part of the state: save it after a step. Their mean is that of a loss that is divided by the number of passes.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no parameters), UNSUPPORTED (a first call while this thread captures a graph), MEMORY,
+    LIBRARY, COMPILE, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream of the optimizer's device. */
+IGNIS_API ignis_status ignis_optimizer_accumulate(ignis_optimizer optimizer);
+
+/*  ignis_optimizer_swap_ema - exchange the parameters and their averages, for evaluating with these; a second call
+    exchanges them again
+    The parameters come back bit for bit. Steps are refused in between. f16 and bf16 parameters without an f32 copy
+    (no_master) leave their averages rounded.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (no ema_decay, or no parameters), UNSUPPORTED (this thread captures a graph), MEMORY,
+    LIBRARY, COMPILE, CUDA; after another failure than the first ones some parameters may be exchanged.
+    Ownership: unchanged.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer optimizer);
 
 /*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale
     them down to it

@@ -68,8 +68,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
     if (!optimizer)
         return none;
     ignis__mutex_lock(&optimizer->slot.lock);
-    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_GROUP) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _GROUP are 0 to 5",
+    if ((int)part < IGNIS_OPTIMIZER_SELF || part > IGNIS_OPTIMIZER_EMA) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no part %d; IGNIS_OPTIMIZER_SELF to _EMA are 0 to 6",
                     (int)part);
     } else if (part == IGNIS_OPTIMIZER_SELF) {
         array = optimizer->state;
@@ -85,6 +85,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
         array = part == IGNIS_OPTIMIZER_FIRST    ? p->first
                 : part == IGNIS_OPTIMIZER_SECOND ? p->second
                 : part == IGNIS_OPTIMIZER_MASTER ? p->master
+                : part == IGNIS_OPTIMIZER_EMA    ? p->average
                                                  : p->missed;
     }
     if (array)

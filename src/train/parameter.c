@@ -105,6 +105,11 @@ static bool ignis__parameter_start(const char *call, const ignis__optimizer *opt
     if (ok && dtype != wide && !optimizer->no_master)
         ok = ignis__optimizer_array(call, data, wide, &parameter->master) &&
              ignis__array_convert(call, parameter->master, data);
+    if (ok && optimizer->ema_decay > 0)
+        ok = ignis__optimizer_array(call, data, wide, &parameter->average) &&
+             ignis__array_convert(call, parameter->average, data);
+    if (ok && optimizer->has_sums)
+        ok = ignis__optimizer_array(call, data, wide, &parameter->sum);
     return ok;
 }
 

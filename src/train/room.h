@@ -17,9 +17,10 @@ typedef struct ignis__parameter {
     ignis__array *data;    /* claimed, as are these; null without */
     ignis__array *first, *second, *master, *missed;
     ignis__array *group; /* null: it has the optimizer's own rate and decay */
-    double decay;        /* as in ignis__optim_row */
-    bool has_row;        /* the table gathered last has its gradient */
-    bool grouped;        /* its gradient's memory is shared: it is not dropped */
+    ignis__array *sum, *average;
+    double decay; /* as in ignis__optim_row */
+    bool has_row; /* the table gathered last has its gradient */
+    bool grouped; /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 typedef struct ignis__optimizer {
@@ -29,6 +30,8 @@ typedef struct ignis__optimizer {
     ignis__builtin step;
     bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
     double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
+    double ema_decay;                           /* 0: no averages */
+    bool has_sums, is_swapped;                  /* gradients have sums; the averages are in the parameters */
     ignis_schedule_desc schedule;
     ignis_loss_scale_desc scale; /* interval 0: none */
     ignis__parameter *parameters;

@@ -95,6 +95,11 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     bool ok;
     if (!optimizer)
         return ignis__failed();
+    if (optimizer->is_swapped) {
+        ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, work.call,
+                    "the parameters hold their averages; a second ignis_optimizer_swap_ema takes them back");
+        return ignis__optimizer_end(optimizer, &work, false);
+    }
     zero_grad = optimizer->zero_grad;
     for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
         zero_grad |= optimizer->parameters[i].grouped;

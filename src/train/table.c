@@ -26,7 +26,9 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
           (!parameter->master || ignis__work_write(work, parameter->master, &row->master)) &&
           (!parameter->missed || ignis__work_write(work, parameter->missed, &row->missed)) &&
-          (!parameter->group || ignis__work_read(work, parameter->group, &row->group));
+          (!parameter->group || ignis__work_read(work, parameter->group, &row->group)) &&
+          (!parameter->sum || ignis__work_write(work, parameter->sum, &row->sum)) &&
+          (!parameter->average || ignis__work_write(work, parameter->average, &row->average));
     if (*ok && writes & IGNIS__WRITES_DATA)
         ignis__storage_written(parameter->data->storage);
     if (*ok && writes & IGNIS__WRITES_GRADS)
@@ -115,6 +117,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             row.chunk = row.count <= 128 * 1024
                             ? 1024
                             : 8192; /* small ones have more blocks: they take as long as one block does */
+            row.average_share = 1 - optimizer->ema_decay;
             row.first_block = optimizer->blocks_of[dtype];
             row.first_step = optimizer->steps_of[dtype];
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
@@ -149,6 +152,8 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
             bytes += data * (optimizer->zero_grad ? 3 : 2) +
                      (p->master ? 2 * (double)ignis__array_bytes(p->master) : data) +
                      (p->first ? 2 * (double)ignis__array_bytes(p->first) : 0) +
+                     (p->sum ? 2 * (double)ignis__array_bytes(p->sum) : 0) +
+                     (p->average ? 2 * (double)ignis__array_bytes(p->average) : 0) +
                      (p->second ? 2 * (double)ignis__array_bytes(p->second) : 0);
     }
     return bytes;
@@ -165,7 +170,8 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
     ignis_dtype dtype;
     void *function;
     int count;
-    bool steps = builtin != IGNIS__BUILTIN(GRAD_SQUARES) && builtin != IGNIS__BUILTIN(GRAD_ZERO);
+    bool steps = builtin != IGNIS__BUILTIN(GRAD_SQUARES) && builtin != IGNIS__BUILTIN(GRAD_ZERO) &&
+                 builtin != IGNIS__BUILTIN(GRAD_ACCUMULATE);
     bool ok = ignis__work_write(work, optimizer->table, &table);
     params[table_at] = &table;
     params[table_at + 1] = &count;
