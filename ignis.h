@@ -28,7 +28,8 @@
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
         >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
-        >>print         tensors and models as text                      ON PRINTING
+        >>print         tensors and models as text                      ON PRINTING AND PICTURES
+        >>picture       pictures, curves, a progress line               ON PRINTING AND PICTURES
 
         In the implementation alone: >>platform >>loader >>pool >>capture >>dry.
 
@@ -721,10 +722,14 @@
         of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine against the simulator, those
         of Direct3D 12 for their arguments alone, and none has run on Windows itself.
 
-    ON PRINTING (>>print)
+    ON PRINTING AND PICTURES (>>print, >>picture)
 
-        ignis_tensor_print shows a tensor as NumPy's repr does, ignis_summary_print the tensors of a model and the memory
-        in use. Both have a form that writes to a buffer.
+        ignis_tensor_print shows a tensor as NumPy's repr does, ignis_summary_print a model's tensors and the memory in
+        use. Both have a form that writes to a buffer.
+
+        ignis_progress_print shows on stderr how far a loop is, how fast, and a number such as the loss.
+        ignis_curves_write draws the curve of a training as an SVG file. ignis_picture_write stores pixels as a PNG
+        file; ignis_picture_colour makes a pixel of a number.
 
     ---- begin example print
     #define IGNIS_IMPLEMENTATION
@@ -733,10 +738,30 @@
     int main(void)
     {
         ignis_tensor_desc wanted = {.requires_grad = true, .tag = "weights"};
+        ignis_sgd_desc sgd = {.lr = 0.1, .zero_grad = true};
+        ignis_progress progress = {.total = 50, .label = "fit"};
+        ignis_curve curve = {.name = "loss", .count = 50};
+        ignis_curves_desc diagram = {.title = "fit", .x_label = "step", .log_y = true};
+        double losses[50];
         ignis_setup(NULL);
         ignis_tensor weights = ignis_tensor_linspace(0, 1, 2000, &wanted);
         ignis_tensor_print(weights); // tensor([0.00000000e+00, ..., 1.00000000e+00], shape=[2000], ...)
         ignis_summary_print(NULL, &weights, 1);
+        ignis_optimizer optimizer = ignis_sgd(&sgd);
+        ignis_optimizer_add(optimizer, weights, false);
+        for (int step = 0; step < 50; step++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor loss = ignis_map_sum("square(weights - 0.5)", IGNIS_INPUTS(weights));
+            ignis_backward(loss, IGNIS_NO_ARRAY);
+            ignis_optimizer_step(optimizer);
+            losses[step] = ignis_item(loss);
+            ignis_progress_print(&progress, step + 1, "loss", losses[step]); // fit  50/50  100%  ...  loss 1.0e-08
+            ignis_scope_end(scope);
+        }
+        curve.values = losses;
+        ignis_curves_write("loss.svg", &curve, 1, &diagram);
+        remove("loss.svg");
+        ignis_optimizer_free(optimizer);
         ignis_tensor_release(weights);
         return ignis_shutdown() != IGNIS_OK;
     }
@@ -5190,6 +5215,71 @@ IGNIS_API int ignis_summary_to_string(const char *const *names, const ignis_tens
     Threads: any. Does not wait. */
 IGNIS_API ignis_status ignis_summary_print(const char *const *names, const ignis_tensor *tensors, int count);
 
+/* >>picture - pictures, curves, a progress line ------------------------------------------------------------------ */
+
+/*  ignis_picture_write - write a PNG file of 8 bits for red, green and blue of each pixel, row by row from the top
+    The pixels are stored as they are: nothing is compressed.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (null; width or height below 1 or above 16384), IO.
+    Ownership: pixels stays the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_picture_write(const char *path, const uint8_t *pixels, int width, int height);
+
+/*  ignis_picture_colour - write the colour of a number from 0 to 1 to three bytes: from black by red and yellow to
+    white
+    Numbers below 0 are black, those above 1 white, NaN is grey.
+    Returns: nothing.
+    Errors: none.
+    Ownership: pixel is the caller's, of 3 bytes.
+    Threads: any. */
+IGNIS_API void ignis_picture_colour(uint8_t *pixel, double value);
+
+/*  A line of a diagram, such as the loss of a training. */
+typedef struct ignis_curve {
+    const char *name;     /* in the legend (none) */
+    const double *values; /* the heights of its points; NaN and infinities leave a gap */
+    const double *at;     /* the places of its points (0, 1, 2, ...) */
+    int64_t count;        /* of points */
+} ignis_curve;
+
+typedef struct ignis_curves_desc {
+    const char *title, *x_label, *y_label; /* (none) */
+    bool log_y;                            /* powers of 10 are at equal distances; numbers of 0 and less leave a gap */
+    int width, height;                     /* in pixels (800 and 450) */
+} ignis_curves_desc;
+
+/*  ignis_curves_write - draw up to 8 curves as an SVG file, which browsers and papers show
+    desc may be null for all defaults. Of a curve with more than 4 points for each pixel column the least and the
+    largest are drawn, so that files stay small.
+    Returns: IGNIS_OK, or the reason.
+    Errors: ARGUMENT (null; a count below 0 or above 8; a size above 16384), MEMORY, IO.
+    Ownership: curves stay the caller's.
+    Threads: any. */
+IGNIS_API ignis_status ignis_curves_write(const char *path, const ignis_curve *curves, int count,
+                                          const ignis_curves_desc *desc);
+
+/*  A progress line: the caller's, zero at the beginning, {.total = 1000, .label = "train"} for example. */
+typedef struct ignis_progress {
+    int64_t total;     /* of steps (not known) */
+    const char *label; /* (none) */
+    double interval;   /* least seconds from one line to the next (0.1 in a terminal, else 10) */
+    /* Ignis' own: */
+    int64_t began_ns, shown_ns, first;
+    int length;
+} ignis_progress;
+
+/*  ignis_progress_print - show on stderr how far a loop is, how fast, and how long it still takes
+    train  120/1000  12%  3.2/s  4:35 left  loss 0.693147
+    done: steps so far, of which the first call's count as the beginning. name and value: a number to show, such as
+    "loss"; name null for none. In a terminal the line is written over the one before; elsewhere each is a line. The
+    last step (total) is always shown and ends the line.
+    Returns: the length of the line that was written; 0 if the interval has not passed.
+    Errors: ARGUMENT (null progress).
+    Ownership: unchanged.
+    Threads: any; one at a time for a line. Does not wait for the device, but ignis_item of a loss does: call it for the
+    steps that are shown. */
+IGNIS_API int ignis_progress_print(ignis_progress *progress, int64_t done, const char *name, double value);
+
 #endif
 
 #ifdef __cplusplus
@@ -5406,6 +5496,13 @@ static inline ignis_fence ignis_external_fence(const ignis_external_fence_desc &
 {
     return ignis_external_fence(&desc);
 }
+#ifndef IGNIS_NO_TENSORS
+static inline ignis_status ignis_curves_write(const char *path, const ignis_curve *curves, int count,
+                                              const ignis_curves_desc &desc)
+{
+    return ignis_curves_write(path, curves, count, &desc);
+}
+#endif
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
 {
@@ -6455,6 +6552,8 @@ IGNIS__PRIVATE int64_t ignis__wall_ns(void)
     GetSystemTimeAsFileTime(&time);
     return ((int64_t)(((uint64_t)time.dwHighDateTime << 32) | time.dwLowDateTime) - 116444736000000000) * 100;
 }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__stderr_is_terminal(void) { return _isatty(2) != 0; }
+
 IGNIS__PRIVATE int64_t ignis__monotonic_ns(void)
 {
     LARGE_INTEGER count, frequency;
@@ -6689,6 +6788,8 @@ IGNIS__PRIVATE int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALT
 IGNIS__PRIVATE int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
 #endif
 IGNIS__PRIVATE int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__stderr_is_terminal(void) { return isatty(2) != 0; }
 
 /*  Returns an environment variable, NULL if it is unset. The only reader of the environment. A program with more
     rights than its user (setuid, setgid, file capabilities) reads none: the user must not choose its libraries, files
@@ -49418,6 +49519,491 @@ IGNIS__COLD IGNIS_API ignis_status ignis_summary_print(const char *const *names,
     }
     ignis__free(all);
     return status;
+}
+
+/* ===============================================================================================================
+   >>picture - pictures, curves, a progress line
+
+   This part: ignis_picture_write, a PNG file whose pixels are in "stored" blocks of zlib (RFC 1950, 1951, 2083), and
+   the colours of numbers.
+   May use: report_file.c. Locks: none.
+   =============================================================================================================== */
+
+enum { IGNIS__PICTURE_LIMIT = 16384 };
+
+/*  A PNG file while it is written. */
+typedef struct ignis__png {
+    FILE *file;
+    uint32_t crc; /* of the chunk that is being written */
+} ignis__png;
+
+static void ignis__png_bytes(ignis__png *png, const void *bytes, size_t count)
+{
+    const unsigned char *byte = (const unsigned char *)bytes;
+    size_t i;
+    int bit;
+    for (i = 0; i < count; i++) {
+        png->crc ^= byte[i];
+        for (bit = 0; bit < 8; bit++)
+            png->crc = png->crc & 1 ? 0xEDB88320u ^ png->crc >> 1 : png->crc >> 1;
+    }
+    fwrite(bytes, 1, count, png->file);
+}
+
+static void ignis__png_number(ignis__png *png, uint32_t value)
+{
+    unsigned char bytes[4];
+    int i;
+    for (i = 0; i < 4; i++)
+        bytes[i] = (unsigned char)(value >> (24 - 8 * i) & 0xFF);
+    ignis__png_bytes(png, bytes, 4);
+}
+
+static void ignis__png_begin(ignis__png *png, const char *name, size_t size)
+{
+    ignis__png_number(png, (uint32_t)size);
+    png->crc = 0xFFFFFFFFu;
+    ignis__png_bytes(png, name, 4);
+}
+
+static void ignis__png_end(ignis__png *png) { ignis__png_number(png, png->crc ^ 0xFFFFFFFFu); }
+
+/*  Writes all pixels: a block for each row, which begins with the number of its filter. */
+static void ignis__png_rows(ignis__png *png, const uint8_t *pixels, int width, int height)
+{
+    const size_t row = 3 * (size_t)width + 1;
+    uint32_t a = 1, b = 0; /* Adler-32 */
+    unsigned char block[6] = {0, 0, 0, 0, 0, 0};
+    size_t i;
+    int y;
+    ignis__png_begin(png, "IDAT", 2 + (size_t)height * (5 + row) + 4);
+    ignis__png_bytes(png, "\x78\x01", 2);
+    block[1] = (unsigned char)(row & 0xFF); /* the size of the block, and its complement */
+    block[2] = (unsigned char)(row >> 8);
+    block[3] = (unsigned char)(~row & 0xFF);
+    block[4] = (unsigned char)(~row >> 8 & 0xFF);
+    for (y = 0; y < height; y++) {
+        const uint8_t *bytes = pixels + (size_t)y * (row - 1);
+        block[0] = y == height - 1;
+        ignis__png_bytes(png, block, 6);
+        ignis__png_bytes(png, bytes, row - 1);
+        b = (b + a) % 65521;
+        for (i = 0; i < row - 1; i++) {
+            a = (a + bytes[i]) % 65521;
+            b = (b + a) % 65521;
+        }
+    }
+    ignis__png_number(png, b << 16 | a);
+    ignis__png_end(png);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_picture_write(const char *path, const uint8_t *pixels, int width, int height)
+{
+    static const char call[] = "ignis_picture_write";
+    static const unsigned char format[5] = {8, 2, 0, 0, 0};
+    ignis__png png = IGNIS__ZERO;
+    if (!ignis__check_not_null(call, "path", path) || !ignis__check_not_null(call, "pixels", pixels))
+        return ignis__failed();
+    if (width < 1 || height < 1 || width > IGNIS__PICTURE_LIMIT || height > IGNIS__PICTURE_LIMIT)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the picture is %d x %d; expected 1 to %d", width, height,
+                           IGNIS__PICTURE_LIMIT);
+    png.file = ignis__report_open(call, path);
+    if (!png.file)
+        return ignis__failed();
+    fwrite("\x89PNG\r\n\x1A\n", 1, 8, png.file);
+    ignis__png_begin(&png, "IHDR", 13);
+    ignis__png_number(&png, (uint32_t)width);
+    ignis__png_number(&png, (uint32_t)height);
+    ignis__png_bytes(&png, format, sizeof format);
+    ignis__png_end(&png);
+    ignis__png_rows(&png, pixels, width, height);
+    ignis__png_begin(&png, "IEND", 0);
+    ignis__png_end(&png);
+    return ignis__report_close(call, path, png.file) ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API void ignis_picture_colour(uint8_t *pixel, double value)
+{
+    int k;
+    for (k = 0; k < 3; k++) {
+        double part = 3 * value - k;
+        if (ignis__is_nan(value))
+            part = 0.5;
+        pixel[k] = (uint8_t)(255 * (part > 0 ? part < 1 ? part : 1 : 0));
+    }
+}
+
+/*  report/curves.c - ignis_curves_write: curves in a diagram, as an SVG file
+
+    Finds the range of all points and round numbers for the axes, then writes texts and lines.
+    May use: report_file.c. Locks: none. Numbers do not depend on the locale. */
+
+enum {
+    IGNIS__CURVES_MOST = 8,
+    IGNIS__CURVES_SIZE = 16384,
+    IGNIS__CURVES_LEFT = 70, /* margins, which have the labels */
+    IGNIS__CURVES_TOP = 36,
+    IGNIS__CURVES_RIGHT = 20,
+    IGNIS__CURVES_BOTTOM = 50
+};
+
+/*  A diagram: the range that it shows, in logarithms if they are drawn, and its rectangle in pixels. */
+typedef struct ignis__diagram {
+    FILE *file;
+    ignis_curves_desc desc;
+    double x_least, x_most, y_least, y_most;
+    int width, height; /* of the rectangle */
+} ignis__diagram;
+
+/*  Returns the logarithm to the base 10 of a number above 0: its power of 2, and a series for the rest
+    (log m = 2 atanh((m - 1)/(m + 1))), exact to 1e-15. The header needs no math.h. */
+static double ignis__log10(double value)
+{
+    double power = 0, t, square, sum = 0;
+    int i;
+    for (; value > 1.5; value /= 2)
+        power++;
+    for (; value < 0.75; value *= 2)
+        power--;
+    t = (value - 1) / (value + 1);
+    square = t * t;
+    for (i = 25; i > 0; i -= 2)
+        sum = sum * square + 1.0 / i;
+    return (2 * t * sum + power * 0.693147180559945309) * 0.434294481903251828;
+}
+
+/*  Numbers whose differences do not overflow. */
+static bool ignis__curve_has(double value) { return ignis__is_finite(value) && value < 1e300 && value > -1e300; }
+
+/*  Returns the place and the height of a point; false for one that cannot be drawn. */
+static bool ignis__curve_point(const ignis__diagram *diagram, const ignis_curve *curve, int64_t i, double *x, double *y)
+{
+    *x = curve->at ? curve->at[i] : (double)i;
+    *y = curve->values[i];
+    if (!ignis__curve_has(*x) || !ignis__curve_has(*y) || (diagram->desc.log_y && *y <= 0))
+        return false;
+    if (diagram->desc.log_y)
+        *y = ignis__log10(*y);
+    return true;
+}
+
+/*  Returns the range of an axis whose points are all at one number. */
+static double ignis__diagram_least_range(double at) { return at > 1 ? at : at < -1 ? -at : 1; }
+
+static void ignis__diagram_range(ignis__diagram *diagram, const ignis_curve *curves, int count)
+{
+    bool any = false;
+    double x, y;
+    int64_t i;
+    int k;
+    for (k = 0; k < count; k++)
+        for (i = 0; i < curves[k].count; i++) {
+            if (!ignis__curve_point(diagram, &curves[k], i, &x, &y))
+                continue;
+            diagram->x_least = !any || x < diagram->x_least ? x : diagram->x_least;
+            diagram->x_most = !any || x > diagram->x_most ? x : diagram->x_most;
+            diagram->y_least = !any || y < diagram->y_least ? y : diagram->y_least;
+            diagram->y_most = !any || y > diagram->y_most ? y : diagram->y_most;
+            any = true;
+        }
+    if (!(diagram->x_most > diagram->x_least))
+        diagram->x_most = diagram->x_least + ignis__diagram_least_range(diagram->x_least);
+    if (!(diagram->y_most > diagram->y_least))
+        diagram->y_most = diagram->y_least + ignis__diagram_least_range(diagram->y_least);
+}
+
+static double ignis__diagram_x(const ignis__diagram *diagram, double x)
+{
+    return IGNIS__CURVES_LEFT + (x - diagram->x_least) / (diagram->x_most - diagram->x_least) * diagram->width;
+}
+
+static double ignis__diagram_y(const ignis__diagram *diagram, double y)
+{
+    return IGNIS__CURVES_TOP + (diagram->y_most - y) / (diagram->y_most - diagram->y_least) * diagram->height;
+}
+
+static double ignis__power_of_10(int power)
+{
+    double value = 1;
+    for (; power > 0; power--)
+        value *= 10;
+    for (; power < 0; power++)
+        value /= 10;
+    return value;
+}
+
+/*  Returns the largest whole number up to a value of at most 18 digits. */
+static int64_t ignis__axis_floor(double value)
+{
+    int64_t whole = (int64_t)value;
+    return whole - ((double)whole > value);
+}
+
+/*  Returns the distance of the marks of an axis: 1, 2 or 5 times a power of 10, so that about 6 fit. */
+static double ignis__axis_step(double range)
+{
+    double step = ignis__power_of_10((int)ignis__axis_floor(ignis__log10(range / 6))), times = range / 6 / step;
+    return step * (times > 5 ? 10 : times > 2 ? 5 : times > 1 ? 2 : 1);
+}
+
+/*  Writes a number for a mark as "%g", with a point in every locale. */
+static void ignis__axis_text(double value, char *out, size_t size)
+{
+    char *at;
+    snprintf(out, size, "%.4g", value);
+    for (at = out; *at; at++)
+        if (!strchr("0123456789+-e.infa", *at))
+            *at = '.';
+}
+
+static void ignis__diagram_text(const ignis__diagram *diagram, double x, double y, const char *more, const char *text)
+{
+    fprintf(diagram->file, "<text x=\"%s\" y=\"%s\" %s>", ignis__point_write(x).text, ignis__point_write(y).text, more);
+    ignis__xml_text(diagram->file, text);
+    fprintf(diagram->file, "</text>\n");
+}
+
+/*  Draws a mark's line across the diagram, and its number. */
+static void ignis__diagram_mark(const ignis__diagram *diagram, bool is_x, double place, double value)
+{
+    double x = IGNIS__CURVES_LEFT, y = IGNIS__CURVES_TOP;
+    char number[32];
+    if (is_x)
+        x = ignis__diagram_x(diagram, place);
+    else
+        y = ignis__diagram_y(diagram, place);
+    ignis__axis_text(value, number, sizeof number);
+    fprintf(diagram->file, "<path d=\"M%s %s%c%d\" stroke=\"#ddd\"/>\n", ignis__point_write(x).text,
+            ignis__point_write(y).text, is_x ? 'v' : 'h', is_x ? diagram->height : diagram->width);
+    if (is_x)
+        ignis__diagram_text(diagram, x, IGNIS__CURVES_TOP + diagram->height + 16, "text-anchor=\"middle\"", number);
+    else
+        ignis__diagram_text(diagram, IGNIS__CURVES_LEFT - 6, y + 4, "text-anchor=\"end\"", number);
+}
+
+/*  Marks an axis at multiples of its step. */
+static void ignis__diagram_marks(const ignis__diagram *diagram, bool is_x, double least, double most)
+{
+    const double step = ignis__axis_step(most - least), first = least / step - 1e-9;
+    double at = first > -1e15 && first < 1e15 ? -(double)ignis__axis_floor(-first) : first;
+    int i;
+    for (i = 0; i < 16 && (at + i) * step <= most + 1e-9 * step; i++)
+        ignis__diagram_mark(diagram, is_x, (at + i) * step, (at + i) * step);
+}
+
+/*  Marks an axis of logarithms at powers of 10, and at 2 and 5 times them where there is space. */
+static void ignis__diagram_log_marks(const ignis__diagram *diagram)
+{
+    static const int times[] = {1, 2, 5};
+    const double least = diagram->y_least - 1e-9, most = diagram->y_most + 1e-9;
+    const int first = (int)ignis__axis_floor(diagram->y_least + 1e-9), last = (int)ignis__axis_floor(most);
+    const int by = (last - first) / 8 + 1;
+    int power, k;
+    for (power = first; power <= last; power += by)
+        for (k = 0; k < (last - first < 3 ? 3 : 1); k++) {
+            double value = times[k] * ignis__power_of_10(power), place = ignis__log10(value);
+            if (place >= least && place <= most)
+                ignis__diagram_mark(diagram, false, place, value);
+        }
+}
+
+static void ignis__diagram_axes(const ignis__diagram *diagram)
+{
+    ignis__diagram_marks(diagram, true, diagram->x_least, diagram->x_most);
+    if (diagram->desc.log_y)
+        ignis__diagram_log_marks(diagram);
+    else
+        ignis__diagram_marks(diagram, false, diagram->y_least, diagram->y_most);
+    fprintf(diagram->file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#444\"/>\n",
+            IGNIS__CURVES_LEFT, IGNIS__CURVES_TOP, diagram->width, diagram->height);
+    if (diagram->desc.title)
+        ignis__diagram_text(diagram, IGNIS__CURVES_LEFT + diagram->width / 2, 22,
+                            "text-anchor=\"middle\" font-size=\"15\"", diagram->desc.title);
+    if (diagram->desc.x_label)
+        ignis__diagram_text(diagram, IGNIS__CURVES_LEFT + diagram->width / 2, IGNIS__CURVES_TOP + diagram->height + 38,
+                            "text-anchor=\"middle\"", diagram->desc.x_label);
+    if (diagram->desc.y_label)
+        ignis__diagram_text(diagram, IGNIS__CURVES_LEFT - 6, IGNIS__CURVES_TOP - 8, "text-anchor=\"end\"",
+                            diagram->desc.y_label);
+}
+
+/*  Writes a point of a path. pen: 'M' begins a line, 'L' continues it. */
+static void ignis__curve_to(const ignis__diagram *diagram, char pen, double x, double y)
+{
+    fprintf(diagram->file, "%c%s %s", pen, ignis__point_write(ignis__diagram_x(diagram, x)).text,
+            ignis__point_write(ignis__diagram_y(diagram, y)).text);
+}
+
+/*  Draws a curve. A group of points that share a pixel column becomes its least and its largest. */
+static void ignis__curve_draw(const ignis__diagram *diagram, const ignis_curve *curve, const char *colour)
+{
+    const int64_t group = 1 + curve->count / (4 * (int64_t)diagram->width);
+    char pen = 'M';
+    int64_t i, k;
+    fprintf(diagram->file, "<path d=\"");
+    for (i = 0; i < curve->count; i += group) {
+        double x, y, least_x = 0, least = 0, most_x = 0, most = 0;
+        int points = 0;
+        for (k = i; k < i + group && k < curve->count; k++) {
+            if (!ignis__curve_point(diagram, curve, k, &x, &y))
+                continue;
+            if (!points || y < least)
+                least_x = x, least = y;
+            if (!points || y > most)
+                most_x = x, most = y;
+            points++;
+        }
+        if (!points) {
+            pen = 'M';
+            continue;
+        }
+        ignis__curve_to(diagram, pen, least_x <= most_x ? least_x : most_x, least_x <= most_x ? least : most);
+        pen = 'L';
+        if (points > 1)
+            ignis__curve_to(diagram, pen, least_x <= most_x ? most_x : least_x, least_x <= most_x ? most : least);
+    }
+    fprintf(diagram->file, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\"/>\n", colour);
+}
+
+static void ignis__diagram_write(ignis__diagram *diagram, const ignis_curve *curves, int count)
+{
+    static const char *const colours[IGNIS__CURVES_MOST] = {"#1f5fa8", "#c8512b", "#2d8a4e", "#7a4fa3",
+                                                            "#b08900", "#4a9fb5", "#a33d6a", "#666666"};
+    char more[64];
+    int k, line = 0;
+    ignis__diagram_range(diagram, curves, count);
+    fprintf(diagram->file,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
+            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+            diagram->desc.width, diagram->desc.height);
+    ignis__diagram_axes(diagram);
+    for (k = 0; k < count; k++) {
+        ignis__curve_draw(diagram, &curves[k], colours[k]);
+        if (!curves[k].name)
+            continue;
+        snprintf(more, sizeof more, "text-anchor=\"end\" fill=\"%s\"", colours[k]);
+        ignis__diagram_text(diagram, IGNIS__CURVES_LEFT + diagram->width - 8, IGNIS__CURVES_TOP + 18 + 16 * line++,
+                            more, curves[k].name);
+    }
+    fprintf(diagram->file, "</svg>\n");
+}
+
+static bool ignis__curves_check(const char *call, const ignis_curve *curves, int count, ignis_curves_desc *desc)
+{
+    int k;
+    if (count < 0 || count > IGNIS__CURVES_MOST)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected 0 to %d", count,
+                                 IGNIS__CURVES_MOST);
+    if (count > 0 && !ignis__check_not_null(call, "curves", curves))
+        return false;
+    for (k = 0; k < count; k++) {
+        if (curves[k].count < 0)
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "curves[%d].count is %lld, below 0", k,
+                                     (long long)curves[k].count);
+        if (curves[k].count > 0 && !ignis__check_not_null(call, "curves.values", curves[k].values))
+            return false;
+    }
+    desc->width = desc->width ? desc->width : 800;
+    desc->height = desc->height ? desc->height : 450;
+    if (desc->width < 200 || desc->height < 150 || desc->width > IGNIS__CURVES_SIZE ||
+        desc->height > IGNIS__CURVES_SIZE)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the size is %d x %d; expected 200 x 150 to %d x %d",
+                                 desc->width, desc->height, IGNIS__CURVES_SIZE, IGNIS__CURVES_SIZE);
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_curves_write(const char *path, const ignis_curve *curves, int count,
+                                                      const ignis_curves_desc *desc)
+{
+    static const char call[] = "ignis_curves_write";
+    ignis__diagram diagram = IGNIS__ZERO;
+    if (desc)
+        diagram.desc = *desc;
+    if (!ignis__check_not_null(call, "path", path) || !ignis__curves_check(call, curves, count, &diagram.desc))
+        return ignis__failed();
+    diagram.width = diagram.desc.width - IGNIS__CURVES_LEFT - IGNIS__CURVES_RIGHT;
+    diagram.height = diagram.desc.height - IGNIS__CURVES_TOP - IGNIS__CURVES_BOTTOM;
+    diagram.file = ignis__report_open(call, path);
+    if (!diagram.file)
+        return ignis__failed();
+    ignis__diagram_write(&diagram, curves, count);
+    return ignis__report_close(call, path, diagram.file) ? IGNIS_OK : ignis__failed();
+}
+
+/*  report/progress.c - ignis_progress_print: one line on stderr that shows how far a loop is
+
+    In a terminal each line is written over the one before; elsewhere, as in a log, each is a line of its own.
+    May use: base/posix.c, base/windows.c. Locks: none; a progress belongs to its caller. */
+
+/*  Adds a time as 59 s, 4:35 or 2:03:07. */
+static void ignis__progress_time(ignis__string_writer *text, double seconds)
+{
+    int64_t s = (int64_t)(seconds + 0.5);
+    if (s >= 3600)
+        ignis__string_add(text, "%lld:%02d:%02d", (long long)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
+    else if (s >= 60)
+        ignis__string_add(text, "%d:%02d", (int)(s / 60), (int)(s % 60));
+    else
+        ignis__string_add(text, "%d s", (int)s);
+}
+
+/*  Writes the line of a progress after `seconds` from its first call, and returns its length. */
+IGNIS__COLD IGNIS__PRIVATE int ignis__progress_write(const ignis_progress *progress, int64_t done, double seconds,
+                                                     const char *name, double value, char *out, size_t size)
+{
+    double rate = seconds > 0 ? (double)(done - progress->first) / seconds : 0;
+    ignis__string_writer text;
+    ignis__string_begin(&text, out, size);
+    if (progress->label)
+        ignis__string_add(&text, "%.64s  ", progress->label);
+    ignis__string_add(&text, "%lld", (long long)done);
+    if (progress->total > 0)
+        ignis__string_add(&text, "/%lld  %d%%", (long long)progress->total,
+                          (int)(100 * (double)done / (double)progress->total));
+    if (rate > 0)
+        ignis__string_add(&text, rate < 10 ? "  %.2f/s" : "  %.0f/s", rate);
+    if (rate > 0 && progress->total > done) {
+        ignis__string_add(&text, "  ");
+        ignis__progress_time(&text, (double)(progress->total - done) / rate);
+        ignis__string_add(&text, " left");
+    } else if (progress->total > 0 && progress->total <= done) {
+        ignis__string_add(&text, "  in ");
+        ignis__progress_time(&text, seconds);
+    }
+    if (name)
+        ignis__string_add(&text, "  %.64s %.6g", name, value);
+    return text.length < size ? (int)text.length : (int)size - 1;
+}
+
+IGNIS__COLD IGNIS_API int ignis_progress_print(ignis_progress *progress, int64_t done, const char *name, double value)
+{
+    static const char call[] = "ignis_progress_print";
+    bool in_terminal = ignis__stderr_is_terminal(), is_last;
+    double interval;
+    int64_t now = ignis__monotonic_ns();
+    char line[320];
+    int length;
+    if (!ignis__check_not_null(call, "progress", progress))
+        return 0;
+    if (progress->began_ns == 0) {
+        progress->began_ns = now;
+        progress->first = done;
+    }
+    is_last = progress->total > 0 && done >= progress->total;
+    interval = progress->interval > 0 ? progress->interval : in_terminal ? 0.1 : 10;
+    if (!is_last && progress->shown_ns && (double)(now - progress->shown_ns) < interval * 1e9)
+        return 0;
+    progress->shown_ns = now;
+    length = ignis__progress_write(progress, done, (double)(now - progress->began_ns) * 1e-9, name, value, line,
+                                   sizeof line);
+    if (in_terminal) /* spaces cover what a longer line has left */
+        fprintf(stderr, "\r%s%*s%s", line, length < progress->length ? progress->length - length : 0, "",
+                is_last ? "\n" : "");
+    else
+        fprintf(stderr, "%s\n", line);
+    fflush(stderr);
+    progress->length = length;
+    return length;
 }
 
 #endif

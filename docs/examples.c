@@ -596,6 +596,29 @@ static void profile(void)
     remove("kernels.txt");
 }
 
+/* >>print */
+static void print(void)
+{
+    ignis_tensor x = ignis_tensor_randn(IGNIS_SHAPE(64, 64), NULL);
+    ignis_tensor_print(x); // as repr of NumPy does
+    ignis_summary_print(NULL, &x, 1);
+}
+
+/* >>picture */
+static void picture(void)
+{
+    ignis_progress progress = {.total = 100, .label = "train"};
+    double losses[100];
+    for (int step = 0; step < 100; step++) {
+        losses[step] = 1.0 / (1 + step);
+        ignis_progress_print(&progress, step + 1, "loss", losses[step]);
+    }
+    ignis_curve curve = {.name = "loss", .values = losses, .count = 100};
+    ignis_curves_desc desc = {.x_label = "step", .log_y = true};
+    ignis_curves_write("loss.svg", &curve, 1, &desc);
+    remove("loss.svg");
+}
+
 /* >>vmm */
 static void vmm(void)
 {
@@ -696,20 +719,21 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),     RUN(setup),        RUN(device),          RUN(stream),
-        RUN(memory),     RUN(array),        RUN(elementwise),     RUN(formula),
-        RUN(contract),   RUN(kernel),       RUN(tensor),          RUN(tape),
-        RUN(ops_matmul), RUN(ops_conv),     RUN(ops_pointwise),   RUN(ops_formula),
-        RUN(ops_fft),    RUN(ops_einsum),   RUN(ops_sum),         RUN(ops_shape),
-        RUN(ops_norm),   RUN(ops_image),    RUN(ops_rope),        RUN(ops_embedding),
-        RUN(ops_index),  RUN(ops_sort),     RUN(ops_loss),        RUN(ops_conv_transpose),
-        RUN(ops_conv3d), RUN(ops_unfold),   RUN(ops_grid_sample), RUN(ops_random),
-        RUN(ops_select), RUN(grad),         RUN(linalg),          RUN(ops_attention),
-        RUN(init),       RUN(optim),        RUN(graph),           RUN(file),
-        COMPILE(text),   COMPILE(chat),     RUN(grammar),         COMPILE(model),
-        COMPILE(lora),   COMPILE(generate), RUN(dlpack),          COMPILE(graphics),
-        RUN(profile),    RUN(vmm),          COMPILE(channel),     RUN(transport),
-        COMPILE(share),  RUN(comm),         RUN(parallel),
+        RUN(status),      RUN(setup),        RUN(device),          RUN(stream),
+        RUN(memory),      RUN(array),        RUN(elementwise),     RUN(formula),
+        RUN(contract),    RUN(kernel),       RUN(tensor),          RUN(tape),
+        RUN(ops_matmul),  RUN(ops_conv),     RUN(ops_pointwise),   RUN(ops_formula),
+        RUN(ops_fft),     RUN(ops_einsum),   RUN(ops_sum),         RUN(ops_shape),
+        RUN(ops_norm),    RUN(ops_image),    RUN(ops_rope),        RUN(ops_embedding),
+        RUN(ops_index),   RUN(ops_sort),     RUN(ops_loss),        RUN(ops_conv_transpose),
+        RUN(ops_conv3d),  RUN(ops_unfold),   RUN(ops_grid_sample), RUN(ops_random),
+        RUN(ops_select),  RUN(grad),         RUN(linalg),          RUN(ops_attention),
+        RUN(init),        RUN(optim),        RUN(graph),           RUN(file),
+        COMPILE(text),    COMPILE(chat),     RUN(grammar),         COMPILE(model),
+        COMPILE(lora),    COMPILE(generate), RUN(dlpack),          COMPILE(graphics),
+        RUN(print),       RUN(picture),      RUN(profile),         RUN(vmm),
+        COMPILE(channel), RUN(transport),    COMPILE(share),       RUN(comm),
+        RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

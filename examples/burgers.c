@@ -12,7 +12,8 @@
     ignis_grad computes du/dx and du/dt at random points. With create_graph they are on the tape, so d2u/dx2 is the
     gradient of du/dx, and the mean square of the difference of both sides has a gradient by the weights (Raissi,
     Perdikaris and Karniadakis 2019). No solution is shown to the network. The program compares it with the exact one
-    (Cole 1951), and draws both into burgers.png, one above the other: x goes up, t to the right.
+    (Cole 1951), and draws both into burgers.png, one above the other: x goes up, t to the right. burgers_loss.svg has
+    the curve of the mean square.
 
         cc -I. examples/burgers.c -o burgers -lm -ldl -lpthread && ./burgers
 
@@ -20,9 +21,9 @@
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
-#include "picture.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LAYERS 4
@@ -101,10 +102,11 @@ int main(int argc, char **argv)
 {
     static unsigned char picture[3 * WIDE * 2 * HIGH];
     static float x[WIDE * HIGH], t[WIDE * HIGH], u[WIDE * HIGH];
-    const char *path = argc > 1 ? argv[1] : "burgers.png";
+    const char *path = argc > 1 ? argv[1] : "burgers.png", *curve_path = argc > 2 ? argv[2] : "burgers_loss.svg";
     const ignis_adamw_desc adam = {.lr = 2e-3, .drop_grad = true};
     const ignis_tensor_desc leaf = {.requires_grad = true};
-    double error = 0, size = 0, first = 0, loss = 0;
+    double error = 0, size = 0, at[64], losses[64];
+    int looks = 0;
     ignis_device_info device;
     network net;
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &device) != IGNIS_OK)
@@ -112,6 +114,7 @@ int main(int argc, char **argv)
     const int is_small = strstr(device.name, "imulat") != NULL, steps = is_small ? 60 : 6000,
               points = is_small ? 64 : 2048;
     ignis_optimizer optimizer = ignis_adamw(&adam);
+    ignis_progress progress = {.total = steps - 1, .label = "burgers"};
     network_begin(&net, is_small ? 16 : 64, optimizer);
     for (int step = 0; step < steps && ignis_status_last() == IGNIS_OK; step++) {
         ignis_scope scope = ignis_scope_begin();
@@ -120,10 +123,11 @@ int main(int argc, char **argv)
                      left = residual(&net, ignis_map("2*r - 1", IGNIS_INPUTS(r)), time);
         ignis_backward(left, IGNIS_NO_ARRAY);
         ignis_optimizer_step(optimizer);
-        if (step == 0 || step == steps - 1)
-            loss = ignis_item(left);
-        if (step == 0)
-            first = loss;
+        if (step % (steps / 60 + 1) == 0 || step == steps - 1) { /* ignis_item waits, so not in each step */
+            at[looks] = step;
+            losses[looks] = ignis_item(left);
+            ignis_progress_print(&progress, step, "loss", losses[looks++]);
+        }
         ignis_scope_end(scope);
     }
     for (int i = 0; i < WIDE * HIGH; i++) {
@@ -140,17 +144,20 @@ int main(int argc, char **argv)
     for (int i = 0; i < WIDE * HIGH; i++) {
         const double right = exact(x[i], t[i]);
         error += (u[i] - right) * (u[i] - right), size += right * right;
-        picture_colour(picture + 3 * i, 0.5 + u[i] / 2);
-        picture_colour(picture + 3 * (i + WIDE * HIGH), 0.5 + right / 2);
+        ignis_picture_colour(picture + 3 * i, 0.5 + u[i] / 2);
+        ignis_picture_colour(picture + 3 * (i + WIDE * HIGH), 0.5 + right / 2);
     }
+    const ignis_curve curve = {.name = "mean square", .values = losses, .at = at, .count = looks};
+    const ignis_curves_desc diagram = {.title = "Burgers' equation", .x_label = "step", .log_y = true};
     printf(
         "%d steps: the mean square of the equation fell from %.3f to %.5f; u is %.1f %% from the exact one; see %s\n",
-        steps, first, loss, 100 * sqrt(error / size), path);
+        steps, losses[0], losses[looks - 1], 100 * sqrt(error / size), path);
     for (int l = 0; l < LAYERS; l++)
         ignis_tensor_release(net.w[l]), ignis_tensor_release(net.b[l]);
     ignis_optimizer_free(optimizer);
     if (ignis_status_last() != IGNIS_OK)
         fprintf(stderr, "%s\n", ignis_status_message());
-    return ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK || !(loss < first) ||
-           !png_write(path, picture, WIDE, 2 * HIGH);
+    return ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK || !(losses[looks - 1] < losses[0]) ||
+           ignis_picture_write(path, picture, WIDE, 2 * HIGH) != IGNIS_OK ||
+           ignis_curves_write(curve_path, &curve, 1, &diagram) != IGNIS_OK;
 }

@@ -17,9 +17,9 @@
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
-#include "picture.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define N 129 /* points along a side, edges included */
 #define ROUNDS 600
@@ -93,8 +93,8 @@ int main(int argc, char **argv)
     ignis_array_to_host(solution, values, IGNIS_F64, N * N);
     for (i = 0; i < N * N; i++) {
         unsigned char *pixel = picture + 3 * (i / N * 2 * N + i % N);
-        picture_colour(pixel, values[i] / 0.11);
-        picture_colour(pixel + 3 * N, i % N < digits[i / N * looks / N] / 16 * N ? 0.4 : 0);
+        ignis_picture_colour(pixel, values[i] / 0.11);
+        ignis_picture_colour(pixel + 3 * N, i % N < digits[i / N * looks / N] / 16 * N ? 0.4 : 0);
     }
     printf("%d points, %d rounds: the residual has fallen to %.1e, the largest error is %.1e; see %s\n",
            (N - 2) * (N - 2), round, sqrt(residual / start), error, path);
@@ -104,5 +104,5 @@ int main(int argc, char **argv)
     ignis_array_free(old), ignis_array_free(now), ignis_array_free(pq);
     if (ignis_status_last() != IGNIS_OK)
         fprintf(stderr, "%s\n", ignis_status_message());
-    return ignis_shutdown() != IGNIS_OK || !(error < 1e-10) || !png_write(path, picture, 2 * N, N);
+    return ignis_shutdown() != IGNIS_OK || !(error < 1e-10) || ignis_picture_write(path, picture, 2 * N, N) != IGNIS_OK;
 }

@@ -19,7 +19,6 @@
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
-#include "picture.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -191,7 +190,7 @@ int main(int argc, char **argv)
             panel_set(strip, ++panel, answer);
             if (ignis_status_last() != IGNIS_OK)
                 return 1;
-            if (!png_write(path, strip, SIZE * PANELS, SIZE)) {
+            if (ignis_picture_write(path, strip, SIZE * PANELS, SIZE) != IGNIS_OK) {
                 fprintf(stderr, "%s cannot be written\n", path);
                 return 1;
             }

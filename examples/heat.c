@@ -19,7 +19,8 @@
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
-#include "picture.h"
+
+#include <stdio.h>
 
 #define N 97 /* points along a side, edges included */
 #define STEPS 1200
@@ -69,7 +70,7 @@ int main(int argc, char **argv)
         if (step == panel * panel * STEPS / ((PANELS - 1) * (PANELS - 1))) { /* often at first, when it cools fast */
             ignis_array_to_host(plate[step % 2], values, IGNIS_F64, N * N);
             for (i = 0; i < N * N; i++)
-                picture_colour(picture + 3 * ((i / N * PANELS + panel) * N + i % N), 0.1 + values[i] / 1.6);
+                ignis_picture_colour(picture + 3 * ((i / N * PANELS + panel) * N + i % N), 0.1 + values[i] / 1.6);
             panel++;
         }
         if (step < STEPS)
@@ -93,5 +94,6 @@ int main(int argc, char **argv)
     ignis_array_free(error);
     if (ignis_status_last() != IGNIS_OK)
         fprintf(stderr, "%s\n", ignis_status_message());
-    return ignis_shutdown() != IGNIS_OK || !(largest < 1e-4) || !png_write(path, picture, N * PANELS, N);
+    return ignis_shutdown() != IGNIS_OK || !(largest < 1e-4) ||
+           ignis_picture_write(path, picture, N * PANELS, N) != IGNIS_OK;
 }

@@ -24,9 +24,9 @@
 */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
-#include "picture.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
         if (step == panel * steps / (PANELS - 1)) {
             ignis_tensor_to_host(now, values, IGNIS_F64, (int64_t)n * n);
             for (i = 0; i < n * n; i++)
-                picture_colour(picture + 3 * ((i / n * PANELS + panel) * n + i % n), 0.5 + values[i] / 10);
+                ignis_picture_colour(picture + 3 * ((i / n * PANELS + panel) * n + i % n), 0.5 + values[i] / 10);
             panel++;
         }
         w = ignis_scope_return(scope, next);
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
     if (ignis_status_last() != IGNIS_OK)
         fprintf(stderr, "%s\n", ignis_status_message());
     i = ignis_status_last() != IGNIS_OK || ignis_shutdown() != IGNIS_OK || !(error < 1e-4) ||
-        !png_write(path, picture, n * PANELS, n);
+        ignis_picture_write(path, picture, n * PANELS, n) != IGNIS_OK;
     free(values);
     free(picture);
     return i;

@@ -23,7 +23,7 @@ $(OUT)/implementation.o: $(HEADERS)
 	printf '#include "%s"\n' ignis_models.h ignis_collective.h | \
 	    $(CC) -O0 -g -I. $(LANE_CFLAGS) -DIGNIS_IMPLEMENTATION -x c -c - -o $@
 
-$(OUT)/%: examples/%.c $(OUT)/implementation.o examples/picture.h
+$(OUT)/%: examples/%.c $(OUT)/implementation.o
 	@mkdir -p $(OUT)
 	$(CC) -O0 -g -I. $(LANE_CFLAGS) $(IMPLEMENTED) $< $(OUT)/implementation.o -o $@ $(LDLIBS)
 
@@ -57,7 +57,7 @@ RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat spectr
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
 spectral = $(OUT)/spectral $(OUT)/spectral.png
-burgers = $(OUT)/burgers $(OUT)/burgers.png
+burgers = $(OUT)/burgers $(OUT)/burgers.png $(OUT)/burgers_loss.svg
 cg = $(OUT)/cg $(OUT)/cg.png
 train_gpt = $(OUT)/train_gpt $(if $(SIMULATOR),--steps 100) --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors \
     --export $(OUT)/gpt

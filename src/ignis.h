@@ -95,6 +95,7 @@ extern "C" {
 #ifndef IGNIS_NO_TENSORS
 
 #include "report/print.h"
+#include "report/picture.h"
 #endif
 
 #include "overload.h"
@@ -359,6 +360,9 @@ extern "C" {
 #include "report/number_format.c"
 #include "report/print.c"
 #include "report/summary.c"
+#include "report/picture.c"
+#include "report/curves.c"
+#include "report/progress.c"
 #endif
 
 #include "base/dry_driver.c"

@@ -85,6 +85,8 @@ IGNIS__PRIVATE int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALT
 #endif
 IGNIS__PRIVATE int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__stderr_is_terminal(void) { return isatty(2) != 0; }
+
 /*  Returns an environment variable, NULL if it is unset. The only reader of the environment. A program with more
     rights than its user (setuid, setgid, file capabilities) reads none: the user must not choose its libraries, files
     or folders. */

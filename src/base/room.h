@@ -677,6 +677,7 @@ IGNIS__PRIVATE void ignis__at_unload(void (*unload)(void));
 IGNIS__PRIVATE void ignis__at_fork(void (*in_child)(void));
 IGNIS__PRIVATE int64_t ignis__wall_ns(void);
 IGNIS__PRIVATE int64_t ignis__monotonic_ns(void);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__stderr_is_terminal(void);
 IGNIS__PRIVATE const char *ignis__env(const char *name);
 IGNIS__PRIVATE void *ignis__library_open(const char *path, char *why, size_t why_size);
 IGNIS__PRIVATE void *ignis__library_symbol(void *library, const char *name);

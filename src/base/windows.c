@@ -141,6 +141,8 @@ IGNIS__PRIVATE int64_t ignis__wall_ns(void)
     GetSystemTimeAsFileTime(&time);
     return ((int64_t)(((uint64_t)time.dwHighDateTime << 32) | time.dwLowDateTime) - 116444736000000000) * 100;
 }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__stderr_is_terminal(void) { return _isatty(2) != 0; }
+
 IGNIS__PRIVATE int64_t ignis__monotonic_ns(void)
 {
     LARGE_INTEGER count, frequency;

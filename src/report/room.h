@@ -50,3 +50,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__number_write(const ignis__number_format *
 
 /* print.c */
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__print_line(const char *call, const char *text);
+
+/* progress.c */
+IGNIS__COLD IGNIS__PRIVATE int ignis__progress_write(const ignis_progress *progress, int64_t done, double seconds,
+                                                     const char *name, double value, char *out, size_t size);
