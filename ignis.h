@@ -4163,6 +4163,10 @@ typedef struct ignis_sdpa_desc {
     double softcap;    /* scores become softcap * tanh(score / softcap) (they stay as they are) */
     ignis_tensor bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, after the softcap (none) */
     ignis_tensor lengths; /* i32 [batch]: number of keys of each sequence, the first ones (sk) */
+    /* Documents, one of these two, instead of lengths; rows see only their own document (each sequence is one).
+       i32 or i64: ids of rows, [batch, rows] or [rows]; or of one sequence [documents + 1], where each document
+       begins, and where the last one ends. */
+    ignis_tensor segments, offsets;
 } ignis_sdpa_desc;
 
 /*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the
@@ -4173,6 +4177,13 @@ typedef struct ignis_sdpa_desc {
     With a causal mask it sees that key and the window - 1 before it, else window - 1 on both sides.
     desc->lengths: one number if there is no batch; below 0 counts as 0, above sk as sk. Queries after their
     sequence's length see its keys as others do. Keys that no query sees take no time, forward and backward.
+    desc->segments: a document is a run of rows with equal ids, which need not rise; equal ids that others
+    separate are two documents. Rows with ids below 0 are in none. desc->offsets: document i is rows
+    offsets[i] to offsets[i + 1] - 1, maybe none; rows before the first and after the last one are in none, and
+    so are rows between offsets that fall. Where other libraries have [rows, heads, head_dim], reshape. A row in
+    no document is zero in the result and the gradients. There have to be as many queries as keys; mask and
+    window count inside a document. Time is proportional to the squares of the documents' lengths, memory to
+    the rows.
     desc->softcap is that of Gemma 2. In keys and values that no query of their sequence sees, in queries that
     see no key, and in the gradients of their results anything may be, NaN and infinities too: it reaches no
     result and no gradient. A value that only some queries see reaches only those; but with tensor cores a NaN
@@ -4190,9 +4201,10 @@ typedef struct ignis_sdpa_desc {
     take is told to the logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all
     kernels. Few queries and many keys need memory for the parts of a result, at most 2^18 bytes for each SM.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads,
-    no such mask, scale or softcap is not positive, window below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no
+    such mask, scale or softcap is not positive, window below 0, more than one of lengths, segments and
+    offsets), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows
+    or more, with documents 2^31 in all).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
@@ -4203,9 +4215,10 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     heads of q, then those of k, then those of v. The result is [seq, num_heads * head_dim], or with the
     batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the three parts, where
     qkv begins at a multiple of 16 bytes; elsewhere f16 and bf16 use no tensor cores. desc may be null for all
-    defaults. With rope q and k are rotated first as by ignis_rope, into memory of their own, where they stay for
-    backward; its num_heads is 0, or that of q and k together. Without, rope is null; the backward of f16 and
-    bf16 on compute capability 9.0 then also adds up the gradient of the projection's bias.
+    defaults. With rope q and k are rotated first as by ignis_rope, into memory of their own, where they stay
+    for backward; its num_heads is 0, or that of q and k together. Positions begin anew in each document.
+    Without, rope is null; the backward of f16 and bf16 on compute capability 9.0 then also adds up the gradient
+    of the projection's bias.
     Returns: the tensor, or no handle.
     Errors: those of ignis_sdpa and ignis_rope.
     Ownership: as ignis_tensor_from_host.
@@ -4229,7 +4242,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     room for: a window is the last `window` keys before the length. So a batch may have sequences of different
     lengths, and a graph that was captured may go on with a cache that grows, whose length is in device
     memory. A sequence without a key gives zeros. desc->mask does not matter, num_kv_heads may be 0: as many
-    as k has room for. desc may be null for all defaults.
+    as k has room for. Documents are not supported. desc may be null for all defaults.
     Returns: the tensor, or no handle.
     Errors: those of ignis_sdpa and ignis_decode_sdpa.
     Ownership: as ignis_tensor_from_host.
@@ -14249,6 +14262,8 @@ typedef struct ignis__kernel_list {
     X(CAST_U8, elementwise_cu, "ignis_cast_u8", WAITS)                                                       \
     X(CAST_F8_E4M3, elementwise_cu, "ignis_cast_f8_e4m3", WAITS)                                             \
     X(CAST_F8_E5M2, elementwise_cu, "ignis_cast_f8_e5m2", WAITS)                                             \
+    X(DOCUMENT_BOUNDS, attention_bounds_cu, "ignis_document_bounds", WAITS)                                  \
+    X(DOCUMENT_BOUNDS_OF_OFFSETS, attention_bounds_cu, "ignis_document_bounds_of_offsets", WAITS)            \
     X(SDPA, attention_cu, "ignis_sdpa", PLAIN)                                                               \
     X(SDPA_BACKWARD_DELTA, attention_cu, "ignis_sdpa_backward_delta", PLAIN)                                 \
     X(SDPA_BACKWARD_KV, attention_cu, "ignis_sdpa_backward_kv", PLAIN)                                       \
@@ -26393,6 +26408,7 @@ IGNIS__ASSERT_SIZE(ignis__rotation, 1040);
 /*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
 typedef struct ignis__rope {
     int64_t rows, seq, offset;
+    ignis__address bounds; /* of documents, from whose first row positions count; 0: from that of the sequence */
     int heads, half;
     double frequencies[IGNIS__ROPE_HALF];
     double direction; /* of the rotation that is recorded; 1, or -1: back. This is for the host */
@@ -26478,9 +26494,13 @@ typedef struct ignis__attention_params {
     IGNIS__OF(ignis__attention_rows, const Bias) bias;
     IGNIS__OF(ignis__attention_rows, Bias) grad_bias;
     IGNIS__POINTER(const int) lengths; /* of the sequences, [batch]; or null: each has all keys */
+    /* Of documents, [batch, sk + 1, 2], or null; with them sq is sk. For each row the first row of its document, and
+       the row after its last one; kernels/attention_bounds.cu says what it is for a row in none. Then the same of all
+       documents together. */
+    IGNIS__POINTER(const int) bounds;
     int window; /* keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
 } ignis__attention_params;
-IGNIS__ASSERT_SIZE(ignis__attention_params, 400);
+IGNIS__ASSERT_SIZE(ignis__attention_params, 408);
 
 /*  kernels/attention_hopper.cu: how the items of the forward pass are distributed. */
 typedef struct ignis__forward_plan {
@@ -26512,11 +26532,19 @@ IGNIS__ASSERT_SIZE(ignis__attention_scratch, 56);
 
 typedef struct ignis__attention_rows ignis__attention_rows;
 
+/*  How the caller says where documents begin. */
+typedef enum ignis__documents {
+    IGNIS__DOCUMENTS_NONE,
+    IGNIS__DOCUMENTS_IDS,
+    IGNIS__DOCUMENTS_OFFSETS
+} ignis__documents;
+
 /*  An attention, and what its launch depends on. */
 typedef struct ignis__attention {
     ignis__attention_params params;
     int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
-    int windowed;                /* the caller has set a window, which longer rows exceed */
+    ignis__documents documents;
+    int windowed; /* the caller has set a window, which longer rows exceed */
 } ignis__attention;
 
 /*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
@@ -35252,10 +35280,11 @@ IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_d
     int packed =
         !own_is_wide && rope->half % pack == 0 && (x.row | y.row) % pack == 0 && (x.address | y.address) % 16 == 0;
     float frequencies[IGNIS__ROPE_HALF];
-    void *params[] = {&y.address,   &x.address,  &y.row,     &x.row,  &rope->rows, &rope->seq,   &rope->offset,
-                      &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
+    void *params[] = {&y.address, &x.address,    &y.row,        &x.row,       &rope->rows,
+                      &rope->seq, &rope->offset, &rope->bounds, &rope->heads, &rope->half,
+                      &direction, &packed,       &table,        &own_is_wide, rope->frequencies};
     if (dtype != IGNIS_F64)
-        params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
+        params[14] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
     threads =
         rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread rotates 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN(ROPE), dtype, ignis__ceil_div(threads, 256), 256, params);
@@ -35280,12 +35309,16 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
         return ignis__failed();
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -rope.direction);
+    if (rope.bounds)
+        rope.bounds = ignis__op_read(&op, op.in[args->saved_count]);
+    ignis__rope_run(&op, &rope, dx, args->saved_count > (rope.bounds != 0) ? op.in[1] : NULL, -rope.direction);
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
-/*  Rotates x by a rotation that has been checked, recorded. */
-IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own)
+/*  Rotates x by a rotation that has been checked, recorded. own: frequencies; bounds: of documents. Each may be
+    NULL. */
+IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own,
+                                                 ignis__array *bounds)
 {
     ignis__rope rotation = *rope;
     ignis__array *out;
@@ -35293,19 +35326,23 @@ IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__ro
     if (!ignis__op_begin(&op, "ignis_rope", 1, &x))
         return ignis__no_tensor();
     out = ignis__op_new_like(&op, op.in[0]);
+    rotation.bounds = bounds ? ignis__op_read(&op, bounds) : 0;
     ignis__rope_run(&op, &rotation, out, own, rotation.direction);
     ignis__op_save(&op, own);
+    ignis__op_save(&op, bounds); /* the last one */
     return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rotation, sizeof rotation);
 }
 
 /*  Rotates the gradient back. */
 IGNIS__PRIVATE void ignis__vjp_of_rope(const ignis_vjp_args *args)
 {
+    ignis__array *const *saved = args->node->saved, *bounds;
+    int count = args->node->saved_count;
     ignis__rope rope;
     memcpy(&rope, args->params, sizeof rope);
     rope.direction = -rope.direction;
-    args->grad_inputs[0] =
-        ignis__rope_recorded(args->grad_output, &rope, args->node->saved_count ? args->node->saved[0] : NULL);
+    bounds = rope.bounds ? saved[--count] : NULL;
+    args->grad_inputs[0] = ignis__rope_recorded(args->grad_output, &rope, count ? saved[0] : NULL, bounds);
 }
 
 /*  Checks that the caller's frequencies on the device fit heads of `pairs` pairs. */
@@ -40245,18 +40282,26 @@ IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype
         2.0 * products * pairs * seen * p->params.head_dim, (int)dtype);
 }
 
-/*  Returns whether there is a window, or lengths of sequences. */
-IGNIS__PRIVATE bool ignis__attention_has_range(const ignis__attention *p)
+/*  Returns IGNIS_RANGE of kernels/attention.cuh: 2 with documents, 1 with a window or lengths of sequences. */
+IGNIS__PRIVATE int ignis__attention_range(const ignis__attention *p)
 {
+    if (p->documents)
+        return 2;
     return p->has_lengths || p->params.window < (p->params.sq > p->params.sk ? p->params.sq : p->params.sk);
 }
 
+/*  As ignis__attention_range, for wgmma: a softcap has no program of its own, as alone it is no faster. */
+IGNIS__PRIVATE int ignis__attention_hopper_range(const ignis__attention *p)
+{
+    return p->params.softcap > 0 && !ignis__attention_range(p) ? 1 : ignis__attention_range(p);
+}
+
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
-IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
+IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, int range)
 {
     size_t length = strlen(define);
-    if (ranged)
-        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=1");
+    if (range)
+        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=%d", range);
     if (p->params.softcap > 0)
         length += (size_t)snprintf(define + length, size - length, " -DIGNIS_SOFTCAP=1");
     if (p->bias_dtype)
@@ -40431,7 +40476,7 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
         variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
+    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_range(attention));
     return variant;
 }
 
@@ -40448,7 +40493,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     static const struct {
         int major, first;
     } kinds[] = {{7, 0}, {8, 80}}; /* the first also for unaligned rows */
-    bool ranged = ignis__attention_has_range(attention) || p->softcap > 0;
+    int range = ignis__attention_hopper_range(attention);
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
     int i, most;
@@ -40465,7 +40510,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
                 continue;
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
                      ignis__attention_backward_forms[i]);
-            ignis__attention_options(define, sizeof define, attention, ranged);
+            ignis__attention_options(define, sizeof define, attention, range);
             ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, attention)) {
@@ -40476,7 +40521,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
                 continue;
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, attention, &ignis__attention_hopper[i]);
-            ignis__attention_options(define, sizeof define, attention, ranged);
+            ignis__attention_options(define, sizeof define, attention, range);
             ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER), dtype, define, 90, 90);
         }
     }
@@ -40491,8 +40536,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__attention_request(ignis__op *op, ignis_dt
     if (!op->ok || !ignis__requests.path[0])
         return;
     ignis__attention_request_variant(op, dtype, &p, backward);
-    p.params.window = ignis__attention_has_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
-    if (p.windowed && !p.has_lengths)
+    p.params.window = ignis__attention_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
+    if (p.windowed && !p.has_lengths && !p.documents)
         ignis__attention_request_variant(op, dtype, &p, backward);
 }
 
@@ -40540,9 +40585,9 @@ IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shap
     return rows;
 }
 
-/*  Reads the addresses of the bias and the lengths, which are inputs from `input` on, in this order. Returns
-    the input after them. */
-IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
+/*  Reads the addresses of the bias, and of the lengths or the bounds, which are inputs from `input` on, in this
+    order. Returns the input after them. */
+IGNIS__PRIVATE int ignis__attention_read_options(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
         p->params.bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
@@ -40550,7 +40595,40 @@ IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int inp
     }
     if (p->has_lengths)
         p->params.lengths = ignis__op_read(op, op->in[input++]);
+    if (p->documents) /* forward: ids or offsets, until ignis__attention_find_bounds */
+        p->params.bounds = ignis__op_read(op, op->in[input++]);
     return input;
+}
+
+/*  Makes the bounds from ids or offsets, which are the last input, and were read. NULL if there are none. */
+IGNIS__PRIVATE ignis__array *ignis__attention_find_bounds(ignis__op *op, ignis__attention *p)
+{
+    const ignis__array *documents;
+    ignis__array *bounds;
+    ignis__address to, from = p->params.bounds;
+    int rows = p->params.sk, count;
+    void *of_ids[] = {&to, &from, &rows}, *of_offsets[] = {&to, &from, &count, &rows};
+    if (!op->ok || !p->documents)
+        return NULL;
+    documents = op->in[op->count - 1];
+    count = (int)documents->numel - 1;
+    bounds = ignis__op_new_rows(op, (int64_t)p->params.batches * (rows + 1), 2, IGNIS_I32);
+    p->params.bounds = to = ignis__op_write(op, bounds);
+    if (p->documents == IGNIS__DOCUMENTS_IDS)
+        ignis__op_launch_row(op, IGNIS__BUILTIN(DOCUMENT_BOUNDS), documents->dtype,
+                             p->params.batches * ignis__clamp(ignis__ceil_div(rows, 256), 1, INT32_MAX), 256, of_ids);
+    else
+        ignis__op_launch_row(op, IGNIS__BUILTIN(DOCUMENT_BOUNDS_OF_OFFSETS), documents->dtype,
+                             ignis__ceil_div(rows + 1, 256), 256, of_offsets);
+    return bounds;
+}
+
+/*  Saves the inputs from `input` on, as ignis__attention_read_options reads them. bounds replace the last one; NULL:
+    they do not. */
+IGNIS__PRIVATE void ignis__attention_save_options(ignis__op *op, int input, ignis__array *bounds)
+{
+    ignis__op_save_inputs(op, input, op->count - (bounds ? 1 : 0));
+    ignis__op_save(op, bounds);
 }
 
 /*  Reads the addresses of q, k, v, which were checked, and of the result. */
@@ -40562,7 +40640,7 @@ IGNIS__PRIVATE void ignis__attention_operands(ignis__op *op, ignis__array *out, 
     p->params.k = ignis__attention_rows_of(&op->in[1]->shape, p->params.head_dim, ignis__op_read(op, op->in[1]));
     p->params.v = ignis__attention_rows_of(&op->in[2]->shape, p->params.head_dim, ignis__op_read(op, op->in[2]));
     p->params.out = ignis__attention_rows_of(&op->in[0]->shape, p->params.head_dim, ignis__op_write(op, out));
-    ignis__attention_read_bias_and_lengths(op, 3, p);
+    ignis__attention_read_options(op, 3, p);
 }
 
 IGNIS__PRIVATE bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
@@ -40837,7 +40915,7 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
              ignis__attention_backward_forms[few + 2 * direct]); /* at most one */
-    ignis__attention_options(define, sizeof define, attention, ignis__attention_has_range(attention) || p->softcap > 0);
+    ignis__attention_options(define, sizeof define, attention, ignis__attention_hopper_range(attention));
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
                      ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
@@ -40854,7 +40932,7 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
 IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention attention;
-    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */
+    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths or bounds */
     ignis__array *gradients[4] = {NULL, NULL, NULL, NULL};
     ignis_dtype dtype;
     bool wgmma;
@@ -40873,7 +40951,7 @@ IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args
     attention.params.grad_out = ignis__attention_rows_of(&op.in[4]->shape, attention.params.head_dim,
                                                          ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     attention.params.lse = ignis__op_read(&op, op.in[5]);
-    ignis__attention_read_bias_and_lengths(&op, 6, &attention);
+    ignis__attention_read_options(&op, 6, &attention);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &attention);
     if (args->needed[0] || wgmma) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
@@ -40910,7 +40988,48 @@ IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor 
         inputs[count++] = desc->bias;
     if (desc && desc->lengths.id)
         inputs[count++] = desc->lengths;
+    if (desc && desc->segments.id)
+        inputs[count++] = desc->segments;
+    if (desc && desc->offsets.id)
+        inputs[count++] = desc->offsets;
     return count;
+}
+
+/*  Checks the ids or offsets of documents, an input. */
+static bool ignis__sdpa_documents(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *attention)
+{
+    const ignis__attention_params *p = &attention->params;
+    const ignis__array *array = op->in[input];
+    const ignis_shape *shape = &array->shape;
+    const char *name = desc->segments.id ? "segments" : "offsets";
+    attention->documents = desc->segments.id ? IGNIS__DOCUMENTS_IDS : IGNIS__DOCUMENTS_OFFSETS;
+    if ((desc->lengths.id != 0) + (desc->segments.id != 0) + (desc->offsets.id != 0) > 1)
+        return ignis__op_fail(
+            op, IGNIS_DIAG_BAD_NUMBER,
+            "more than one of desc->lengths, desc->segments and desc->offsets is given; expected one");
+    if (array->dtype != IGNIS_I32 && array->dtype != IGNIS_I64)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->%s is %s; expected i32 or i64", name,
+                              ignis__dtypes[array->dtype].name);
+    if (p->sq != p->sk)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q has %d rows, k has %d; with desc->%s expected as many",
+                              p->sq, p->sk, name);
+    if ((int64_t)p->batches * (p->sq + 1) > INT32_MAX)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "q has %d x %d rows; with desc->%s fewer than 2^31 "
+                              "are possible",
+                              p->batches, p->sq, name);
+    if (desc->segments.id && (shape->dim[shape->ndim - 1] != p->sq || array->numel != (int64_t)p->batches * p->sq ||
+                              shape->ndim != (op->in[0]->shape.ndim == 3 ? 2 : 1)))
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "desc->segments is %s; expected an id for each of %d x %d rows",
+                              ignis__shape_write(shape).text, p->batches, p->sq);
+    if (desc->offsets.id && (shape->ndim != 1 || shape->dim[0] < 1 || shape->dim[0] > INT32_MAX))
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->offsets is %s; expected [documents + 1]",
+                              ignis__shape_write(shape).text);
+    if (desc->offsets.id && p->batches != 1)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "there are %d sequences; with desc->offsets expected one",
+                              p->batches);
+    return true;
 }
 
 /*  Checks a desc except for heads, mask and scale; its tensors are inputs from `input` on. The sizes are
@@ -40957,7 +41076,10 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         if (shape->ndim != 1 || shape->dim[0] != p->batches)
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences",
                            ignis__shape_write(shape).text, p->batches);
+        input++;
     }
+    if (op->ok && (desc->segments.id || desc->offsets.id))
+        ignis__sdpa_documents(op, desc, input, attention);
     return op->ok;
 }
 
@@ -40976,6 +41098,9 @@ IGNIS__PRIVATE bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *de
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_kv_heads is %d, below 1", kv_heads);
     if ((int)desc->mask < 0 || desc->mask >= IGNIS_MASK_COUNT)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
+    if (kind == IGNIS__SDPA_DECODE && (desc->segments.id || desc->offsets.id))
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "desc->%s is not supported",
+                              desc->segments.id ? "segments" : "offsets");
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
     if ((kv_heads && !ignis__attention_heads(op, heads, kv_heads)) ||
@@ -41002,16 +41127,15 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
     void *params[] = {&q, &k, &v, &out, &attention->params, &plan}, *combine[] = {&attention->params, &plan};
-    bool ranged = ignis__attention_has_range(attention) ||
-                  p->softcap > 0; /* one program for both: a softcap alone is no faster */
+    int range = ignis__attention_hopper_range(attention);
     char define[IGNIS__DEFINES];
-    shape = ignis__attention_hopper_choose(op, attention, ranged);
+    shape = ignis__attention_hopper_choose(op, attention, range != 0);
     ignis__attention_tma_map(op, &q, dtype, attention, &p->q, false, 64, p->head_dim / 64);
     ignis__attention_tma_map(op, &k, dtype, attention, &p->k, true, shape->keys, p->head_dim / 64);
     ignis__attention_tma_map(op, &v, dtype, attention, &p->v, true, shape->keys, p->head_dim / 64);
     ignis__attention_tma_map(op, &out, dtype, attention, &p->out, false, 64, p->head_dim / 64);
     ignis__attention_hopper_define(define, sizeof define, attention, shape);
-    ignis__attention_options(define, sizeof define, attention, ranged);
+    ignis__attention_options(define, sizeof define, attention, range);
 
     items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
@@ -41057,22 +41181,23 @@ IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__att
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[5] = {q, k, v};
+    ignis_tensor inputs[7] = {q, k, v};
     ignis__attention attention;
     ignis__op op;
-    ignis__array *out, *lse;
+    ignis__array *out, *lse, *bounds;
     if (!ignis__op_begin(&op, "ignis_sdpa", ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA, &attention);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &attention);
+    bounds = ignis__attention_find_bounds(&op, &attention);
     if (op.records) {
         lse = ignis__attention_new_statistics(&op, &attention, op.in[0]->dtype, ignis__attention_lse_count(&attention));
         attention.params.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
-        ignis__op_save_inputs(&op, 3, op.count);
+        ignis__attention_save_options(&op, 3, bounds);
     }
     ignis__sdpa_run(&op, op.in[0]->dtype, &attention);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &attention, sizeof attention);
@@ -41126,7 +41251,8 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *attention = &packed.attention;
-    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, rotated q and k, their frequencies */
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths or bounds, rotated q and k, their
+                     frequencies */
     ignis__array *gradients[2], *sums = NULL, *own;
     ignis__address address;
     ignis__rotation rotation;
@@ -41136,7 +41262,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
-    next = ignis__attention_read_bias_and_lengths(&op, 4, attention);
+    next = ignis__attention_read_options(&op, 4, attention);
     ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, attention);
     attention->params.out =
         ignis__attention_rows_of(&op.in[2]->shape, attention->params.head_dim, ignis__op_read(&op, op.in[2]));
@@ -41150,6 +41276,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
         ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->params.grad_q, &attention->params.grad_k,
                                 &attention->params.grad_v);
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
+    packed.rope.bounds = attention->params.bounds;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
     ignis__rope_round_frequencies(rotation.frequencies, packed.rope.frequencies);
@@ -41189,6 +41316,7 @@ static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_d
                        heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->params.head_dim, &packed->rope))
         return NULL;
+    packed->rope.bounds = p->params.bounds;
     rotated = ignis__sdpa_packed_new_heads(op, p, heads);
     from.address = ignis__op_read(op, op->in[0]);
     from.row = op->in[0]->shape.dim[op->in[0]->shape.ndim - 1];
@@ -41204,11 +41332,14 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     ignis__sdpa_packed packed = IGNIS__ZERO;
     ignis__attention *attention = &packed.attention;
     ignis__op op;
-    ignis__array *out, *lse, *own = NULL, *rotated = NULL;
-    ignis_tensor result, inputs[3] = {qkv};
+    ignis__array *out, *lse, *bounds, *own = NULL, *rotated = NULL;
+    ignis_tensor result, inputs[5] = {qkv};
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, attention);
+    if (op.ok)
+        ignis__attention_read_options(&op, 1, attention);
+    bounds = ignis__attention_find_bounds(&op, attention);
     if (rope) {
         own = ignis__rope_frequency_array(&op, rope);
         rotated = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
@@ -41219,15 +41350,13 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     if (op.ok)
         attention->params.out =
             ignis__attention_rows_of(&out->shape, attention->params.head_dim, ignis__op_write(&op, out));
-    if (op.ok)
-        ignis__attention_read_bias_and_lengths(&op, 1, attention);
     if (op.records) {
         lse = ignis__attention_new_statistics(&op, attention, op.in[0]->dtype, ignis__attention_lse_count(attention));
         attention->params.lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
-        ignis__op_save_inputs(&op, 1, op.count);
+        ignis__attention_save_options(&op, 1, bounds);
         ignis__op_save(&op, rotated);
         if (own) /* through a view: the array itself stays the caller's */
             ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
@@ -41258,12 +41387,29 @@ static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention_par
     return ignis_reshape(x, IGNIS_SHAPE(p->batches, all, rows, p->head_dim));
 }
 
-/*  Returns the attention of q, k and v in rows. bias and lengths: no handle if there are none. */
-static ignis_tensor ignis__sdpa_plain(const ignis__attention_params *p, ignis_tensor q, ignis_tensor k, ignis_tensor v,
-                                      ignis_tensor bias, ignis_tensor lengths)
+/*  Returns the first row of each row's document (which 0), or the row after its last one (1), beside scores. Without
+    documents: the same of all keys, or those of the lengths (no handle: sk). */
+static ignis_tensor ignis__sdpa_limit(const ignis__attention *attention, ignis_tensor limits, int which)
+{
+    const ignis__attention_params *p = &attention->params;
+    if (attention->documents)
+        return ignis_reshape(
+            ignis_slice(ignis_slice(ignis_reshape(limits, IGNIS_SHAPE(p->batches, p->sk + 1, 2)), 1, 0, p->sk), 2,
+                        which, 1),
+            IGNIS_SHAPE(p->batches, 1, p->sk, 1));
+    if (which == 0)
+        return ignis_value(0);
+    return limits.id ? ignis_reshape(limits, IGNIS_SHAPE(-1, 1, 1, 1)) : ignis_value(p->sk);
+}
+
+/*  Returns the attention of q, k and v in rows. bias and limits, which are lengths or bounds, may be no
+    handle. */
+static ignis_tensor ignis__sdpa_plain(const ignis__attention *attention, ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                      ignis_tensor bias, ignis_tensor limits)
 {
     static const int dims[] = {0, 2, 1, 3};
-    ignis_tensor n = lengths.id ? ignis_reshape(lengths, IGNIS_SHAPE(-1, 1, 1, 1)) : ignis_value(p->sk),
+    const ignis__attention_params *p = &attention->params;
+    ignis_tensor from = ignis__sdpa_limit(attention, limits, 0), n = ignis__sdpa_limit(attention, limits, 1),
                  offset = ignis_value(p->sk - p->sq), causal = ignis_value(p->causal), w = ignis_value(p->window), b, s;
     k = ignis__sdpa_heads(k, p, p->sk, p->kv_heads, p->heads);
     v = ignis__sdpa_heads(v, p, p->sk, p->kv_heads, p->heads);
@@ -41275,25 +41421,43 @@ static ignis_tensor ignis__sdpa_plain(const ignis__attention_params *p, ignis_te
         s = ignis_map("s + b", IGNIS_INPUTS(s, b));
     }
     s = ignis_map("i = index(2) + offset; j = index(3);"
-                  "j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : -1e30",
-                  IGNIS_INPUTS(s, n, offset, causal, w));
+                  "j >= from && j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : -1e30",
+                  IGNIS_INPUTS(s, from, n, offset, causal, w));
     s = ignis_softmax(s);
     s = ignis_map("i = index(2) + offset; j = index(3);"
-                  "j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : 0",
-                  IGNIS_INPUTS(s, n, offset, causal, w));
+                  "j >= from && j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : 0",
+                  IGNIS_INPUTS(s, from, n, offset, causal, w));
     return ignis_permute(ignis_matmul(s, v), dims, 4);
+}
+
+/*  Returns the lengths or bounds, or no handle. first: the input after q, k and v. Its saved array has a number that is
+    two higher, as the result and its statistics are between. */
+static ignis_tensor ignis__sdpa_limits(const ignis_vjp_args *args, const ignis__attention *attention,
+                                       const ignis_tensor *inputs, int first)
+{
+    int input = first + (attention->bias_dtype != 0);
+    if (attention->documents)
+        return ignis__vjp_constant(args, input + 2);
+    return attention->has_lengths ? inputs[input] : ignis__no_tensor();
+}
+
+/*  Fills inputs of an operation whose last one, ids or offsets, is left out: the bounds were saved in its place. */
+static void ignis__sdpa_vjp_inputs(const ignis_vjp_args *args, const ignis__attention *attention, ignis_tensor *inputs,
+                                   int first)
+{
+    int i, count = args->input_count - (attention->documents != IGNIS__DOCUMENTS_NONE);
+    for (i = 0; i < count; i++)
+        inputs[i] = ignis__vjp_input(args, i, i < first ? i : i + 2);
 }
 
 IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args)
 {
     const ignis__attention *attention = (const ignis__attention *)args->params;
     ignis_tensor inputs[5] = IGNIS__ZERO, plain;
-    int i;
-    for (i = 0; i < args->input_count; i++) /* the result and its statistics are between v and the rest */
-        inputs[i] = ignis__vjp_input(args, i, i < 3 ? i : i + 2);
-    plain = ignis__sdpa_plain(&attention->params, inputs[0], inputs[1], inputs[2],
+    ignis__sdpa_vjp_inputs(args, attention, inputs, 3);
+    plain = ignis__sdpa_plain(attention, inputs[0], inputs[1], inputs[2],
                               attention->bias_dtype ? inputs[3] : ignis__no_tensor(),
-                              attention->has_lengths ? inputs[3 + (attention->bias_dtype != 0)] : ignis__no_tensor());
+                              ignis__sdpa_limits(args, attention, inputs, 3));
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
 }
@@ -41305,19 +41469,19 @@ IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
     const ignis__attention_params *p = &attention->params;
     const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
     ignis_tensor inputs[3] = IGNIS__ZERO, qkv, qk, v, plain;
-    int i;
-    for (i = 0; i < args->input_count; i++)
-        inputs[i] = ignis__vjp_input(args, i, i ? i + 2 : 0);
+    ignis__sdpa_vjp_inputs(args, attention, inputs, 1);
     qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
     qk = ignis_slice(qkv, 1, 0, of_q + of_k);
     v = ignis_slice(qkv, 1, of_q + of_k, of_k);
     if (packed->rope.heads) { /* saved besides: rotated q and k, then the caller's frequencies */
-        const int own = 3 + args->input_count;
-        qk = ignis__rope_recorded(qk, &packed->rope, own < args->node->saved_count ? args->node->saved[own] : NULL);
+        ignis__array *const *saved = args->node->saved;
+        const int own = 3 + args->input_count, bounds = 3 + (attention->bias_dtype != 0);
+        qk = ignis__rope_recorded(qk, &packed->rope, own < args->node->saved_count ? saved[own] : NULL,
+                                  attention->documents ? saved[bounds] : NULL);
     }
-    plain = ignis__sdpa_plain(p, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v,
+    plain = ignis__sdpa_plain(attention, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v,
                               attention->bias_dtype ? inputs[1] : ignis__no_tensor(),
-                              attention->has_lengths ? inputs[1 + (attention->bias_dtype != 0)] : ignis__no_tensor());
+                              ignis__sdpa_limits(args, attention, inputs, 1));
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
 }
@@ -41345,7 +41509,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     while (head_dim < attention->params.head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
+    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_range(attention));
     if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, attention)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN(SDPA_MMA_DECODE);
@@ -41382,7 +41546,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
             variant = ignis__decode_choose(op, dtype, &p);
             ignis__record_builtin(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
         }
-        p.params.window = ignis__attention_has_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
+        p.params.window = ignis__attention_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
     }
     op->as_major = 0;
 }
@@ -41410,7 +41574,7 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
 static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
                                        const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[5] = {q, k, v};
+    ignis_tensor inputs[7] = {q, k, v};
     ignis__attention p;
     ignis__op op;
     ignis__array *out;

@@ -8,13 +8,14 @@
         ignis.cuh                 1111 lines   29348 bytes
         activation.cu              120 lines    3410 bytes
         activation.cuh              93 lines    2957 bytes
-        attention.cu               485 lines   15201 bytes
-        attention.cuh              241 lines    6740 bytes
+        attention.cu               487 lines   15264 bytes
+        attention.cuh              280 lines    7568 bytes
+        attention_bounds.cu        152 lines    4159 bytes
         attention_decode.cu        208 lines    5962 bytes
         attention_decode_mma.cu    145 lines    4615 bytes
-        attention_hopper.cu        671 lines   21691 bytes
-        attention_hopper_backward.cu  1442 lines   48203 bytes
-        attention_mma.cu           627 lines   22683 bytes
+        attention_hopper.cu        678 lines   21945 bytes
+        attention_hopper_backward.cu  1478 lines   49633 bytes
+        attention_mma.cu           630 lines   22768 bytes
         attention_tiles.cuh        273 lines    7245 bytes
         border.cu                  143 lines    3696 bytes
         channel_norm.cu            497 lines   15453 bytes
@@ -64,13 +65,13 @@
         quantize.cu                134 lines    4233 bytes
         random.cu                  154 lines    4132 bytes
         reduce.cu                  209 lines    6677 bytes
-        rope.cu                     73 lines    2112 bytes
+        rope.cu                     76 lines    2267 bytes
         rope.cuh                   101 lines    2707 bytes
         scan.cu                    526 lines   15300 bytes
         select.cu                  210 lines    5835 bytes
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
-        shared/attention.h          63 lines    1257 bytes
+        shared/attention.h          67 lines    1294 bytes
         shared/border.h             14 lines     317 bytes
         shared/channel_norm.h        8 lines     205 bytes
         shared/collective.h         83 lines    1847 bytes
@@ -120,6 +121,7 @@ enum {
     IGNIS__SOURCE_ACTIVATION_CUH,
     IGNIS__SOURCE_ATTENTION_CU,
     IGNIS__SOURCE_ATTENTION_CUH,
+    IGNIS__SOURCE_ATTENTION_BOUNDS_CU,
     IGNIS__SOURCE_ATTENTION_DECODE_CU,
     IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU,
     IGNIS__SOURCE_ATTENTION_HOPPER_CU,
@@ -204,7 +206,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xdec6771e9104705bULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xd66b864e36495bd0ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -214,6 +216,7 @@ extern const ignis__source ignis__source_activation_cu;
 extern const ignis__source ignis__source_activation_cuh;
 extern const ignis__source ignis__source_attention_cu;
 extern const ignis__source ignis__source_attention_cuh;
+extern const ignis__source ignis__source_attention_bounds_cu;
 extern const ignis__source ignis__source_attention_decode_cu;
 extern const ignis__source ignis__source_attention_decode_mma_cu;
 extern const ignis__source ignis__source_attention_hopper_cu;
@@ -2520,8 +2523,8 @@ static const char ignis__text_attention_cu_1[] =
     "W *q = shared_memory(), *walked = q + rows * STRIDE, *scores = walked + WALK * STRIDE + own * SCORE_STRIDE;\n"
     "const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);\n"
     "const attention_scores<false> scored(p, b, h);\n"
-    "const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);\n"
-    "const int whole = p.visible(first, keys), whole_from = p.first_key(last);\n\n"
+    "const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(b, last, keys);\n"
+    "const int whole = p.visible(b, first, keys), whole_from = p.first_key(b, last);\n\n"
     "W out[R][CHUNKS][PACK], top[R], sum[R];\n"
     "clear(out);\n"
     "#pragma unroll\n"
@@ -2530,7 +2533,7 @@ static const char ignis__text_attention_cu_1[] =
     "sum[r] = 0;\n"
     "}\n"
     "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n\n"
-    "for (int key = p.first_key(first); key < visible; key += WALK) {\n"
+    "for (int key = p.first_key(b, first); key < visible; key += WALK) {\n"
     "const bool masked = key + WALK > whole || key < whole_from;\n"
     "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);\n"
     "__syncthreads();\n"
@@ -2540,7 +2543,8 @@ static const char ignis__text_attention_cu_1[] =
     "bool raise = false;\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++) {\n"
-    "const int query = first + own + r, limit = p.visible(query, keys) - key, start = p.first_key(query) - key;\n"
+    "const int query = first + own + r, limit = p.visible(b, query, keys) - key,\n"
+    "start = p.first_key(b, query) - key;\n"
     "most[r] = -ignis_infinity<W>();\n"
     "#pragma unroll\n"
     "for (int c = 0; c < COLUMNS; c++) {\n"
@@ -2613,9 +2617,9 @@ static const char ignis__text_attention_cu_1[] =
 static const char ignis__text_attention_cu_2[] =
     "W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;\n"
     "W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;\n"
-    "const int end = RANGE ? first < keys ? p.end_query(min(first + rows, keys) - 1) : 0 : p.sq;\n"
-    "const int whole = first + rows <= keys ? p.end_query(first) : 0,\n"
-    "whole_from = p.first_query(first + rows - 1);\n\n"
+    "const int end = RANGE ? first < keys ? p.end_query(b, min(first + rows, keys) - 1) : 0 : p.sq;\n"
+    "const int whole = first + rows <= keys ? p.end_query(b, first) : 0,\n"
+    "whole_from = p.first_query(b, first + rows - 1);\n\n"
     "W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];\n"
     "clear(grad_k);\n"
     "clear(grad_v);\n"
@@ -2624,7 +2628,7 @@ static const char ignis__text_attention_cu_2[] =
     "for (int h = kv_h * group; h < (kv_h + 1) * group; h++) {\n"
     "const T *q = attention_head(p.q, b, h), *grad = attention_head(p.grad_out, b, h);\n"
     "const attention_scores<false> scored(p, b, h);\n"
-    "for (int query = p.first_query(first); query < end; query += WALK) {\n"
+    "for (int query = p.first_query(b, first); query < end; query += WALK) {\n"
     "const bool masked = query + WALK > whole || query < whole_from;\n"
     "W s[R][COLUMNS], ds[R][COLUMNS];\n"
     "load_tile<WALK>(walked, grad, p.grad_out.row, query, end, p.head_dim);\n"
@@ -2643,7 +2647,7 @@ static const char ignis__text_attention_cu_2[] =
     "for (int r = 0; r < R; r++) {\n"
     "const int key = first + own + r;\n"
     "const bool seen =\n"
-    "exists && i >= p.first_query(key) && (!RANGE || (i < p.end_query(key) && key < keys));\n"
+    "exists && i >= p.first_query(b, key) && (!RANGE || (i < p.end_query(b, key) && key < keys));\n"
     "W slope;\n"
     "const W x = scored(s[r][c], i, key, slope);\n"
     "s[r][c] = seen ? its.probability(x) : 0;\n"
@@ -2680,8 +2684,8 @@ static const char ignis__text_attention_cu_2[] =
     "W *score_gradients = walked + WALK * STRIDE + own * SCORE_STRIDE;\n"
     "const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);\n"
     "const attention_scores<false> scored(p, b, h);\n"
-    "const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);\n"
-    "const int whole = p.visible(first, keys), whole_from = p.first_key(last);\n\n"
+    "const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(b, last, keys);\n"
+    "const int whole = p.visible(b, first, keys), whole_from = p.first_key(b, last);\n\n"
     "W grad_q[R][CHUNKS][PACK];\n"
     "row_stats stats[R];\n"
     "clear(grad_q);\n"
@@ -2693,16 +2697,16 @@ static const char ignis__text_attention_cu_2[] =
     "}\n"
     "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n"
     "load_tile<rows>(grad, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim);\n\n"
-    "for (int key = p.first_key(first); key < visible; key += WALK) {\n"
+    "for (int key = p.first_key(b, first); key < visible; key += WALK) {\n"
     "W s[R][COLUMNS], ds[R][COLUMNS];\n"
     "load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);\n"
     "__syncthreads();\n"
     "score(ds, grad + own * STRIDE, walked);\n"
     "__syncthreads();\n"
     "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);\n"
-    "__syncthreads();\n"
-    "score(s, q + own * STRIDE, walked);\n";
+    "__syncthreads();\n";
 static const char ignis__text_attention_cu_3[] =
+    "score(s, q + own * STRIDE, walked);\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++)\n"
     "#pragma unroll\n"
@@ -2710,7 +2714,7 @@ static const char ignis__text_attention_cu_3[] =
     "const int query = first + own + r, its_key = key + lane + 8 * c;\n"
     "W slope;\n"
     "const W x = scored(s[r][c], query, its_key, slope);\n"
-    "const bool seen = its_key < p.visible(query, keys) && (!RANGE || its_key >= p.first_key(query));\n"
+    "const bool seen = its_key < p.visible(b, query, keys) && (!RANGE || its_key >= p.first_key(b, query));\n"
     "ds[r][c] = seen ? stats[r].probability(x) * (ds[r][c] - stats[r].delta) * slope : 0;\n"
     "}\n"
     "put_scores(score_gradients, ds);\n"
@@ -2743,7 +2747,7 @@ static const char ignis__text_attention_cu_3[] =
     "const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);\n"
     "const attention_scores<false> scored(p, b, h);\n"
     "for (int first = share.query; first < share.end_query; first += rows) {\n"
-    "if (share.unseen(p, first, rows, WALK, keys))\n"
+    "if (share.unseen(p, b, first, rows, WALK, keys))\n"
     "continue;\n"
     "W s[R][COLUMNS], ds[R][COLUMNS];\n"
     "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n"
@@ -2763,7 +2767,8 @@ static const char ignis__text_attention_cu_3[] =
     "#pragma unroll\n"
     "for (int c = 0; c < COLUMNS; c++) {\n"
     "const int its_key = key + lane + 8 * c;\n"
-    "const bool seen = exists && its_key < p.visible(query, keys) && its_key >= p.first_key(query);\n"
+    "const bool seen =\n"
+    "exists && its_key < p.visible(b, query, keys) && its_key >= p.first_key(b, query);\n"
     "if (seen)\n"
     "sums[r][c] += its.probability(scored(s[r][c], query, its_key)) * (ds[r][c] - its.delta);\n"
     "}\n"
@@ -2806,7 +2811,7 @@ static const char *const ignis__text_attention_cu[] = {
 };
 
 static const char ignis__text_attention_cuh_0[] =
-    "\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_ATTENTION_CUH\n"
     "#define IGNIS_ATTENTION_CUH\n\n"
     "#ifndef IGNIS_RANGE\n"
@@ -2818,7 +2823,8 @@ static const char ignis__text_attention_cuh_0[] =
     "#ifndef IGNIS_BIAS\n"
     "#define IGNIS_BIAS 0\n"
     "#endif\n"
-    "constexpr bool RANGE = IGNIS_RANGE, SOFTCAP = IGNIS_SOFTCAP, BIASED = IGNIS_BIAS != 0;\n"
+    "constexpr bool RANGE = IGNIS_RANGE != 0, DOCUMENTS = IGNIS_RANGE == 2, SOFTCAP = IGNIS_SOFTCAP,\n"
+    "BIASED = IGNIS_BIAS != 0;\n"
     "constexpr bool SCORED = SOFTCAP || BIASED;\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n"
@@ -2830,19 +2836,49 @@ static const char ignis__text_attention_cuh_0[] =
     "{\n"
     "return rows.data + b * rows.batch + h * rows.head;\n"
     "}\n\n"
-    "struct Attention : ignis__attention_params {\n\n"
-    "__device__ int keys(int b) const { return RANGE && lengths ? max(0, min(sk, lengths[b])) : sk; }\n\n\n"
-    "__device__ int reach() const { return causal ? 1 : window; }\n\n\n"
-    "__device__ int first_key(int query) const { return RANGE ? max(0, query + sk - sq - window + 1) : 0; }\n"
-    "__device__ int visible(int query, int end) const\n"
+    "struct Attention : ignis__attention_params {\n\n\n"
+    "__device__ int2 bounds_of(int b, int row) const\n"
     "{\n"
+    "return __ldg((const int2 *)bounds + ((unsigned)b * (unsigned)(sk + 1) + (unsigned)row));\n"
+    "}\n"
+    "__device__ int2 document(int b, int row) const { return bounds_of(b, max(0, min(row, sk - 1))); }\n\n\n"
+    "__device__ int keys(int b) const\n"
+    "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return bounds_of(b, sk).y;\n"
+    "return RANGE && lengths ? max(0, min(sk, lengths[b])) : sk;\n"
+    "}\n\n\n"
+    "__device__ int first_seen_key(int b) const\n"
+    "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return bounds_of(b, sk).x;\n"
+    "return first_key(b, 0);\n"
+    "}\n\n\n"
+    "__device__ int reach() const { return causal ? 1 : window; }\n\n\n\n"
+    "__device__ int first_key(int b, int query) const\n"
+    "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return max(document(b, query).x, query - window + 1);\n"
+    "return RANGE ? max(0, query + sk - sq - window + 1) : 0;\n"
+    "}\n"
+    "__device__ int visible(int b, int query, int end) const\n"
+    "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return max(0, min(document(b, query).y, query + reach()));\n"
     "return RANGE || causal ? max(0, min(end, query + sk - sq + (RANGE ? reach() : 1))) : end;\n"
     "}\n\n\n\n"
-    "__device__ int first_query(int key) const\n"
+    "__device__ int first_query(int b, int key) const\n"
     "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return max(document(b, key).x, key - reach() + 1);\n"
     "return RANGE || causal ? max(0, key - (sk - sq) - (RANGE ? reach() - 1 : 0)) : 0;\n"
     "}\n"
-    "__device__ int end_query(int key) const { return RANGE ? max(0, min(sq, key - (sk - sq) + window)) : sq; }\n\n"
+    "__device__ int end_query(int b, int key) const\n"
+    "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return min(document(b, key).y, key + window);\n"
+    "return RANGE ? max(0, min(sq, key - (sk - sq) + window)) : sq;\n"
+    "}\n\n"
     "__device__ long long stat(long long b, long long h) const { return (b * heads + h) * sq; }\n\n\n"
     "__device__ void put_stat(long long at, Wide bound, Wide sum) const\n"
     "{\n"
@@ -2883,7 +2919,8 @@ static const char ignis__text_attention_cuh_0[] =
     "template <typename E> __device__ inline bool attention_aligned(const ignis__attention_rows<E> &rows)\n"
     "{\n"
     "return ignis_is_aligned(rows.data, 16) && (rows.row | rows.head | rows.batch) % (16 / (int)sizeof(T)) == 0;\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_attention_cuh_1[] =
     "__device__ inline void attention_delta(const Attention &p)\n"
     "{\n"
     "constexpr int N = 16 / sizeof(T);\n"
@@ -2902,8 +2939,7 @@ static const char ignis__text_attention_cuh_0[] =
     "x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));\n"
     "return x;\n"
     "}\n\n\n\n"
-    "template <bool quick> struct attention_scores {\n";
-static const char ignis__text_attention_cuh_1[] =
+    "template <bool quick> struct attention_scores {\n"
     "typedef ignis_wide<T> Wide;\n"
     "const Bias *bias;\n"
     "long long bias_row;\n"
@@ -2980,9 +3016,10 @@ static const char ignis__text_attention_cuh_1[] =
     "b = tile / down / heads;\n"
     "end_b = p.bias.batch ? b + 1 : p.batches;\n"
     "}\n\n\n"
-    "__device__ bool unseen(const Attention &p, int first, int rows, int columns, int keys) const\n"
+    "__device__ bool unseen(const Attention &p, int in_batch, int first, int rows, int columns, int keys) const\n"
     "{\n"
-    "return p.visible(min(first + rows, p.sq) - 1, keys) <= key || p.first_key(first) >= key + columns;\n"
+    "return p.visible(in_batch, min(first + rows, p.sq) - 1, keys) <= key ||\n"
+    "p.first_key(in_batch, first) >= key + columns;\n"
     "}\n\n"
     "__device__ Bias *to(const Attention &p) const { return attention_head(p.grad_bias, b, h); }\n"
     "};\n\n"
@@ -2991,6 +3028,127 @@ static const char ignis__text_attention_cuh_1[] =
 static const char *const ignis__text_attention_cuh[] = {
     ignis__text_attention_cuh_0,
     ignis__text_attention_cuh_1,
+};
+
+static const char ignis__text_attention_bounds_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n\n"
+    "#define THREADS 256\n"
+    "#define AT_ONCE 4\n\n\n"
+    "__device__ inline int2 no_document(int from, int end) { return from > 0 ? make_int2(from, from) : make_int2(end, end); }\n\n\n\n\n"
+    "struct row_ids {\n"
+    "const T *ids;\n"
+    "int rows;\n\n"
+    "__device__ T at(int row) const { return max(ids[row], T(-1)); }\n"
+    "__device__ bool begins(int row) const { return row == 0 || at(row) != at(row - 1); }\n\n\n\n"
+    "template <typename Has> __device__ int last_with(int row, Has has) const\n"
+    "{\n"
+    "for (; row >= 0; row -= AT_ONCE * THREADS) {\n"
+    "int found = -1;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n"
+    "const int its = row - i * THREADS - (int)threadIdx.x;\n"
+    "found = max(found, its >= 0 && has(its) ? its : -1);\n"
+    "}\n"
+    "found = ignis_block_max(found);\n"
+    "if (found >= 0)\n"
+    "return found;\n"
+    "}\n"
+    "return -1;\n"
+    "}\n"
+    "template <typename Has> __device__ int first_with(int row, Has has) const\n"
+    "{\n"
+    "for (; row < rows; row += AT_ONCE * THREADS) {\n"
+    "int found = rows;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n"
+    "const int its = row + i * THREADS + (int)threadIdx.x;\n"
+    "found = min(found, its < rows && has(its) ? its : rows);\n"
+    "}\n"
+    "found = -ignis_block_max(-found);\n"
+    "if (found < rows)\n"
+    "return found;\n"
+    "}\n"
+    "return rows;\n"
+    "}\n"
+    "};\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_document_bounds(int2 *bounds, const T *ids, int rows)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "__shared__ int starts[THREADS], ends[THREADS];\n"
+    "const int blocks = max(1, (rows + THREADS - 1) / THREADS), b = blockIdx.x / blocks,\n"
+    "first = blockIdx.x % blocks * THREADS, row = first + (int)threadIdx.x;\n"
+    "const row_ids its = {ids + (long long)b * rows, rows};\n"
+    "const auto begins = [&](int r) { return its.begins(r); };\n"
+    "const int before = its.last_with(first - 1, begins), after = its.first_with(first + THREADS, begins);\n"
+    "bounds += (long long)b * (rows + 1);\n"
+    "starts[threadIdx.x] = row < rows && its.begins(row) ? row : threadIdx.x == 0 ? before : -1;\n"
+    "ends[threadIdx.x] = row + 1 < rows && threadIdx.x + 1 < THREADS ? (its.begins(row + 1) ? row + 1 : rows) : after;\n"
+    "for (int distance = 1; distance < THREADS; distance *= 2) {\n"
+    "__syncthreads();\n"
+    "const int start = threadIdx.x >= distance ? max(starts[threadIdx.x], starts[threadIdx.x - distance])\n"
+    ": starts[threadIdx.x],\n"
+    "end = threadIdx.x + distance < THREADS ? min(ends[threadIdx.x], ends[threadIdx.x + distance])\n"
+    ": ends[threadIdx.x];\n"
+    "__syncthreads();\n"
+    "starts[threadIdx.x] = start;\n"
+    "ends[threadIdx.x] = end;\n"
+    "}\n"
+    "if (row < rows)\n"
+    "bounds[row] = its.at(row) < 0 ? no_document(starts[threadIdx.x], ends[threadIdx.x])\n"
+    ": make_int2(starts[threadIdx.x], ends[threadIdx.x]);\n"
+    "if (first > 0)\n"
+    "return;\n"
+    "const auto exists = [&](int r) { return its.at(r) >= 0; };\n"
+    "const int from = its.first_with(0, exists), end = its.last_with(rows - 1, exists) + 1;\n"
+    "if (threadIdx.x == 0)\n"
+    "bounds[rows] = make_int2(from, max(from, end));\n"
+    "}\n\n\n\n\n"
+    "struct row_offsets {\n"
+    "const T *offsets;\n"
+    "int documents, rows;\n\n"
+    "__device__ int at(int i) const { return (int)max(T(0), min(T(rows), offsets[i])); }\n\n\n\n"
+    "__device__ int find(int row) const\n"
+    "{\n"
+    "int low = 0, high = documents;\n"
+    "while (high - low > 1) {\n"
+    "const int middle = low + (high - low) / 2;\n"
+    "if (at(middle) <= row)\n"
+    "low = middle;\n"
+    "else\n"
+    "high = middle;\n"
+    "}\n"
+    "return low;\n"
+    "}\n"
+    "__device__ bool is_inside(int row) const { return documents > 0 && at(0) <= row && row < at(documents); }\n"
+    "__device__ bool has(int document, int row) const { return is_inside(row) && find(row) == document; }\n"
+    "};\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_document_bounds_of_offsets(int2 *bounds, const T *offsets, int documents, int rows)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "const row_offsets its = {offsets, documents, rows};\n"
+    "const int row = blockIdx.x * THREADS + (int)threadIdx.x;\n"
+    "if (row > rows)\n"
+    "return;\n"
+    "const int from = documents > 0 ? its.at(0) : rows, all = documents > 0 ? its.at(documents) : rows,\n"
+    "end = max(from, all);\n"
+    "int2 found = make_int2(from, end);\n"
+    "if (row < rows && its.is_inside(row)) {\n"
+    "const int document = its.find(row);\n"
+    "found = make_int2(its.at(document), its.at(document + 1));\n\n";
+static const char ignis__text_attention_bounds_cu_1[] =
+    "if (!its.has(document, found.x) || !its.has(document, found.y - 1))\n"
+    "found = make_int2(row, row);\n"
+    "} else if (row < rows) {\n"
+    "found = row < from ? make_int2(from, from) : make_int2(end, end);\n"
+    "}\n"
+    "bounds[row] = found;\n"
+    "}\n";
+static const char *const ignis__text_attention_bounds_cu[] = {
+    ignis__text_attention_bounds_cu_0,
+    ignis__text_attention_bounds_cu_1,
 };
 
 static const char ignis__text_attention_decode_cu_0[] =
@@ -3368,17 +3526,20 @@ static const char ignis__text_attention_hopper_cu_0[] =
     "int split, from, end;\n"
     "int keys;\n"
     "};\n\n\n"
-    "__device__ inline int visible(const Attention &p, int query, int keys)\n"
+    "__device__ inline int visible(const Attention &p, int b, int query, int keys)\n"
     "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return p.visible(b, query, keys);\n"
     "if constexpr (RANGE)\n"
     "return max(0, min(keys, query + p.sk - p.sq + (CAUSAL ? 1 : p.window)));\n"
     "return CAUSAL ? max(0, min(p.sk, query + p.sk - p.sq + 1)) : p.sk;\n"
     "}\n\n\n\n"
-    "__device__ inline int visible_tiles(const Attention &p, int query, int count, int keys)\n"
+    "__device__ inline int visible_tiles(const Attention &p, int b, int query, int count, int keys)\n"
     "{\n"
-    "return query < p.sq && query + count > 0 ? (visible(p, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS : 0;\n"
+    "return query < p.sq && query + count > 0 ? (visible(p, b, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS\n"
+    ": 0;\n"
     "}\n\n"
-    "__device__ inline int first_tile(const Attention &p, int query) { return p.first_key(query) / KEYS; }\n\n"
+    "__device__ inline int first_tile(const Attention &p, int b, int query) { return p.first_key(b, query) / KEYS; }\n\n"
     "__device__ inline int item_count(const Attention &p, const ignis__forward_plan &plan)\n"
     "{\n"
     "return (p.sq + QUERIES - 1) / QUERIES * p.heads * p.batches * plan.splits;\n"
@@ -3400,13 +3561,13 @@ static const char ignis__text_attention_hopper_cu_0[] =
     "item.b = pair / p.heads;\n"
     "item.split = index % plan.splits;\n"
     "item.keys = p.keys(item.b);\n"
-    "item.from = first_tile(p, item.query) + item.split * plan.tiles;\n"
-    "item.end = min(visible_tiles(p, item.query, QUERIES, item.keys), item.from + plan.tiles);\n"
+    "item.from = first_tile(p, item.b, item.query) + item.split * plan.tiles;\n"
+    "item.end = min(visible_tiles(p, item.b, item.query, QUERIES, item.keys), item.from + plan.tiles);\n"
     "return item;\n"
     "}\n\n\n\n"
-    "constexpr uint32_t Q_BYTES = 64 * SLABS * 128, TILE_BYTES = KEYS * SLABS * 128;\n"
-    "constexpr uint32_t Q_AT = 0, OUT_AT = OUT_IN_Q ? Q_AT : ITEMS * GROUPS * Q_BYTES, K_AT = OUT_AT + GROUPS * Q_BYTES;\n";
+    "constexpr uint32_t Q_BYTES = 64 * SLABS * 128, TILE_BYTES = KEYS * SLABS * 128;\n";
 static const char ignis__text_attention_hopper_cu_1[] =
+    "constexpr uint32_t Q_AT = 0, OUT_AT = OUT_IN_Q ? Q_AT : ITEMS * GROUPS * Q_BYTES, K_AT = OUT_AT + GROUPS * Q_BYTES;\n"
     "constexpr uint32_t V_AT = K_AT + STAGES * TILE_BYTES, BARRIERS_AT = V_AT + STAGES * TILE_BYTES;\n\n"
     "enum {\n"
     "FULL_Q,\n"
@@ -3453,9 +3614,9 @@ static const char ignis__text_attention_hopper_cu_1[] =
     "ignis_ptx_tensor_store<4>(map, from + slab * rows * 128, slab * 64, first, item.h, item.b);\n"
     "ignis_ptx_bulk_commit();\n"
     "}\n\n\n\n"
-    "__device__ inline void clear_unseen(const Attention &p, char *tile, int n, int keys)\n"
+    "__device__ inline void clear_unseen(const Attention &p, char *tile, int n, int b, int keys)\n"
     "{\n"
-    "const int from = p.first_key(0) - n * KEYS, end = keys - n * KEYS;\n"
+    "const int from = p.first_seen_key(b) - n * KEYS, end = keys - n * KEYS;\n"
     "#pragma unroll 1\n"
     "for (int i = threadIdx.x % 128; i < SLABS * KEYS * 8; i += 128)\n"
     "if (i / 8 % KEYS < from || i / 8 % KEYS >= end)\n"
@@ -3518,10 +3679,10 @@ static const char ignis__text_attention_hopper_cu_1[] =
     "for (int r = 0; r < 2; r++) {\n"
     "float top = most[r];\n"
     "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));\n"
-    "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n"
-    "top = top > state.top[r] + SLACK ? top\n"
-    ": state.top[r];\n";
+    "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n";
 static const char ignis__text_attention_hopper_cu_2[] =
+    "top = top > state.top[r] + SLACK ? top\n"
+    ": state.top[r];\n"
     "state.factor[r] = top > state.top[r] ? ignis_ptx_ex2_ftz(state.top[r] - top) : 1.0f;\n"
     "state.top[r] = top;\n"
     "state.sum[r] *= state.factor[r];\n"
@@ -3620,10 +3781,10 @@ static const char ignis__text_attention_hopper_cu_2[] =
     "const int query = first + 16 * warp + lane / 4 + 8 * r;\n"
     "factor[r] = state.sum[r] == 0 ? 0 : 1 / state.sum[r];\n"
     "if (p.lse && lane % 4 == 0 && query >= 0 && query < p.sq)\n"
-    "p.lse[p.stat(item.b, item.h) + query] =\n"
-    "state.sum[r] == 0 ? ignis_infinity<float>() : (state.top[r] + log2f(state.sum[r])) * LN_2;\n"
-    "}\n";
+    "p.lse[p.stat(item.b, item.h) + query] =\n";
 static const char ignis__text_attention_hopper_cu_3[] =
+    "state.sum[r] == 0 ? ignis_infinity<float>() : (state.top[r] + log2f(state.sum[r])) * LN_2;\n"
+    "}\n"
     "if (threadIdx.x % 128 == 0)\n"
     "ignis_ptx_bulk_wait_read<0>();\n"
     "ignis_ptx_bar_sync(8 + threadIdx.x / 128, 128);\n"
@@ -3700,18 +3861,22 @@ static const char ignis__text_attention_hopper_cu_3[] =
     "const uint64_t q_tile = ignis_wgmma_ahead(q_tiles, items.stage * GROUPS * Q_BYTES);\n"
     "const int first = item.query + 64 * group;\n"
     "const int begin =\n"
-    "RANGE ? max(item.from, first_tile(p, first)) : item.from;\n"
-    "const int seen = min(item.end, visible_tiles(p, first, 64, item.keys)),\n"
+    "RANGE ? max(item.from, first_tile(p, item.b, first)) : item.from;\n"
+    "const int seen = min(item.end, visible_tiles(p, item.b, first, 64, item.keys)),\n"
     "end = RANGE && seen <= begin ? item.from : seen;\n"
-    "const int whole = max(begin, visible(p, first, item.keys) / KEYS);\n"
+    "const int whole =\n"
+    "max(begin, visible(p, item.b, first, item.keys) / KEYS);\n"
     "const int whole_from =\n"
-    "RANGE ? max(begin, (p.first_key(first + 63) + KEYS - 1) / KEYS) : begin;\n"
-    "const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {\n"
-    "start[0] = p.first_key(item.query + row) - n * KEYS;\n"
-    "start[1] = p.first_key(item.query + row + 8) - n * KEYS;\n";
+    "RANGE ? max(begin, (p.first_key(item.b, first + 63) + KEYS - 1) / KEYS) : begin;\n"
+    "const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {\n";
 static const char ignis__text_attention_hopper_cu_4[] =
-    "limit[0] = visible(p, item.query + row, item.keys) - n * KEYS;\n"
-    "limit[1] = visible(p, item.query + row + 8, item.keys) - n * KEYS;\n"
+    "int query = item.query + row;\n"
+    "if (DOCUMENTS && D > 192)\n"
+    "asm volatile(\"\" : \"+r\"(query));\n"
+    "start[0] = p.first_key(item.b, query) - n * KEYS;\n"
+    "start[1] = p.first_key(item.b, query + 8) - n * KEYS;\n"
+    "limit[0] = visible(p, item.b, query, item.keys) - n * KEYS;\n"
+    "limit[1] = visible(p, item.b, query + 8, item.keys) - n * KEYS;\n"
     "};\n"
     "float out[COLUMNS / 8][4], s[KEYS / 8][4];\n"
     "uint32_t weights[KEYS / 16][4];\n"
@@ -3745,7 +3910,7 @@ static const char ignis__text_attention_hopper_cu_4[] =
     "round_weights(weights, s);\n"
     "if (RANGE && (n + 1) * KEYS > item.keys) {\n"
     "wait_v();\n"
-    "clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, n, item.keys);\n"
+    "clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, n, item.b, item.keys);\n"
     "}\n"
     "const auto step = [&](auto masked, int n) {\n"
     "int start[2], limit[2];\n"
@@ -3786,8 +3951,8 @@ static const char ignis__text_attention_hopper_cu_4[] =
     "if (!OUT_IN_Q)\n"
     "arrive(EMPTY_Q + items.stage);\n"
     "wait_v();\n"
-    "if (RANGE && begin * KEYS < p.first_key(0))\n"
-    "clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, begin, item.keys);\n"
+    "if (RANGE && begin * KEYS < p.first_seen_key(item.b))\n"
+    "clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, begin, item.b, item.keys);\n"
     "begin_out(out, weights, ignis_wgmma_ahead(v_tile, v_ring.stage * TILE_BYTES));\n"
     "ignis_ptx_wgmma_wait<0>();\n"
     "ignis_wgmma_hold(out);\n"
@@ -3838,12 +4003,12 @@ static const char ignis__text_attention_hopper_cu_4[] =
     "if (produces) {\n"
     "ignis_ptx_prefetch_tensormap(&q);\n"
     "ignis_ptx_prefetch_tensormap(&k);\n"
-    "ignis_ptx_prefetch_tensormap(&v);\n"
+    "ignis_ptx_prefetch_tensormap(&v);\n";
+static const char ignis__text_attention_hopper_cu_5[] =
     "for (int i = 0; i < BARRIERS; i++) {\n"
     "const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);\n"
     "ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS * IGNIS_WARP_ARRIVALS);\n"
-    "}\n";
-static const char ignis__text_attention_hopper_cu_5[] =
+    "}\n"
     "ignis_ptx_fence_mbarrier_init();\n"
     "}\n"
     "ignis_grid_dependency();\n"
@@ -3866,7 +4031,7 @@ static const char ignis__text_attention_hopper_cu_5[] =
     "return;\n"
     "const int query = (int)(row % p.sq), h = (int)(row / p.sq % p.heads), b = (int)(row / p.sq / p.heads);\n"
     "const int first = item_query(p, (CAUSAL ? (p.sq + 63) / 64 * 64 - 1 - query : query) / QUERIES),\n"
-    "tiles = visible_tiles(p, first, QUERIES, p.keys(b)) - first_tile(p, first);\n"
+    "tiles = visible_tiles(p, b, first, QUERIES, p.keys(b)) - first_tile(p, b, first);\n"
     "const int splits = (tiles + plan.tiles - 1) / plan.tiles;\n"
     "const float2 *stats = (const float2 *)(plan.parts + plan.splits * rows * D) + row;\n"
     "float top = -ignis_infinity<float>(), sum = 0;\n"
@@ -3997,15 +4162,16 @@ static const char ignis__text_attention_hopper_backward_cu_0[] =
     "int end;\n"
     "int masked;\n"
     "int keys;\n"
+    "int seen_from, seen_end;\n"
     "bool down;\n\n"
     "__device__ block_walk(const Attention &p, int section, int place)\n"
     "{\n"
     "const int pairs = p.kv_heads * p.batches;\n"
     "blocks = (p.sk + SPAN - 1) / SPAN;\n"
-    "group = p.heads / p.kv_heads;\n"
-    "tiles = (p.sq + QUERIES - 1) / QUERIES;\n"
-    "offset = p.sk - p.sq;\n\n";
+    "group = p.heads / p.kv_heads;\n";
 static const char ignis__text_attention_hopper_backward_cu_1[] =
+    "tiles = (p.sq + QUERIES - 1) / QUERIES;\n"
+    "offset = p.sk - p.sq;\n\n"
     "const int s = place / (section * blocks), in = place % (section * blocks),\n"
     "width = min(section, pairs - s * section);\n"
     "const int pair = s * section + in % width;\n"
@@ -4014,6 +4180,17 @@ static const char ignis__text_attention_hopper_backward_cu_1[] =
     "down = CAUSAL && s > 0 && (s + 1) * section >= pairs;\n"
     "block = (CAUSAL || RANGE) && !down ? blocks - 1 - in / width : in / width;\n\n"
     "const int key = block * SPAN;\n"
+    "if constexpr (DOCUMENTS) {\n"
+    "const int last = min(key + SPAN, p.sk) - 1;\n"
+    "const int2 its = p.document(b, key);\n"
+    "keys = p.keys(b);\n"
+    "first = max(document(p, b, key).x, key - reach(p) + 1) / QUERIES;\n"
+    "end = (min(document(p, b, last).y, last + p.window) + QUERIES - 1) / QUERIES;\n"
+    "seen_from = max(its.x, key + SPAN - reach(p));\n"
+    "seen_end = its.y < key + SPAN ? 0 : min(its.y, key + p.window);\n"
+    "masked = 0;\n"
+    "return;\n"
+    "}\n"
     "if constexpr (RANGE) {\n"
     "keys = p.keys(b);\n"
     "blocks = (keys + SPAN - 1) / SPAN;\n"
@@ -4036,22 +4213,35 @@ static const char ignis__text_attention_hopper_backward_cu_1[] =
     "__device__ static int reach(const Attention &p) { return CAUSAL ? 1 : p.window; }\n\n\n"
     "__device__ bool is_masked(const Attention &p, int tile) const\n"
     "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return tile * QUERIES < seen_from || (tile + 1) * QUERIES > seen_end;\n"
     "const int key = block * SPAN, query = tile * QUERIES + p.sk - p.sq;\n"
     "return key + SPAN > keys || query + reach(p) < key + SPAN || query + QUERIES - p.window > key;\n"
     "}\n"
-    "__device__ long long head(const Attention &p, int g) const { return (long long)b * p.heads + kv_h * group + g; }\n\n\n"
-    "__device__ static int first_block(const Attention &p, int tile)\n"
+    "__device__ long long head(const Attention &p, int g) const { return (long long)b * p.heads + kv_h * group + g; }\n\n\n\n"
+    "__device__ static int2 document(const Attention &p, int b, int row)\n"
     "{\n"
+    "const int2 its = p.bounds_of(b, row);\n"
+    "return its.x <= row && row < its.y ? its : make_int2(row, row + 1);\n"
+    "}\n\n\n"
+    "__device__ static int first_block(const Attention &p, int b, int tile)\n"
+    "{\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return max(document(p, b, tile * QUERIES).x, tile * QUERIES - p.window + 1) / SPAN;\n"
     "return max(0, tile * QUERIES + p.sk - p.sq - p.window + 1) / SPAN;\n"
     "}\n"
-    "__device__ static int end_block(const Attention &p, int tile, int keys)\n"
+    "__device__ static int end_block(const Attention &p, int b, int tile, int keys)\n"
     "{\n"
+    "if constexpr (DOCUMENTS) {\n"
+    "const int last = min((tile + 1) * QUERIES, p.sq) - 1;\n"
+    "return (min(document(p, b, last).y, last + reach(p)) + SPAN - 1) / SPAN;\n"
+    "}\n"
     "return (min(keys, max(0, (tile + 1) * QUERIES + p.sk - p.sq + reach(p) - 1)) + SPAN - 1) / SPAN;\n"
     "}\n\n\n"
     "__device__ unsigned turn(const Attention &p, int tile) const\n"
     "{\n"
     "if constexpr (RANGE)\n"
-    "return down ? block - first_block(p, tile) : end_block(p, tile, keys) - 1 - block;\n"
+    "return down ? block - first_block(p, b, tile) : end_block(p, b, tile, keys) - 1 - block;\n"
     "const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + SPAN - 1) / SPAN) : blocks;\n"
     "return CAUSAL && !down ? last - 1 - block : block;\n"
     "}\n"
@@ -4066,7 +4256,8 @@ static const char ignis__text_attention_hopper_backward_cu_1[] =
     "constexpr uint32_t BARS_AT = DELTA_AT + QUERIES * 4, SHARED_BYTES = BARS_AT + 8 * (1 + 2 * STAGES);\n\n"
     "enum { FULL_Q, FULL_KV, DONE = FULL_KV + STAGES };\n"
     "enum { BOTH_GROUPS = 1 };\n\n"
-    "#else\n\n\n\n\n"
+    "#else\n\n\n\n\n";
+static const char ignis__text_attention_hopper_backward_cu_2[] =
     "constexpr int Q_STAGES = 2, OUT_STAGES = SLABS == 4 ? 1 : 2;\n"
     "constexpr uint32_t SLAB_BYTES = KEYS * ROW, ADD_BYTES = QUERIES * D * 4;\n"
     "constexpr uint32_t K_AT = 0, V_AT = K_AT + KV_BYTES, Q_AT = V_AT + KV_BYTES, OUT_AT = Q_AT + Q_STAGES * Q_BYTES;\n"
@@ -4088,8 +4279,7 @@ static const char ignis__text_attention_hopper_backward_cu_1[] =
     "#endif\n"
     "static_assert(SHARED_BYTES <= 232448, \"a block has 227 KB\");\n\n"
     "__device__ inline uint32_t chunk_at(uint32_t tile, int rows, int row, int chunk)\n"
-    "{\n";
-static const char ignis__text_attention_hopper_backward_cu_2[] =
+    "{\n"
     "return tile + chunk / 8 * rows * ROW + row * ROW + (chunk % 8 ^ row % 8) * 16;\n"
     "}\n\n\n"
     "__device__ inline uint64_t along_rows(uint32_t tile) { return ignis_wgmma_descriptor(tile, 0, 1024); }\n"
@@ -4132,10 +4322,12 @@ static const char ignis__text_attention_hopper_backward_cu_2[] =
     "}\n\n\n\n\n"
     "struct used_rows {\n"
     "int from, end;\n\n"
-    "static __device__ used_rows keys(const Attention &p, int keys) { return {p.first_key(0), keys}; }\n"
-    "static __device__ used_rows queries(const Attention &p, int keys)\n"
+    "static __device__ used_rows keys(const Attention &p, int b, int keys) { return {p.first_seen_key(b), keys}; }\n"
+    "static __device__ used_rows queries(const Attention &p, int b, int keys)\n"
     "{\n"
-    "return {p.first_query(0), !RANGE ? p.sq : keys > 0 ? max(0, keys - 1 - (p.sk - p.sq) + p.window) : 0};\n"
+    "if constexpr (DOCUMENTS)\n"
+    "return used_rows::keys(p, b, keys);\n"
+    "return {p.first_query(b, 0), !RANGE ? p.sq : keys > 0 ? max(0, keys - 1 - (p.sk - p.sq) + p.window) : 0};\n"
     "}\n\n"
     "__device__ bool has_all(int first, int rows, int count) const\n"
     "{\n"
@@ -4170,7 +4362,8 @@ static const char ignis__text_attention_hopper_backward_cu_2[] =
     "}\n\n\n"
     "template <int n, int k> __device__ inline void add_product(float (&c)[n][4], const uint32_t (&a)[k][4], uint64_t b)\n"
     "{\n"
-    "ignis_wgmma_hold(c);\n"
+    "ignis_wgmma_hold(c);\n";
+static const char ignis__text_attention_hopper_backward_cu_3[] =
     "ignis_ptx_wgmma_fence();\n"
     "#pragma unroll\n"
     "for (int i = 0; i < k; i++)\n"
@@ -4203,11 +4396,10 @@ static const char ignis__text_attention_hopper_backward_cu_2[] =
     "for (int i = 0; i < QUERIES / 16; i++)\n"
     "ignis_ptx_wgmma<1, 0, 1>(c, column(a, KEYS, 16 * i), ignis_wgmma_ahead(b, i * STEP));\n"
     "ignis_ptx_wgmma_commit();\n"
-    "}\n\n\n\n";
-static const char ignis__text_attention_hopper_backward_cu_3[] =
+    "}\n\n\n\n"
     "template <int n, typename Flag>\n"
     "__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, float cap, Flag masked,\n"
-    "const Attention &p, int keys, int key, int query)\n"
+    "const Attention &p, int b, int keys, int key, int query)\n"
     "{\n"
     "#pragma unroll\n"
     "for (int j = 0; j < n; j++) {\n"
@@ -4225,22 +4417,28 @@ static const char ignis__text_attention_hopper_backward_cu_3[] =
     "}\n"
     "if (masked) {\n\n\n\n"
     "constexpr int NEVER = RANGE ? -1 : 0x7fffffff;\n"
-    "int ahead[2];\n"
+    "int ahead[2], seen[2];\n"
     "#pragma unroll\n"
     "for (int half = 0; half < 2; half++) {\n"
     "const int its_key = key + 8 * half, distance = its_key - query - (p.sk - p.sq);\n"
+    "seen[half] = RANGE ? p.window + block_walk::reach(p) - 1 : 0;\n"
+    "if constexpr (DOCUMENTS) {\n"
+    "const int its_end = p.end_query(b, its_key);\n"
+    "ahead[half] = its_end - 1 - query;\n"
+    "seen[half] = its_key >= keys ? 0 : max(0, its_end - p.first_query(b, its_key));\n"
+    "continue;\n"
+    "}\n"
     "ahead[half] = its_key >= (RANGE ? keys : p.sk) ? NEVER\n"
     ": RANGE ? distance + p.window - 1\n"
     ": CAUSAL ? distance\n"
     ": 0;\n"
     "}\n"
-    "const unsigned seen = RANGE ? p.window + block_walk::reach(p) - 1 : 0;\n"
     "#pragma unroll\n"
     "for (int j = 0; j < n; j++)\n"
     "#pragma unroll\n"
     "for (int e = 0; e < 4; e++) {\n"
     "const int next = 8 * j + e % 2;\n"
-    "if (RANGE ? (unsigned)(ahead[e / 2] - next) >= seen : ahead[e / 2] > next)\n"
+    "if (RANGE ? (unsigned)(ahead[e / 2] - next) >= (unsigned)seen[e / 2] : ahead[e / 2] > next)\n"
     "x[j][e] = 0;\n"
     "}\n"
     "}\n"
@@ -4280,7 +4478,8 @@ static const char ignis__text_attention_hopper_backward_cu_3[] =
     "__device__ inline void store_operands(uint32_t tile, int rows, int row, int chunk, const uint32_t (&from)[k][4])\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
-    "const uint32_t place = tile + (row + lane % 16) * ROW, swizzle = (lane / 16 ^ lane % 8) * 16;\n"
+    "const uint32_t place = tile + (row + lane % 16) * ROW, swizzle = (lane / 16 ^ lane % 8) * 16;\n";
+static const char ignis__text_attention_hopper_backward_cu_4[] =
     "#pragma unroll\n"
     "for (int i = 0; i < k; i++)\n"
     "ignis_ptx_stmatrix(place + (chunk + 2 * i) / 8 * rows * ROW + (swizzle ^ (chunk + 2 * i) % 8 * 16), from[i][0],\n"
@@ -4325,8 +4524,7 @@ static const char ignis__text_attention_hopper_backward_cu_3[] =
     "__device__ bool is_masked(const Attention &p, int tile) const\n"
     "{\n"
     "const int end_key = (tile + 1) * KEYS;\n"
-    "if constexpr (RANGE)\n";
-static const char ignis__text_attention_hopper_backward_cu_4[] =
+    "if constexpr (RANGE)\n"
     "return end_key > keys || query + block_walk::reach(p) < end_key || query + QUERIES - p.window > tile * KEYS;\n"
     "return end_key > p.sk || (CAUSAL && query + 1 < end_key);\n"
     "}\n"
@@ -4380,7 +4578,8 @@ static const char ignis__text_attention_hopper_backward_cu_4[] =
     "chunk = WIDE ? 16 * w : 0;\n"
     "const int first_query = WIDE ? own * w : 0, query = first_query + lane % 4 * 2;\n"
     "const float scale = score_scale(p), cap = score_cap(p);\n"
-    "const float *lse = (const float *)(shared + LSE_AT) + query, *delta = (const float *)(shared + DELTA_AT) + query;\n"
+    "const float *lse = (const float *)(shared + LSE_AT) + query, *delta = (const float *)(shared + DELTA_AT) + query;\n";
+static const char ignis__text_attention_hopper_backward_cu_5[] =
     "const uint64_t q_rows = along_rows(base + Q_AT + first_query * ROW),\n"
     "out_rows = along_rows(base + OUT_AT + first_query * ROW);\n"
     "const uint64_t q_columns = across_rows(base + Q_AT + chunk / 8 * QUERIES * ROW, QUERIES);\n"
@@ -4390,8 +4589,8 @@ static const char ignis__text_attention_hopper_backward_cu_4[] =
     "for (int half = 0; half < halves; half++)\n"
     "clear(grad_q[half]);\n\n"
     "ignis_mbarrier_wait(bar(FULL_Q), 0);\n"
-    "if (RANGE && !used_rows::queries(p, walk.keys).has_all(0, QUERIES, p.sq)) {\n"
-    "const used_rows used = used_rows::queries(p, walk.keys);\n"
+    "if (RANGE && !used_rows::queries(p, walk.b, walk.keys).has_all(0, QUERIES, p.sq)) {\n"
+    "const used_rows used = used_rows::queries(p, walk.b, walk.keys);\n"
     "used.clear_others(shared + Q_AT, SLABS, QUERIES, 0);\n"
     "used.clear_others(shared + OUT_AT, SLABS, QUERIES, 0);\n"
     "used.meet();\n"
@@ -4408,9 +4607,8 @@ static const char ignis__text_attention_hopper_backward_cu_4[] =
     "} else {\n"
     "float x[own / 8][4], y[own / 8][4];\n"
     "uint32_t weights[own / 16][4], gradients[own / 16][4];\n"
-    "if (RANGE && !used_rows::keys(p, walk.keys).has_all(tile * KEYS, KEYS, p.sk)) {\n"
-    "const used_rows used = used_rows::keys(p, walk.keys);\n";
-static const char ignis__text_attention_hopper_backward_cu_5[] =
+    "if (RANGE && !used_rows::keys(p, walk.b, walk.keys).has_all(tile * KEYS, KEYS, p.sk)) {\n"
+    "const used_rows used = used_rows::keys(p, walk.b, walk.keys);\n"
     "used.clear_others(shared + stage * STAGE_BYTES, SLABS, KEYS, tile * KEYS);\n"
     "used.clear_others(shared + stage * STAGE_BYTES + KV_BYTES, SLABS, KEYS, tile * KEYS);\n"
     "used.meet();\n"
@@ -4419,8 +4617,8 @@ static const char ignis__text_attention_hopper_backward_cu_5[] =
     "product_of_rows(y, along_rows(v + half_of_keys), KEYS, out_rows, QUERIES);\n"
     "ignis_ptx_wgmma_wait<1>();\n"
     "ignis_wgmma_hold(x);\n"
-    "probabilities(x, lse, scale, cap, walk.is_masked(p, tile), p, walk.keys, tile * KEYS + row + lane / 4,\n"
-    "query);\n"
+    "probabilities(x, lse, scale, cap, walk.is_masked(p, tile), p, walk.b, walk.keys,\n"
+    "tile * KEYS + row + lane / 4, query);\n"
     "round_results(weights, x);\n"
     "ignis_ptx_wgmma_wait<0>();\n"
     "ignis_wgmma_hold(y);\n"
@@ -4478,7 +4676,8 @@ static const char ignis__text_attention_hopper_backward_cu_5[] =
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(384, 1)\n"
     "ignis_sdpa_backward(const __grid_constant__ ignis__tensor_map q, const __grid_constant__ ignis__tensor_map k,\n"
-    "const __grid_constant__ ignis__tensor_map v, const __grid_constant__ ignis__tensor_map grad_out,\n"
+    "const __grid_constant__ ignis__tensor_map v, const __grid_constant__ ignis__tensor_map grad_out,\n";
+static const char ignis__text_attention_hopper_backward_cu_6[] =
     "const __grid_constant__ ignis__tensor_map grad_k,\n"
     "const __grid_constant__ ignis__tensor_map grad_v, const Attention p,\n"
     "const ignis__attention_scratch s)\n"
@@ -4514,8 +4713,7 @@ static const char ignis__text_attention_hopper_backward_cu_5[] =
     "{\n"
     "ignis_grid_dependency();\n"
     "const long long item = (long long)blockIdx.x * 256 + threadIdx.x, row = item / CHUNKS,\n"
-    "rows = (long long)p.batches * p.heads * p.sq;\n";
-static const char ignis__text_attention_hopper_backward_cu_6[] =
+    "rows = (long long)p.batches * p.heads * p.sq;\n"
     "const int chunk = item % CHUNKS, parts = ((p.sk + KEYS - 1) / KEYS + s.section - 1) / s.section;\n"
     "if (row >= rows || chunk * 8 >= HEAD_DIM)\n"
     "return;\n"
@@ -4564,7 +4762,8 @@ static const char ignis__text_attention_hopper_backward_cu_6[] =
     "load_tile(base + Q_AT + stage * Q_BYTES, q, bar(FULL_Q + stage), QUERIES, from, h, walk.b);\n"
     "ignis_ptx_bulk_load(base + LSE_AT + stage * QUERIES * 4, s.lse + stat + from, QUERIES * 4,\n"
     "bar(FULL_Q + stage));\n"
-    "ignis_mbarrier_wait(bar(EMPTY_OUT + out_stage), i / OUT_STAGES % 2 ^ 1);\n"
+    "ignis_mbarrier_wait(bar(EMPTY_OUT + out_stage), i / OUT_STAGES % 2 ^ 1);\n";
+static const char ignis__text_attention_hopper_backward_cu_7[] =
     "ignis_ptx_mbarrier_arrive_expect(bar(FULL_OUT + out_stage), Q_BYTES + QUERIES * 4);\n"
     "load_tile(base + OUT_AT + out_stage * Q_BYTES, grad_out, bar(FULL_OUT + out_stage), QUERIES, from, h,\n"
     "walk.b);\n"
@@ -4604,8 +4803,7 @@ static const char ignis__text_attention_hopper_backward_cu_6[] =
     "for (int step = 0; step < walk.steps(); step++, i++) {\n"
     "if (i % 2 != (unsigned)me)\n"
     "continue;\n"
-    "const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);\n";
-static const char ignis__text_attention_hopper_backward_cu_7[] =
+    "const long long tile = walk.head(p, g) * walk.tiles + walk.tile(step);\n"
     "const unsigned turn = walk.turn(p, walk.tile(step));\n"
     "float *to = s.grad_q + tile * (QUERIES * D);\n"
     "#pragma unroll\n"
@@ -4669,8 +4867,8 @@ static const char ignis__text_attention_hopper_backward_cu_7[] =
     "__device__ inline void wait_for_keys(char *shared, uint32_t base, const Attention &p, const block_walk &walk)\n"
     "{\n"
     "ignis_mbarrier_wait(base + BARS_AT + 8 * FULL_KV, 0);\n"
-    "if (RANGE && !used_rows::keys(p, walk.keys).has_all(walk.block * SPAN, SPAN, p.sk)) {\n"
-    "const used_rows used = used_rows::keys(p, walk.keys);\n"
+    "if (RANGE && !used_rows::keys(p, walk.b, walk.keys).has_all(walk.block * SPAN, SPAN, p.sk)) {\n"
+    "const used_rows used = used_rows::keys(p, walk.b, walk.keys);\n"
     "used.clear_others(shared + K_AT, SLABS, KEYS, walk.first_key());\n"
     "used.clear_others(shared + V_AT, SLABS, KEYS, walk.first_key());\n"
     "if (WIDE)\n"
@@ -4680,8 +4878,9 @@ static const char ignis__text_attention_hopper_backward_cu_7[] =
     "}\n\n\n"
     "__device__ inline void clear_queries(char *shared, uint32_t base, const Attention &p, const block_walk &walk, int tile,\n"
     "int stage, int parity, int out_stage, int out_parity)\n"
-    "{\n"
-    "const used_rows used = used_rows::queries(p, walk.keys);\n"
+    "{\n";
+static const char ignis__text_attention_hopper_backward_cu_8[] =
+    "const used_rows used = used_rows::queries(p, walk.b, walk.keys);\n"
     "if (used.has_all(tile * QUERIES, QUERIES, p.sq))\n"
     "return;\n"
     "ignis_mbarrier_wait(base + BARS_AT + 8 * (FULL_Q + stage), parity);\n"
@@ -4717,8 +4916,7 @@ static const char ignis__text_attention_hopper_backward_cu_7[] =
     "} else if constexpr (!SAME_CODE) {\n"
     "#pragma unroll 1\n"
     "for (; i < walk.steps(); i++)\n"
-    "step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, g, walk.tile(i));\n";
-static const char ignis__text_attention_hopper_backward_cu_8[] =
+    "step(CAUSAL && walk.down ? i >= walk.steps() - walk.masked : i < walk.masked, g, walk.tile(i));\n"
     "} else if constexpr (CAUSAL) {\n"
     "#pragma unroll 1\n"
     "for (int pass = 0; pass < 2; pass++)\n"
@@ -4786,7 +4984,8 @@ static const char ignis__text_attention_hopper_backward_cu_8[] =
     "const uint64_t q_columns = across_rows(base + Q_AT, QUERIES), out_columns = across_rows(base + OUT_AT, QUERIES);\n"
     "const uint64_t k_columns = across_rows(base + K_AT + (SPLIT_QUERIES ? 0 : w * KEYS * ROW), KEYS);\n"
     "int stage = 0, parity = 0;\n\n"
-    "if (warp < 2 && !DIRECT)\n"
+    "if (warp < 2 && !DIRECT)\n";
+static const char ignis__text_attention_hopper_backward_cu_9[] =
     "ignis_ptx_bar_arrive(ADD_EMPTY + w + 2 * warp, 160);\n"
     "wait_for_keys(shared, base, p, walk);\n"
     "walk_tiles(p, walk, [&](auto masked, int g, int tile) {\n"
@@ -4803,7 +5002,7 @@ static const char ignis__text_attention_hopper_backward_cu_8[] =
     "ignis_ptx_wgmma_wait<1>();\n"
     "ignis_wgmma_hold(x);\n"
     "const float *lse = (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2;\n"
-    "probabilities(x, lse, scale, cap, masked, p, walk.keys, key, tile * QUERIES + lane % 4 * 2);\n"
+    "probabilities(x, lse, scale, cap, masked, p, walk.b, walk.keys, key, tile * QUERIES + lane % 4 * 2);\n"
     "round_results(weights, x);\n"
     "ignis_ptx_wgmma_wait<0>();\n"
     "ignis_wgmma_hold(y);\n"
@@ -4814,8 +5013,7 @@ static const char ignis__text_attention_hopper_backward_cu_8[] =
     "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(BOTH_GROUPS, 256);\n"
     "float z[own_chunks][4];\n"
-    "const uint64_t score_columns = across_rows(scores + (SPLIT_QUERIES ? w * KEYS * ROW : 0), KEYS);\n";
-static const char ignis__text_attention_hopper_backward_cu_9[] =
+    "const uint64_t score_columns = across_rows(scores + (SPLIT_QUERIES ? w * KEYS * ROW : 0), KEYS);\n"
     "product_of_keys(z, score_columns, k_columns);\n"
     "ignis_ptx_wgmma_wait<1>();\n"
     "ignis_wgmma_hold(grad_v);\n"
@@ -4869,7 +5067,8 @@ static const char ignis__text_attention_hopper_backward_cu_9[] =
     "const uint32_t other_scores = ignis_ptx_mapa(base + OTHER_S_AT, rank ^ 1),\n"
     "other_received = ignis_ptx_mapa(bar(RECEIVED), rank ^ 1);\n"
     "float *const grad_q = s.grad_q + columns * QUERIES;\n"
-    "int i = 0;\n\n"
+    "int i = 0;\n\n";
+static const char ignis__text_attention_hopper_backward_cu_10[] =
     "wait_for_keys(shared, base, p, walk);\n"
     "walk_tiles(p, walk, [&](auto masked, int g, int tile) {\n"
     "float x[own / 8][4], y[own / 8][4];\n"
@@ -4885,7 +5084,7 @@ static const char ignis__text_attention_hopper_backward_cu_9[] =
     "ignis_ptx_wgmma_wait<1>();\n"
     "ignis_wgmma_hold(x);\n"
     "const float *lse = (const float *)(shared + LSE_AT) + stage * QUERIES + query;\n"
-    "probabilities(x, lse, scale, cap, masked, p, walk.keys, key, tile * QUERIES + query);\n"
+    "probabilities(x, lse, scale, cap, masked, p, walk.b, walk.keys, key, tile * QUERIES + query);\n"
     "round_results(operands, x);\n"
     "store_operands(weights, KEYS, 16 * warp, w * (own / 8), operands);\n"
     "ignis_ptx_fence_proxy_async();\n"
@@ -4896,8 +5095,7 @@ static const char ignis__text_attention_hopper_backward_cu_9[] =
     "score_gradients(y, x, (const float *)(shared + DELTA_AT) + out_stage * QUERIES + query, lse, cap);\n"
     "round_results(operands, y);\n"
     "store_operands(scores, KEYS, 16 * warp, w * (own / 8), operands);\n"
-    "ignis_ptx_fence_proxy_async();\n";
-static const char ignis__text_attention_hopper_backward_cu_10[] =
+    "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(BOTH_GROUPS, 256);\n"
     "if (threadIdx.x == 128) {\n"
     "ignis_ptx_mbarrier_arrive_expect(bar(RECEIVED + i % 2), S_BYTES);\n"
@@ -4955,7 +5153,8 @@ static const char ignis__text_attention_hopper_backward_cu_10[] =
     "const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);\n"
     "if (threadIdx.x == 0) {\n"
     "ignis_ptx_mbarrier_init(bar(FULL_KV), 1);\n"
-    "for (int i = 0; i < 2; i++) {\n"
+    "for (int i = 0; i < 2; i++) {\n";
+static const char ignis__text_attention_hopper_backward_cu_11[] =
     "ignis_ptx_mbarrier_init(bar(FULL_Q + i), 1);\n"
     "ignis_ptx_mbarrier_init(bar(FULL_OUT + i), 1);\n"
     "ignis_ptx_mbarrier_init(bar(EMPTY_Q + i), 8 * IGNIS_WARP_ARRIVALS);\n"
@@ -5000,8 +5199,7 @@ static const char ignis__text_attention_hopper_backward_cu_10[] =
     "watch_turns(base, p, s, walk);\n"
     "return;\n"
     "}\n"
-    "ignis_ptx_setmaxnreg_inc<240>();\n";
-static const char ignis__text_attention_hopper_backward_cu_11[] =
+    "ignis_ptx_setmaxnreg_inc<240>();\n"
     "compute(shared, base, group - 1, p, s, walk);\n"
     "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(BOTH_GROUPS, 256);\n"
@@ -5043,8 +5241,8 @@ static const char ignis__text_attention_hopper_backward_cu_11[] =
     "__device__ inline void round_tile(char *rows, const Attention &p, const ignis__attention_scratch &s, int first, int b)\n"
     "{\n"
     "const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;\n"
-    "const bool unseen =\n"
-    "RANGE ? block_walk::end_block(p, first / QUERIES, p.keys(b)) <= block_walk::first_block(p, first / QUERIES)\n"
+    "const bool unseen = RANGE ? block_walk::end_block(p, b, first / QUERIES, p.keys(b)) <=\n"
+    "block_walk::first_block(p, b, first / QUERIES)\n"
     ": CAUSAL && first + QUERIES + p.sk - p.sq <= 0;\n"
     "const float4 *from = (const float4 *)s.grad_q + (long long)blockIdx.x * (QUERIES * D / 4);\n"
     "const float scale = (float)p.scale;\n"
@@ -5062,7 +5260,8 @@ static const char ignis__text_attention_hopper_backward_cu_11[] =
     "*(uint32_t *)(to + 8 * ROW_STRIDE) = ignis_round_two<T>(x.z * scale, x.w * scale);\n"
     "}\n"
     "__syncthreads();\n"
-    "}\n\n\n"
+    "}\n\n\n";
+static const char ignis__text_attention_hopper_backward_cu_12[] =
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, ignis__attention_scratch s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
@@ -5094,8 +5293,7 @@ static const char ignis__text_attention_hopper_backward_cu_11[] =
     "h = head % heads;\n"
     "const auto &grad = of_k ? p.grad_k : p.grad_q;\n"
     "if (!of_k)\n"
-    "round_tile(rows, p, s, first, b);\n";
-static const char ignis__text_attention_hopper_backward_cu_12[] =
+    "round_tile(rows, p, s, first, b);\n"
     "T *const to = attention_head(grad, b, h);\n"
     "constexpr int HALF = HEAD_DIM / 16;\n"
     "#pragma unroll 2\n"
@@ -5106,7 +5304,7 @@ static const char ignis__text_attention_hopper_backward_cu_12[] =
     "uint4 *const at = (uint4 *)(to + (first + row) * grad.row) + chunk;\n"
     "const uint4 *const from = of_k ? at : (const uint4 *)(rows + row * ROW_STRIDE) + chunk;\n"
     "uint4 one = from[0], other = from[HALF];\n"
-    "turn.back(one, other, first + row, chunk);\n"
+    "turn.back(one, other, first + row - (DOCUMENTS ? p.document(b, first + row).x : 0), chunk);\n"
     "at[0] = one;\n"
     "at[HALF] = other;\n"
     "}\n"
@@ -5246,14 +5444,14 @@ static const char ignis__text_attention_mma_cu_0[] =
     "struct tile_view {\n"
     "const Attention &p;\n"
     "const attention_scores<true> &scored;\n"
-    "int query, key, keys;\n\n";
+    "int b, query, key, keys;\n\n";
 static const char ignis__text_attention_mma_cu_1[] =
-    "__device__ int first(int r) const { return p.first_key(query + r) - key; }\n"
-    "__device__ int limit(int r) const { return p.visible(query + r, keys) - key; }\n"
+    "__device__ int first(int r) const { return p.first_key(b, query + r) - key; }\n"
+    "__device__ int limit(int r) const { return p.visible(b, query + r, keys) - key; }\n"
     "__device__ float score(float product, int r, int column) const { return scored(product, query + r, key + column); }\n"
     "__device__ bool sees(int r, int column) const\n"
     "{\n"
-    "return key + column < p.visible(query + r, keys) && (!RANGE || key + column >= p.first_key(query + r));\n"
+    "return key + column < p.visible(b, query + r, keys) && (!RANGE || key + column >= p.first_key(b, query + r));\n"
     "}\n"
     "};\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS) ignis_sdpa(Attention p)\n"
@@ -5267,10 +5465,10 @@ static const char ignis__text_attention_mma_cu_1[] =
     "const uint32_t kv_tiles = shared_address() + F_QUERIES * ROW_BYTES;\n"
     "const float scale = (float)p.scale * LOG2_E;\n"
     "const attention_scores<true> scored(p, b, h);\n\n\n\n"
-    "const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),\n"
-    "end = p.visible(last, keys);\n"
-    "const int whole = (p.visible(first, keys) - begin) / F_KEYS,\n"
-    "whole_from = p.first_key(last) - begin;\n"
+    "const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(b, first),\n"
+    "end = p.visible(b, last, keys);\n"
+    "const int whole = (p.visible(b, first, keys) - begin) / F_KEYS,\n"
+    "whole_from = p.first_key(b, last) - begin;\n"
     "const int count = (end - begin + F_KEYS - 1) / F_KEYS;\n\n"
     "copy_tile<F_QUERIES, threads>(shared_address(), attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim,\n"
     "threadIdx.x);\n"
@@ -5308,7 +5506,7 @@ static const char ignis__text_attention_mma_cu_1[] =
     "ignis_ptx_cp_async_commit();\n"
     "q_lane = late(q_lane);\n"
     "const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;\n\n"
-    "const tile_view view = {p, scored, late(query), begin + n * F_KEYS, keys};\n"
+    "const tile_view view = {p, scored, b, late(query), begin + n * F_KEYS, keys};\n"
     "if (n < whole && (!RANGE || n * F_KEYS >= whole_from))\n"
     "softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);\n"
     "else\n"
@@ -5334,17 +5532,17 @@ static const char ignis__text_attention_mma_cu_1[] =
     "}\n\n\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }\n\n"
     "constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;\n"
-    "constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;\n"
-    "constexpr int K_COLUMNS = D / K_SPLIT;\n";
+    "constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;\n";
 static const char ignis__text_attention_mma_cu_2[] =
+    "constexpr int K_COLUMNS = D / K_SPLIT;\n"
     "static_assert(K_QUERIES % K_STRIP == 0, \"strips make up a tile\");\n"
     "static_assert(K_SPLIT == 1 || K_COLUMNS / 8 % SWIZZLED == 0, \"chunks change places within the columns of a warp\");\n\n\n\n"
     "template <bool masked>\n"
     "__device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4],\n"
     "float (&grad_v)[K_TILES][K_COLUMNS / 8][4], uint32_t kv_lane, uint32_t q_lane,\n"
     "uint32_t q_columns_lane, const float *lse, const float *delta, float scale,\n"
-    "const attention_scores<true> &scored, const Attention &p, int keys, int key,\n"
-    "int query)\n"
+    "const attention_scores<true> &scored, const Attention &p, int b, int keys,\n"
+    "int key, int query)\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
     "float s[K_TILES][K_STRIP / 8][4], ds[K_TILES][K_STRIP / 8][4];\n"
@@ -5374,8 +5572,9 @@ static const char ignis__text_attention_mma_cu_2[] =
     "ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - deltas[i % 2]);\n"
     "if constexpr (SOFTCAP)\n"
     "ds[m][n][i] *= slope;\n"
-    "if (masked && (its_query < p.first_query(its_key) ||\n"
-    "((RANGE || BIASED) && its_query >= p.end_query(its_key)) || (RANGE && its_key >= keys)))\n"
+    "if (masked &&\n"
+    "(its_query < p.first_query(b, its_key) ||\n"
+    "((RANGE || BIASED) && its_query >= p.end_query(b, its_key)) || (RANGE && its_key >= keys)))\n"
     "s[m][n][i] = ds[m][n][i] = 0;\n"
     "}\n"
     "}\n"
@@ -5396,11 +5595,12 @@ static const char ignis__text_attention_mma_cu_2[] =
     "constexpr int stats_at = (2 * K_KEYS + 4 * K_QUERIES) * ROW_BYTES,\n"
     "stats_bytes = STATS * K_QUERIES * 4;\n"
     "const float scale = (float)p.scale * LOG2_E;\n\n"
-    "const int keys = p.keys(b), end = RANGE ? first < keys ? p.end_query(min(first + K_KEYS, keys) - 1) : 0 : p.sq;\n"
-    "const int begin = p.first_query(first);\n"
-    "const int whole = p.first_query(min(first + K_KEYS, p.sk) - 1);\n"
+    "const int keys = p.keys(b), end = RANGE ? first < keys ? p.end_query(b, min(first + K_KEYS, keys) - 1) : 0 : p.sq;\n"
+    "const int begin =\n"
+    "p.first_query(b, first);\n"
+    "const int whole = p.first_query(b, min(first + K_KEYS, p.sk) - 1);\n"
     "const int whole_end =\n"
-    "RANGE && first + K_KEYS > keys ? 0 : p.end_query(first);\n"
+    "RANGE && first + K_KEYS > keys ? 0 : p.end_query(b, first);\n"
     "const int tiles = max(0, (end - begin + K_QUERIES - 1) / K_QUERIES);\n"
     "const int count = tiles * group;\n\n"
     "float grad_k[K_TILES][K_COLUMNS / 8][4], grad_v[K_TILES][K_COLUMNS / 8][4];\n"
@@ -5439,10 +5639,10 @@ static const char ignis__text_attention_mma_cu_3[] =
     "const int key = late(first + row + lane / 4), query = from + strip;\n"
     "if (masked)\n"
     "backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale,\n"
-    "scored, p, keys, key, query);\n"
+    "scored, p, b, keys, key, query);\n"
     "else\n"
     "backward_kv_step<false>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale,\n"
-    "scored, p, keys, key, query);\n"
+    "scored, p, b, keys, key, query);\n"
     "}\n"
     "}\n\n"
     "ignis_ptx_cp_async_wait<0>();\n"
@@ -5517,9 +5717,9 @@ static const char ignis__text_attention_mma_cu_4[] =
     "const uint32_t kv_tiles = grad_tile + Q_QUERIES * ROW_BYTES;\n"
     "const float scale = (float)p.scale * LOG2_E;\n"
     "const attention_scores<true> scored(p, b, h);\n\n"
-    "const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),\n"
-    "end = p.visible(last, keys);\n"
-    "const int whole = (p.visible(first, keys) - begin) / Q_KEYS, whole_from = p.first_key(last) - begin;\n"
+    "const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(b, first),\n"
+    "end = p.visible(b, last, keys);\n"
+    "const int whole = (p.visible(b, first, keys) - begin) / Q_KEYS, whole_from = p.first_key(b, last) - begin;\n"
     "const int count = (end - begin + Q_KEYS - 1) / Q_KEYS;\n\n"
     "copy_tile<Q_QUERIES, threads>(q_tile, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);\n"
     "copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p, p.stat(b, h), first, p.sq);\n"
@@ -5551,7 +5751,7 @@ static const char ignis__text_attention_mma_cu_4[] =
     "#pragma unroll 1\n"
     "for (int strip = 0; strip < Q_KEYS; strip += Q_STRIP) {\n"
     "const uint32_t strip_tile = kv_tiles + n % 2 * 2 * tile_bytes + strip * ROW_BYTES;\n"
-    "const tile_view view = {p, scored, late(query), begin + n * Q_KEYS + strip, keys};\n"
+    "const tile_view view = {p, scored, b, late(query), begin + n * Q_KEYS + strip, keys};\n"
     "if (n < whole && (!RANGE || n * Q_KEYS >= whole_from))\n"
     "backward_q_step<false>(grad_q, q_lane, strip_tile, lse, delta, scale, view);\n"
     "else\n"
@@ -5588,7 +5788,7 @@ static const char ignis__text_attention_mma_cu_5[] =
     "const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);\n"
     "const attention_scores<true> scored(p, b, h);\n"
     "for (int first = share.query; first < share.end_query; first += Q_QUERIES) {\n"
-    "if (share.unseen(p, first, Q_QUERIES, Q_KEYS, keys))\n"
+    "if (share.unseen(p, b, first, Q_QUERIES, Q_KEYS, keys))\n"
     "continue;\n"
     "const unsigned thread = thread_in_loop();\n"
     "__syncthreads();\n"
@@ -5623,7 +5823,8 @@ static const char ignis__text_attention_mma_cu_5[] =
     "const int its_key = key + strip + n * 8 + i % 2;\n"
     "const float probability =\n"
     "biased_probability(scored(s[m][n][i], query, its_key), bound, sum);\n"
-    "if (query < p.sq && its_key >= p.first_key(query) && its_key < p.visible(query, keys))\n"
+    "if (query < p.sq && its_key >= p.first_key(b, query) &&\n"
+    "its_key < p.visible(b, query, keys))\n"
     "sums[m][strip / 8 + n][i] += probability * (ds[m][n][i] - its_delta);\n"
     "}\n"
     "}\n"
@@ -14964,7 +15165,7 @@ static const char ignis__text_rope_cu_0[] =
     "template <int N, typename Own>\n"
     "__device__ void rotate(T *y, const T *x, long long y_row, long long x_row, const Own *own,\n"
     "const frequency_table<Wide> &frequencies, long long rows, long long seq, long long offset,\n"
-    "int heads, int half, double direction)\n"
+    "const int2 *bounds, int heads, int half, double direction)\n"
     "{\n"
     "const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
     "const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;\n"
@@ -14984,7 +15185,8 @@ static const char ignis__text_rope_cu_0[] =
     "}\n"
     "}\n"
     "Wide sine[N], cosine[N];\n"
-    "angles(sine, cosine, r % seq + offset, own, frequencies.at, first, Wide(direction));\n"
+    "const long long at = r % seq, start = bounds ? bounds[r / seq * (seq + 1) + at].x : 0;\n"
+    "angles(sine, cosine, at - start + offset, own, frequencies.at, first, Wide(direction));\n"
     "#pragma unroll\n"
     "for (int k = 0; k < HEADS; k++) {\n"
     "const long long head = group + (long long)k * groups;\n"
@@ -14994,19 +15196,20 @@ static const char ignis__text_rope_cu_0[] =
     "ignis_store(y + head * 2 * half + half, b[k]);\n"
     "}\n"
     "}\n"
-    "}\n\n\n\n\n\n"
+    "}\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 4)\n"
     "ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset,\n"
-    "int heads, int half, double direction, int packed, const float *own, int own_is_wide,\n"
+    "const int2 *bounds, int heads, int half, double direction, int packed, const float *own, int own_is_wide,\n"
     "const __grid_constant__ frequency_table<Wide> frequencies)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "if (sizeof(T) == 8 && own_is_wide)\n"
-    "rotate<1>(y, x, y_row, x_row, (const Wide *)own, frequencies, rows, seq, offset, heads, half, direction);\n"
+    "rotate<1>(y, x, y_row, x_row, (const Wide *)own, frequencies, rows, seq, offset, bounds, heads, half,\n"
+    "direction);\n"
     "else if (packed)\n"
-    "rotate<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);\n"
+    "rotate<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, bounds, heads, half, direction);\n"
     "else\n"
-    "rotate<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);\n"
+    "rotate<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, bounds, heads, half, direction);\n"
     "}\n";
 static const char *const ignis__text_rope_cu[] = {
     ignis__text_rope_cu_0,
@@ -15926,10 +16129,11 @@ static const char ignis__text_shared_attention_h_0[] =
     "double softcap;\n\n"
     "IGNIS__OF(ignis__attention_rows, const Bias) bias;\n"
     "IGNIS__OF(ignis__attention_rows, Bias) grad_bias;\n"
-    "IGNIS__POINTER(const int) lengths;\n"
+    "IGNIS__POINTER(const int) lengths;\n\n\n\n"
+    "IGNIS__POINTER(const int) bounds;\n"
     "int window;\n"
     "} ignis__attention_params;\n"
-    "IGNIS__ASSERT_SIZE(ignis__attention_params, 400);\n\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__attention_params, 408);\n\n\n"
     "typedef struct ignis__forward_plan {\n"
     "IGNIS__POINTER(unsigned) counter;\n\n"
     "IGNIS__POINTER(float) parts;\n"
@@ -17697,7 +17901,7 @@ static const char *const ignis__text_upsample_cu[] = {
 static const ignis__source *const ignis__includes_f8_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_f8_cuh = {
-    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 21};
+    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 22};
 
 static const ignis__source *const ignis__includes_ignis_cuh[] = {
     &ignis__source_f8_cuh,
@@ -17721,13 +17925,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
 static const ignis__source *const ignis__includes_shared_attention_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_attention_h = {
-    "shared/attention.h", 0xc7a953225465d94cULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 65};
+    "shared/attention.h", 0xade0050f1c077428ULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 66};
 
 static const ignis__source *const ignis__includes_attention_cuh[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_cuh = {
-    "attention.cuh", 0x5c17622c02154479ULL, IGNIS__PIECES_OF_TENSORS(attention_cuh), ignis__includes_attention_cuh, 4};
+    "attention.cuh", 0x892d141273a2292fULL, IGNIS__PIECES_OF_TENSORS(attention_cuh), ignis__includes_attention_cuh, 4};
 
 static const ignis__source *const ignis__includes_attention_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17736,7 +17940,14 @@ static const ignis__source *const ignis__includes_attention_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_cu = {
-    "attention.cu", 0x995fd315f001a78eULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
+    "attention.cu", 0x55d8ae2fd8f932a8ULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
+
+static const ignis__source *const ignis__includes_attention_bounds_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_bounds_cu = {
+    "attention_bounds.cu", 0x243a291abe101486ULL, IGNIS__PIECES_OF_TENSORS(attention_bounds_cu), ignis__includes_attention_bounds_cu, 5};
 
 static const ignis__source *const ignis__includes_attention_decode_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17745,17 +17956,17 @@ static const ignis__source *const ignis__includes_attention_decode_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_cu = {
-    "attention_decode.cu", 0x7bdea28004956c86ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_cu), ignis__includes_attention_decode_cu, 5};
+    "attention_decode.cu", 0x7bdea28004956c86ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_cu), ignis__includes_attention_decode_cu, 6};
 
 static const ignis__source *const ignis__includes_attention_tiles_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
-    "attention_tiles.cuh", 0xce523078d8c7cd05ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 10};
+    "attention_tiles.cuh", 0xce523078d8c7cd05ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 11};
 
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 41};
+    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 42};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17766,18 +17977,18 @@ static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
-    "attention_decode_mma.cu", 0xd05206c4a79f92c3ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_mma_cu), ignis__includes_attention_decode_mma_cu, 6};
+    "attention_decode_mma.cu", 0xd05206c4a79f92c3ULL, IGNIS__PIECES_OF_TENSORS(attention_decode_mma_cu), ignis__includes_attention_decode_mma_cu, 7};
 
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 79};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 80};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 33};
+    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 34};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17788,18 +17999,18 @@ static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
-    "attention_hopper.cu", 0x5d66058a60fa70a8ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_cu), ignis__includes_attention_hopper_cu, 7};
+    "attention_hopper.cu", 0xbed4d53fd6cac535ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_cu), ignis__includes_attention_hopper_cu, 8};
 
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 76};
+    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 77};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
-    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 60};
+    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 61};
 
 static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17812,7 +18023,7 @@ static const ignis__source *const ignis__includes_attention_hopper_backward_cu[]
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_backward_cu = {
-    "attention_hopper_backward.cu", 0xbe19d96e8c655438ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_backward_cu), ignis__includes_attention_hopper_backward_cu, 8};
+    "attention_hopper_backward.cu", 0x32a28e5a9ed37aa2ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_backward_cu), ignis__includes_attention_hopper_backward_cu, 9};
 
 static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17823,12 +18034,12 @@ static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
-    "attention_mma.cu", 0x7223acd1bf148b63ULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 9};
+    "attention_mma.cu", 0x76edf5aafaad64fcULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
 
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 69};
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 70};
 
 static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17836,12 +18047,12 @@ static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
-    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 18};
+    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 19};
 
 static const ignis__source *const ignis__includes_shared_border_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_border_h = {
-    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 66};
+    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 67};
 
 static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17851,12 +18062,12 @@ static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_border_cu = {
-    "border.cu", 0xae3bae0116c9f21eULL, IGNIS__PIECES_OF_TENSORS(border_cu), ignis__includes_border_cu, 11};
+    "border.cu", 0xae3bae0116c9f21eULL, IGNIS__PIECES_OF_TENSORS(border_cu), ignis__includes_border_cu, 12};
 
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 67};
+    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 68};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17864,7 +18075,7 @@ static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_shared_channel_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_cu = {
-    "channel_norm.cu", 0xf13260e66a921975ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 12};
+    "channel_norm.cu", 0xf13260e66a921975ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 13};
 
 static const ignis__source *const ignis__includes_channel_norm_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17873,18 +18084,18 @@ static const ignis__source *const ignis__includes_channel_norm_wide_cu[] = {
     &ignis__source_shared_channel_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_wide_cu = {
-    "channel_norm_wide.cu", 0x2c0575bd698c2d04ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_wide_cu), ignis__includes_channel_norm_wide_cu, 13};
+    "channel_norm_wide.cu", 0x2c0575bd698c2d04ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_wide_cu), ignis__includes_channel_norm_wide_cu, 14};
 
 static const ignis__source *const ignis__includes_shared_collective_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_collective_h = {
-    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 68};
+    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 69};
 
 static const ignis__source *const ignis__includes_collective_cuh[] = {
     &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cuh = {
-    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 15};
+    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 16};
 
 static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17893,12 +18104,12 @@ static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
-    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 14};
+    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 15};
 
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 71};
+    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 72};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17909,7 +18120,7 @@ static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cuh = {
-    "gemm.cuh", 0x43372193c16e9c76ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 27};
+    "gemm.cuh", 0x43372193c16e9c76ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 28};
 
 static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17921,19 +18132,19 @@ static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_depthwise_cu = {
-    "depthwise.cu", 0x25bc655a65c95b53ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 16};
+    "depthwise.cu", 0x25bc655a65c95b53ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 17};
 
 static const ignis__source *const ignis__includes_distribution_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_distribution_cu = {
-    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 17};
+    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 18};
 
 static const ignis__source *const ignis__includes_shared_addends_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_addends_h = {
-    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 64};
+    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 65};
 
 static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17941,19 +18152,19 @@ static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_shared_addends_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
-    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 19};
+    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 20};
 
 static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
-    "embedding.cu", 0x29356f81e70b1a8bULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 20};
+    "embedding.cu", 0x29356f81e70b1a8bULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 21};
 
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 70};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 71};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17961,7 +18172,7 @@ static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cuh = {
-    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 23};
+    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 24};
 
 static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17970,7 +18181,7 @@ static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cu = {
-    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 22};
+    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 23};
 
 static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_ignis_cuh,
@@ -17979,17 +18190,17 @@ static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
-    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 24};
+    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 25};
 
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 73};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 74};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 78};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 79};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -17997,7 +18208,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 83};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 84};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18007,7 +18218,7 @@ static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
-    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 25};
+    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 26};
 
 static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18019,12 +18230,12 @@ static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
-    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 26};
+    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 27};
 
 static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
-    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 29};
+    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 30};
 
 static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18040,7 +18251,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0x1ec6a6c8d192a061ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 28};
+    "gemm_hopper.cu", 0x1ec6a6c8d192a061ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 29};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18053,12 +18264,12 @@ static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
-    "gemm_mma.cu", 0x8b7984e47b424da3ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 30};
+    "gemm_mma.cu", 0x8b7984e47b424da3ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 31};
 
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 72};
+    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 73};
 
 static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18068,7 +18279,7 @@ static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grid_sample_cu = {
-    "grid_sample.cu", 0xcf56b6c8b8ee01cbULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 31};
+    "grid_sample.cu", 0xcf56b6c8b8ee01cbULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 32};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18081,7 +18292,7 @@ static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
-    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 32};
+    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 33};
 
 static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18091,18 +18302,18 @@ static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
-    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 34};
+    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 35};
 
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
-    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 74};
+    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 75};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cuh = {
-    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 36};
+    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 37};
 
 static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18111,7 +18322,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 35};
+    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 36};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18120,7 +18331,7 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 37};
+    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 38};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18129,14 +18340,14 @@ static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
-    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 38};
+    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 39};
 
 static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 81};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 82};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18144,20 +18355,20 @@ static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_log_softmax_cu = {
-    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 39};
+    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 40};
 
 static const ignis__source *const ignis__includes_map_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
-    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 40};
+    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 41};
 
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
-    "norm.cuh", 0x637637e4732096dbULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 43};
+    "norm.cuh", 0x637637e4732096dbULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 44};
 
 static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18165,7 +18376,7 @@ static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
-    "norm.cu", 0xe9011851f4071ee2ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 42};
+    "norm.cu", 0xe9011851f4071ee2ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 43};
 
 static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18173,7 +18384,7 @@ static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_cu = {
-    "norm_add.cu", 0xa386982a81595f76ULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 44};
+    "norm_add.cu", 0xa386982a81595f76ULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 45};
 
 static const ignis__source *const ignis__includes_norm_add_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18182,7 +18393,7 @@ static const ignis__source *const ignis__includes_norm_add_wide_cu[] = {
     &ignis__source_norm_add_cu,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_wide_cu = {
-    "norm_add_wide.cu", 0x6309f94cabf7c970ULL, IGNIS__PIECES_OF_TENSORS(norm_add_wide_cu), ignis__includes_norm_add_wide_cu, 45};
+    "norm_add_wide.cu", 0x6309f94cabf7c970ULL, IGNIS__PIECES_OF_TENSORS(norm_add_wide_cu), ignis__includes_norm_add_wide_cu, 46};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18191,7 +18402,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0xf9dbbedfb2d6a266ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 49};
+    "norm_unaligned.cuh", 0xf9dbbedfb2d6a266ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 50};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18201,7 +18412,7 @@ static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_cu = {
-    "norm_grad.cu", 0xf6eca237dbc235a3ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 46};
+    "norm_grad.cu", 0xf6eca237dbc235a3ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 47};
 
 static const ignis__source *const ignis__includes_norm_grad_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18212,7 +18423,7 @@ static const ignis__source *const ignis__includes_norm_grad_wide_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_wide_cu = {
-    "norm_grad_wide.cu", 0x93b82cdbadd8c3c7ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_wide_cu), ignis__includes_norm_grad_wide_cu, 47};
+    "norm_grad_wide.cu", 0x93b82cdbadd8c3c7ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_wide_cu), ignis__includes_norm_grad_wide_cu, 48};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18222,7 +18433,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
-    "norm_unaligned.cu", 0xfe3d48986a05cf45ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 48};
+    "norm_unaligned.cu", 0xfe3d48986a05cf45ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 49};
 
 static const ignis__source *const ignis__includes_norm_unaligned_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18233,7 +18444,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_wide_cu[] = {
     &ignis__source_norm_unaligned_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_wide_cu = {
-    "norm_unaligned_wide.cu", 0x3cd11f965ce54f5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_wide_cu), ignis__includes_norm_unaligned_wide_cu, 50};
+    "norm_unaligned_wide.cu", 0x3cd11f965ce54f5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_wide_cu), ignis__includes_norm_unaligned_wide_cu, 51};
 
 static const ignis__source *const ignis__includes_norm_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18242,12 +18453,12 @@ static const ignis__source *const ignis__includes_norm_wide_cu[] = {
     &ignis__source_norm_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
-    "norm_wide.cu", 0x74bddc0bc7419a48ULL, IGNIS__PIECES_OF_TENSORS(norm_wide_cu), ignis__includes_norm_wide_cu, 51};
+    "norm_wide.cu", 0x74bddc0bc7419a48ULL, IGNIS__PIECES_OF_TENSORS(norm_wide_cu), ignis__includes_norm_wide_cu, 52};
 
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 75};
+    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 76};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18255,21 +18466,21 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0xc2d99be4586738abULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 52};
+    "optim.cu", 0xc2d99be4586738abULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 53};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pattern_cu = {
-    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 53};
+    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 54};
 
 static const ignis__source *const ignis__includes_pointwise_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pointwise_cu = {
-    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 54};
+    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 55};
 
 static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18280,28 +18491,28 @@ static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
-    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 55};
+    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 56};
 
 static const ignis__source *const ignis__includes_quantize_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_quantize_cu = {
-    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 56};
+    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 57};
 
 static const ignis__source *const ignis__includes_random_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
-    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 57};
+    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 58};
 
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
-    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 58};
+    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 59};
 
 static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18310,12 +18521,12 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0x2b4d734b33904c8cULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 59};
+    "rope.cu", 0xd780df002479d1dfULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 60};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 77};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 78};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18323,7 +18534,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 61};
+    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 62};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18331,7 +18542,7 @@ static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_shared_index_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_select_cu = {
-    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 62};
+    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 63};
 
 static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18340,7 +18551,7 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
-    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 63};
+    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 64};
 
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18348,14 +18559,14 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 80};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 81};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 82};
+    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 83};
 
 static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18367,7 +18578,7 @@ static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
-    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 84};
+    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 85};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18378,7 +18589,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 85};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 86};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -18390,6 +18601,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_activation_cuh,
     &ignis__source_attention_cu,
     &ignis__source_attention_cuh,
+    &ignis__source_attention_bounds_cu,
     &ignis__source_attention_decode_cu,
     &ignis__source_attention_decode_mma_cu,
     &ignis__source_attention_hopper_cu,

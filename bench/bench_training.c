@@ -503,13 +503,36 @@ typedef struct attention_shape {
     double softcap;
     bool lengths; /* of the sequences: all keys, then 1/batch fewer for each */
     int bias;     /* [1, heads, bias, sk], which is trained */
+    int document; /* the rows are documents of this length on average: half of it, all, one and a half, and again */
 } attention_shape;
+
+/*  Writes the number of each row's document. */
+static void set_documents(int32_t *ids, int64_t rows, int document)
+{
+    int64_t row, left = 0;
+    int32_t id = -1;
+    for (row = 0; row < rows; row++) {
+        if (left == 0)
+            left = document * (++id % 3 + 1) / 2;
+        left--;
+        ids[row] = id;
+    }
+}
 
 /*  Pairs of a query and a key that it sees, of one head. */
 static double seen_pairs(const attention_shape *shape, int64_t batch, int64_t sq, int64_t sk)
 {
     double pairs = 0;
     int64_t b, i;
+    if (shape->document) { /* causal, one sequence */
+        int64_t left, length;
+        for (i = 0, left = sq; left > 0; i++, left -= length) {
+            length = shape->document * (i % 3 + 1) / 2;
+            length = length < left ? length : left;
+            pairs += (double)(length * (length + 1) / 2);
+        }
+        return pairs;
+    }
     for (b = 0; b < batch; b++)
         for (i = 0; i < sq; i++) {
             int64_t place = i + sk - sq, end = shape->lengths ? sk * (batch - b) / batch : sk, first = 0;
@@ -545,7 +568,7 @@ static void bench_attention_shape(const attention_shape *shape)
                          shape->dtype, 1, false);
     for (i = 1; i < op.count; i++)
         op.in[i] = parameter(IGNIS_SHAPE(batch, sk, kv_heads * shape->d), shape->dtype, 1, false);
-    if (shape->window || shape->lengths)
+    if (shape->window || shape->lengths || shape->document)
         flops = 4.0 * seen_pairs(shape, batch, sq, sk) * shape->d * heads;
     op.attention.window = shape->window;
     op.attention.softcap = shape->softcap;
@@ -556,6 +579,15 @@ static void bench_attention_shape(const attention_shape *shape)
         for (i = 0; i < batch; i++)
             lengths[i] = (int32_t)(sk * (batch - i) / batch);
         op.attention.lengths = ignis_tensor_from_host(lengths, IGNIS_SHAPE(batch), &desc);
+    }
+    if (shape->document) {
+        int32_t *ids = (int32_t *)malloc((size_t)sq * sizeof *ids);
+        ignis_tensor_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.dtype = IGNIS_I32;
+        set_documents(ids, sq, shape->document);
+        op.attention.segments = ignis_tensor_from_host(ids, IGNIS_SHAPE(1, sq), &desc);
+        free(ids);
     }
     if (shape->bias)
         op.in[op.count++] =
@@ -569,6 +601,8 @@ static void bench_attention_shape(const attention_shape *shape)
     release(&op);
     if (shape->lengths)
         REQUIRE(ignis_tensor_release(op.attention.lengths));
+    if (shape->document)
+        REQUIRE(ignis_tensor_release(op.attention.segments));
     REQUIRE(ignis_tensor_release(gradient));
 }
 
@@ -608,6 +642,12 @@ static void bench_attention(void)
         {"D64 full S512 bias", 64, 12, 12, 32, 512, 512, IGNIS_MASK_NONE, IGNIS_BF16, false, 0, 0, false, 512},
         {"D64 causal S2048 bias of keys", 64, 16, 16, 8, 2048, 2048, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0, false,
          1},
+        {"D64 causal S16384 documents 512", 64, 32, 32, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0,
+         false, 0, 512},
+        {"D128 causal S16384 documents 1024", 128, 16, 16, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0,
+         false, 0, 1024},
+        {"D128 causal S16384 documents 4096 heads 32/8", 128, 32, 8, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16,
+         false, 0, 0, false, 0, 4096},
     };
     static const int lengths[] = {1024, 4096, 16384};
     int d, causal, s;

@@ -249,13 +249,16 @@ def bench_attention():
         ("D256 causal S8192 window 4096 softcap heads 16/8", 256, 16, 8, 2, 8192, True, dict(window=4096, softcap=50)),
         ("D64 full S512 bias", 64, 12, 12, 32, 512, False, dict(bias=512)),
         ("D64 causal S2048 bias of keys", 64, 16, 16, 8, 2048, True, dict(bias=1)),
+        ("D64 causal S16384 documents 512", 64, 32, 32, 1, 16384, True, dict(document=512)),
+        ("D128 causal S16384 documents 1024", 128, 16, 16, 1, 16384, True, dict(document=1024)),
+        ("D128 causal S16384 documents 4096 heads 32/8", 128, 32, 8, 1, 16384, True, dict(document=4096)),
     ]
     for name, d, heads, kv_heads, batch, length, causal, options in masked:
         tried(name, lambda: bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, **options))
 
 
-def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, window=0, lengths=False, softcap=0, bias=0):
-    """Windows, lengths and softcap by flex_attention, compiled, with its block mask made beforehand; a bias by it and, which is what the
+def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, window=0, lengths=False, softcap=0, bias=0, document=0):
+    """Windows, lengths, documents and softcap by flex_attention, compiled, with its block mask made beforehand; a bias by it and, which is what the
     column of eager mode has then, by scaled_dot_product_attention with a mask."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -266,8 +269,17 @@ def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, wind
         inputs.append(torch.randn(heads, bias, length, device=DEVICE, dtype=torch.bfloat16).requires_grad_())
     ends = torch.tensor([length * (batch - b) // batch if lengths else length for b in range(batch)], device=DEVICE)
 
+    ids, count = torch.zeros(length, dtype=torch.int32, device=DEVICE), 0
+    first = 0
+    while document and first < length:  # as bench_training.c has them
+        rows = document * (count % 3 + 1) // 2
+        ids[first:first + rows] = count
+        first, count = first + rows, count + 1
+
     def seen(b, h, i, j):
         mask = j < ends[b]
+        if document:
+            mask = mask & (ids[i] == ids[j])
         if causal:
             mask = mask & (j <= i)
         if window:
@@ -275,10 +287,10 @@ def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, wind
         return mask
 
     places = torch.arange(length, device=DEVICE)
-    pairs = sum(seen(b, 0, places[:, None], places[None, :]).sum().item() for b in range(batch)) if window or lengths else \
+    pairs = sum(seen(b, 0, places[:, None], places[None, :]).sum().item() for b in range(batch)) if window or lengths or document else \
         batch * length * length * (0.5 if causal else 1)
     flops = 4 * pairs * d * heads
-    mask = create_block_mask(seen, batch if lengths else None, None, length, length, device=DEVICE) if causal or window or lengths else None
+    mask = create_block_mask(seen, batch if lengths else None, None, length, length, device=DEVICE) if causal or window or lengths or document else None
     compiled = torch.compile(flex_attention, dynamic=False)
 
     def flex(*x):

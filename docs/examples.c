@@ -433,6 +433,11 @@ static void ops_attention(void)
     ignis_tensor k = ignis_tensor_randn(IGNIS_SHAPE(2, 10, 2 * 16), NULL),
                  v = ignis_tensor_randn(IGNIS_SHAPE(2, 10, 2 * 16), NULL);
     ignis_sdpa(q, k, v, &desc); // [2, 10, 8 * 16]
+
+    const int32_t ids[] = {0, 0, 0, 1, 1, 1, 1, 1, 1, -1, 5, 5, 5, 5, 5, 6, 6, 7, -1, -1}; // -1: in no document
+    ignis_tensor_desc integers = {.dtype = IGNIS_I32, .host_dtype = IGNIS_I32};
+    desc.segments = ignis_tensor_from_host(ids, IGNIS_SHAPE(2, 10), &integers);
+    ignis_sdpa(q, k, v, &desc); // rows see only their own document
 }
 
 /* >>init */

@@ -179,8 +179,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     W *q = shared_memory(), *walked = q + rows * STRIDE, *scores = walked + WALK * STRIDE + own * SCORE_STRIDE;
     const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);
     const attention_scores<false> scored(p, b, h);
-    const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);
-    const int whole = p.visible(first, keys), whole_from = p.first_key(last); /* keys that all rows see */
+    const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(b, last, keys);
+    const int whole = p.visible(b, first, keys), whole_from = p.first_key(b, last); /* keys that all rows see */
 
     W out[R][CHUNKS][PACK], top[R], sum[R];
     clear(out);
@@ -191,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     }
     load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);
 
-    for (int key = p.first_key(first); key < visible; key += WALK) {
+    for (int key = p.first_key(b, first); key < visible; key += WALK) {
         const bool masked = key + WALK > whole || key < whole_from;
         load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);
         __syncthreads();
@@ -202,7 +202,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         bool raise = false;
 #pragma unroll
         for (int r = 0; r < R; r++) {
-            const int query = first + own + r, limit = p.visible(query, keys) - key, start = p.first_key(query) - key;
+            const int query = first + own + r, limit = p.visible(b, query, keys) - key,
+                      start = p.first_key(b, query) - key;
             most[r] = -ignis_infinity<W>();
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
@@ -284,9 +285,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
     const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;
     W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;
     W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;
-    const int end = RANGE ? first < keys ? p.end_query(min(first + rows, keys) - 1) : 0 : p.sq;
-    const int whole = first + rows <= keys ? p.end_query(first) : 0,
-              whole_from = p.first_query(first + rows - 1); /* queries that see all rows */
+    const int end = RANGE ? first < keys ? p.end_query(b, min(first + rows, keys) - 1) : 0 : p.sq;
+    const int whole = first + rows <= keys ? p.end_query(b, first) : 0,
+              whole_from = p.first_query(b, first + rows - 1); /* queries that see all rows */
 
     W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];
     clear(grad_k);
@@ -297,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
     for (int h = kv_h * group; h < (kv_h + 1) * group; h++) {
         const T *q = attention_head(p.q, b, h), *grad = attention_head(p.grad_out, b, h);
         const attention_scores<false> scored(p, b, h);
-        for (int query = p.first_query(first); query < end; query += WALK) {
+        for (int query = p.first_query(b, first); query < end; query += WALK) {
             const bool masked = query + WALK > whole || query < whole_from;
             W s[R][COLUMNS], ds[R][COLUMNS];
             load_tile<WALK>(walked, grad, p.grad_out.row, query, end, p.head_dim);
@@ -316,7 +317,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
                 for (int r = 0; r < R; r++) {
                     const int key = first + own + r;
                     const bool seen =
-                        exists && i >= p.first_query(key) && (!RANGE || (i < p.end_query(key) && key < keys));
+                        exists && i >= p.first_query(b, key) && (!RANGE || (i < p.end_query(b, key) && key < keys));
                     W slope;
                     const W x = scored(s[r][c], i, key, slope);
                     s[r][c] = seen ? its.probability(x) : 0;
@@ -355,8 +356,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
     W *score_gradients = walked + WALK * STRIDE + own * SCORE_STRIDE;
     const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);
     const attention_scores<false> scored(p, b, h);
-    const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(last, keys);
-    const int whole = p.visible(first, keys), whole_from = p.first_key(last); /* as in forward */
+    const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(b, last, keys);
+    const int whole = p.visible(b, first, keys), whole_from = p.first_key(b, last); /* as in forward */
 
     W grad_q[R][CHUNKS][PACK];
     row_stats stats[R];
@@ -370,7 +371,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
     load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);
     load_tile<rows>(grad, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim);
 
-    for (int key = p.first_key(first); key < visible; key += WALK) {
+    for (int key = p.first_key(b, first); key < visible; key += WALK) {
         W s[R][COLUMNS], ds[R][COLUMNS];
         load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);
         __syncthreads();
@@ -386,7 +387,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
                 const int query = first + own + r, its_key = key + lane + 8 * c;
                 W slope;
                 const W x = scored(s[r][c], query, its_key, slope);
-                const bool seen = its_key < p.visible(query, keys) && (!RANGE || its_key >= p.first_key(query));
+                const bool seen = its_key < p.visible(b, query, keys) && (!RANGE || its_key >= p.first_key(b, query));
                 ds[r][c] = seen ? stats[r].probability(x) * (ds[r][c] - stats[r].delta) * slope : 0;
             }
         put_scores(score_gradients, ds);
@@ -426,7 +427,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_bia
             const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);
             const attention_scores<false> scored(p, b, h);
             for (int first = share.query; first < share.end_query; first += rows) {
-                if (share.unseen(p, first, rows, WALK, keys))
+                if (share.unseen(p, b, first, rows, WALK, keys))
                     continue;
                 W s[R][COLUMNS], ds[R][COLUMNS];
                 load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);
@@ -446,7 +447,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_bia
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++) {
                         const int its_key = key + lane + 8 * c;
-                        const bool seen = exists && its_key < p.visible(query, keys) && its_key >= p.first_key(query);
+                        const bool seen =
+                            exists && its_key < p.visible(b, query, keys) && its_key >= p.first_key(b, query);
                         if (seen)
                             sums[r][c] += its.probability(scored(s[r][c], query, its_key)) * (ds[r][c] - its.delta);
                     }

@@ -4,6 +4,7 @@
 
     Options are variants of the programs, each a compile option, so that other programs do not pay for them:
         -DIGNIS_RANGE=1        a window, lengths of sequences, or both
+        -DIGNIS_RANGE=2        documents, maybe with a window
         -DIGNIS_SOFTCAP=1      scores pass through cap * tanh(score / cap)
         -DIGNIS_BIAS=<dtype>   a bias of this dtype is added to the scores, after the cap */
 #ifndef IGNIS_ATTENTION_CUH
@@ -18,7 +19,8 @@
 #ifndef IGNIS_BIAS
 #define IGNIS_BIAS 0
 #endif
-constexpr bool RANGE = IGNIS_RANGE, SOFTCAP = IGNIS_SOFTCAP, BIASED = IGNIS_BIAS != 0;
+constexpr bool RANGE = IGNIS_RANGE != 0, DOCUMENTS = IGNIS_RANGE == 2, SOFTCAP = IGNIS_SOFTCAP,
+               BIASED = IGNIS_BIAS != 0;
 constexpr bool SCORED = SOFTCAP || BIASED; /* a score is more than the scaled product */
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
@@ -38,26 +40,62 @@ __device__ inline E *attention_head(const ignis__attention_rows<E> &rows, long l
 }
 /*  The parameters of every kernel. */
 struct Attention : ignis__attention_params {
-    /*  The keys of a sequence: the first ones. */
-    __device__ int keys(int b) const { return RANGE && lengths ? max(0, min(sk, lengths[b])) : sk; }
+    /*  The document of a row, as in bounds; after the last row, that of the last row. Row sk: all documents.
+        There are fewer than 2^31 of them, as 64 bits would take registers that Hopper's kernels do not have. */
+    __device__ int2 bounds_of(int b, int row) const
+    {
+        return __ldg((const int2 *)bounds + ((unsigned)b * (unsigned)(sk + 1) + (unsigned)row));
+    }
+    __device__ int2 document(int b, int row) const { return bounds_of(b, max(0, min(row, sk - 1))); }
+
+    /*  The keys of a sequence: the first ones, or those before the end of the last document. */
+    __device__ int keys(int b) const
+    {
+        if constexpr (DOCUMENTS)
+            return bounds_of(b, sk).y;
+        return RANGE && lengths ? max(0, min(sk, lengths[b])) : sk;
+    }
+
+    /*  The first key that some query sees, if there is one. */
+    __device__ int first_seen_key(int b) const
+    {
+        if constexpr (DOCUMENTS)
+            return bounds_of(b, sk).x;
+        return first_key(b, 0);
+    }
 
     /*  Returns how many keys a query sees from key query + sk - sq on, its own. */
     __device__ int reach() const { return causal ? 1 : window; }
 
-    /*  A query sees the keys from first_key on, before visible; end is the sequence's keys. */
-    __device__ int first_key(int query) const { return RANGE ? max(0, query + sk - sq - window + 1) : 0; }
-    __device__ int visible(int query, int end) const
+    /*  A query sees the keys from first_key on, before visible; end is the sequence's keys. Both rise, or stay,
+        from query to query, so a tile of queries sees what is between those of the first and the last one. */
+    __device__ int first_key(int b, int query) const
     {
+        if constexpr (DOCUMENTS)
+            return max(document(b, query).x, query - window + 1);
+        return RANGE ? max(0, query + sk - sq - window + 1) : 0;
+    }
+    __device__ int visible(int b, int query, int end) const
+    {
+        if constexpr (DOCUMENTS)
+            return max(0, min(document(b, query).y, query + reach()));
         return RANGE || causal ? max(0, min(end, query + sk - sq + (RANGE ? reach() : 1))) : end;
     }
 
     /*  The queries that see a key of the sequence, as far as its end does not matter: from first_query on,
-        before end_query. */
-    __device__ int first_query(int key) const
+        before end_query. Both rise, or stay, from key to key. */
+    __device__ int first_query(int b, int key) const
     {
+        if constexpr (DOCUMENTS)
+            return max(document(b, key).x, key - reach() + 1);
         return RANGE || causal ? max(0, key - (sk - sq) - (RANGE ? reach() - 1 : 0)) : 0;
     }
-    __device__ int end_query(int key) const { return RANGE ? max(0, min(sq, key - (sk - sq) + window)) : sq; }
+    __device__ int end_query(int b, int key) const
+    {
+        if constexpr (DOCUMENTS)
+            return min(document(b, key).y, key + window);
+        return RANGE ? max(0, min(sq, key - (sk - sq) + window)) : sq;
+    }
 
     __device__ long long stat(long long b, long long h) const { return (b * heads + h) * sq; }
 
@@ -227,10 +265,11 @@ struct attention_share {
         end_b = p.bias.batch ? b + 1 : p.batches;
     }
 
-    /*  Whether none of the queries from one on sees a key of the tile. */
-    __device__ bool unseen(const Attention &p, int first, int rows, int columns, int keys) const
+    /*  Whether none of the queries of a batch, from one on, sees a key of the tile. */
+    __device__ bool unseen(const Attention &p, int in_batch, int first, int rows, int columns, int keys) const
     {
-        return p.visible(min(first + rows, p.sq) - 1, keys) <= key || p.first_key(first) >= key + columns;
+        return p.visible(in_batch, min(first + rows, p.sq) - 1, keys) <= key ||
+               p.first_key(in_batch, first) >= key + columns;
     }
 
     __device__ Bias *to(const Attention &p) const { return attention_head(p.grad_bias, b, h); }

@@ -88,8 +88,10 @@ struct alignas(16) work_item {
 };
 
 /*  The first key that a query sees, counted from p.first_key. */
-__device__ inline int visible(const Attention &p, int query, int keys)
+__device__ inline int visible(const Attention &p, int b, int query, int keys)
 {
+    if constexpr (DOCUMENTS)
+        return p.visible(b, query, keys);
     if constexpr (RANGE)
         return max(0, min(keys, query + p.sk - p.sq + (CAUSAL ? 1 : p.window)));
     return CAUSAL ? max(0, min(p.sk, query + p.sk - p.sq + 1)) : p.sk;
@@ -97,12 +99,13 @@ __device__ inline int visible(const Attention &p, int query, int keys)
 
 /*  Tiles of keys that the first of count queries from one on, at least, do not all leave unseen: from the
     first to before visible_tiles. */
-__device__ inline int visible_tiles(const Attention &p, int query, int count, int keys)
+__device__ inline int visible_tiles(const Attention &p, int b, int query, int count, int keys)
 {
-    return query < p.sq && query + count > 0 ? (visible(p, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS : 0;
+    return query < p.sq && query + count > 0 ? (visible(p, b, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS
+                                             : 0;
 }
 
-__device__ inline int first_tile(const Attention &p, int query) { return p.first_key(query) / KEYS; }
+__device__ inline int first_tile(const Attention &p, int b, int query) { return p.first_key(b, query) / KEYS; }
 
 __device__ inline int item_count(const Attention &p, const ignis__forward_plan &plan)
 {
@@ -131,8 +134,8 @@ __device__ inline work_item find_item(const Attention &p, const ignis__forward_p
     item.b = pair / p.heads;
     item.split = index % plan.splits;
     item.keys = p.keys(item.b);
-    item.from = first_tile(p, item.query) + item.split * plan.tiles;
-    item.end = min(visible_tiles(p, item.query, QUERIES, item.keys), item.from + plan.tiles);
+    item.from = first_tile(p, item.b, item.query) + item.split * plan.tiles;
+    item.end = min(visible_tiles(p, item.b, item.query, QUERIES, item.keys), item.from + plan.tiles);
     return item;
 }
 
@@ -196,9 +199,9 @@ __device__ inline void store_tile(const ignis__tensor_map *map, uint32_t from, i
 
 /*  Clears values of the n-th tile that no query sees, after the sequence's length or before all windows: 0
     times an old value may be NaN. Called by a group that has waited for the tile; the others do the same. */
-__device__ inline void clear_unseen(const Attention &p, char *tile, int n, int keys)
+__device__ inline void clear_unseen(const Attention &p, char *tile, int n, int b, int keys)
 {
-    const int from = p.first_key(0) - n * KEYS, end = keys - n * KEYS;
+    const int from = p.first_seen_key(b) - n * KEYS, end = keys - n * KEYS;
 #pragma unroll 1 /* for fewer registers */
     for (int i = threadIdx.x % 128; i < SLABS * KEYS * 8; i += 128)
         if (i / 8 % KEYS < from || i / 8 % KEYS >= end)
@@ -472,17 +475,21 @@ __device__ inline void consume(const Attention &p, const ignis__forward_plan &pl
         const uint64_t q_tile = ignis_wgmma_ahead(q_tiles, items.stage * GROUPS * Q_BYTES);
         const int first = item.query + 64 * group;
         const int begin =
-            RANGE ? max(item.from, first_tile(p, first)) : item.from; /* of the keys that this group sees */
-        const int seen = min(item.end, visible_tiles(p, first, 64, item.keys)),
+            RANGE ? max(item.from, first_tile(p, item.b, first)) : item.from; /* of the keys that this group sees */
+        const int seen = min(item.end, visible_tiles(p, item.b, first, 64, item.keys)),
                   end = RANGE && seen <= begin ? item.from : seen;
-        const int whole = max(begin, visible(p, first, item.keys) / KEYS); /* below, all its queries see all keys */
+        const int whole =
+            max(begin, visible(p, item.b, first, item.keys) / KEYS); /* below, all its queries see all keys */
         const int whole_from =
-            RANGE ? max(begin, (p.first_key(first + 63) + KEYS - 1) / KEYS) : begin; /* as far as this */
+            RANGE ? max(begin, (p.first_key(item.b, first + 63) + KEYS - 1) / KEYS) : begin; /* as far as this */
         const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {
-            start[0] = p.first_key(item.query + row) - n * KEYS;
-            start[1] = p.first_key(item.query + row + 8) - n * KEYS;
-            limit[0] = visible(p, item.query + row, item.keys) - n * KEYS;
-            limit[1] = visible(p, item.query + row + 8, item.keys) - n * KEYS;
+            int query = item.query + row;
+            if (DOCUMENTS && D > 192)
+                asm volatile("" : "+r"(query)); /* loaded again each time: registers do not hold the results */
+            start[0] = p.first_key(item.b, query) - n * KEYS;
+            start[1] = p.first_key(item.b, query + 8) - n * KEYS;
+            limit[0] = visible(p, item.b, query, item.keys) - n * KEYS;
+            limit[1] = visible(p, item.b, query + 8, item.keys) - n * KEYS;
         };
         float out[COLUMNS / 8][4], s[KEYS / 8][4];
         uint32_t weights[KEYS / 16][4];
@@ -517,7 +524,7 @@ __device__ inline void consume(const Attention &p, const ignis__forward_plan &pl
             round_weights(weights, s);
             if (RANGE && (n + 1) * KEYS > item.keys) {
                 wait_v();
-                clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, n, item.keys);
+                clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, n, item.b, item.keys);
             }
             const auto step = [&](auto masked, int n) {
                 int start[2], limit[2];
@@ -558,8 +565,8 @@ __device__ inline void consume(const Attention &p, const ignis__forward_plan &pl
             if (!OUT_IN_Q)
                 arrive(EMPTY_Q + items.stage);
             wait_v();
-            if (RANGE && begin * KEYS < p.first_key(0))
-                clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, begin, item.keys);
+            if (RANGE && begin * KEYS < p.first_seen_key(item.b))
+                clear_unseen(p, memory + V_AT + v_ring.stage * TILE_BYTES, begin, item.b, item.keys);
             begin_out(out, weights, ignis_wgmma_ahead(v_tile, v_ring.stage * TILE_BYTES));
             ignis_ptx_wgmma_wait<0>();
             ignis_wgmma_hold(out);
@@ -643,7 +650,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Atten
         return;
     const int query = (int)(row % p.sq), h = (int)(row / p.sq % p.heads), b = (int)(row / p.sq / p.heads);
     const int first = item_query(p, (CAUSAL ? (p.sq + 63) / 64 * 64 - 1 - query : query) / QUERIES),
-              tiles = visible_tiles(p, first, QUERIES, p.keys(b)) - first_tile(p, first);
+              tiles = visible_tiles(p, b, first, QUERIES, p.keys(b)) - first_tile(p, b, first);
     const int splits = (tiles + plan.tiles - 1) / plan.tiles;                          /* that there are */
     const float2 *stats = (const float2 *)(plan.parts + plan.splits * rows * D) + row; /* a bound, a sum */
     float top = -ignis_infinity<float>(), sum = 0;

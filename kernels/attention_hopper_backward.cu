@@ -155,10 +155,11 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
 struct block_walk {
     int block, blocks; /* of SPAN keys; all that the sequence has */
     int kv_h, b, group, tiles, offset;
-    int first;  /* tile that sees keys of the block */
-    int end;    /* after the last one */
-    int masked; /* tiles of which some query does not see some key: the first ones */
-    int keys;   /* RANGE: of the sequence */
+    int first;               /* tile that sees keys of the block */
+    int end;                 /* after the last one */
+    int masked;              /* tiles of which some query does not see some key: the first ones */
+    int keys;                /* RANGE: of the sequence */
+    int seen_from, seen_end; /* DOCUMENTS: the queries that see all keys of the block */
     bool down;
 
     __device__ block_walk(const Attention &p, int section, int place)
@@ -178,6 +179,17 @@ struct block_walk {
         block = (CAUSAL || RANGE) && !down ? blocks - 1 - in / width : in / width;
 
         const int key = block * SPAN;
+        if constexpr (DOCUMENTS) {
+            const int last = min(key + SPAN, p.sk) - 1;
+            const int2 its = p.document(b, key);
+            keys = p.keys(b);
+            first = max(document(p, b, key).x, key - reach(p) + 1) / QUERIES;
+            end = (min(document(p, b, last).y, last + p.window) + QUERIES - 1) / QUERIES;
+            seen_from = max(its.x, key + SPAN - reach(p));
+            seen_end = its.y < key + SPAN ? 0 : min(its.y, key + p.window);
+            masked = 0;
+            return;
+        }
         if constexpr (RANGE) {
             keys = p.keys(b);
             blocks = (keys + SPAN - 1) / SPAN;
@@ -206,18 +218,34 @@ struct block_walk {
     /*  RANGE: whether not every query of a tile sees every key. */
     __device__ bool is_masked(const Attention &p, int tile) const
     {
+        if constexpr (DOCUMENTS)
+            return tile * QUERIES < seen_from || (tile + 1) * QUERIES > seen_end;
         const int key = block * SPAN, query = tile * QUERIES + p.sk - p.sq;
         return key + SPAN > keys || query + reach(p) < key + SPAN || query + QUERIES - p.window > key;
     }
     __device__ long long head(const Attention &p, int g) const { return (long long)b * p.heads + kv_h * group + g; }
 
-    /*  The blocks that add to a tile are those from the first one to before the end. */
-    __device__ static int first_block(const Attention &p, int tile)
+    /*  DOCUMENTS: a row's document. Here a row in no document has one of its own, so that each tile and each
+        block has one at least that belongs to it, and both sides agree on all of them. */
+    __device__ static int2 document(const Attention &p, int b, int row)
     {
+        const int2 its = p.bounds_of(b, row);
+        return its.x <= row && row < its.y ? its : make_int2(row, row + 1);
+    }
+
+    /*  The blocks that add to a tile are those from the first one to before the end. */
+    __device__ static int first_block(const Attention &p, int b, int tile)
+    {
+        if constexpr (DOCUMENTS)
+            return max(document(p, b, tile * QUERIES).x, tile * QUERIES - p.window + 1) / SPAN;
         return max(0, tile * QUERIES + p.sk - p.sq - p.window + 1) / SPAN;
     }
-    __device__ static int end_block(const Attention &p, int tile, int keys)
+    __device__ static int end_block(const Attention &p, int b, int tile, int keys)
     {
+        if constexpr (DOCUMENTS) {
+            const int last = min((tile + 1) * QUERIES, p.sq) - 1;
+            return (min(document(p, b, last).y, last + reach(p)) + SPAN - 1) / SPAN;
+        }
         return (min(keys, max(0, (tile + 1) * QUERIES + p.sk - p.sq + reach(p) - 1)) + SPAN - 1) / SPAN;
     }
 
@@ -225,7 +253,7 @@ struct block_walk {
     __device__ unsigned turn(const Attention &p, int tile) const
     {
         if constexpr (RANGE)
-            return down ? block - first_block(p, tile) : end_block(p, tile, keys) - 1 - block;
+            return down ? block - first_block(p, b, tile) : end_block(p, b, tile, keys) - 1 - block;
         const int last = CAUSAL ? min(blocks, ((tile + 1) * QUERIES + offset + SPAN - 1) / SPAN) : blocks;
         return CAUSAL && !down ? last - 1 - block : block;
     }
@@ -336,10 +364,12 @@ __device__ inline void store_tile(const ignis__tensor_map *map, uint32_t from, i
 struct used_rows {
     int from, end;
 
-    static __device__ used_rows keys(const Attention &p, int keys) { return {p.first_key(0), keys}; }
-    static __device__ used_rows queries(const Attention &p, int keys)
+    static __device__ used_rows keys(const Attention &p, int b, int keys) { return {p.first_seen_key(b), keys}; }
+    static __device__ used_rows queries(const Attention &p, int b, int keys)
     {
-        return {p.first_query(0), !RANGE ? p.sq : keys > 0 ? max(0, keys - 1 - (p.sk - p.sq) + p.window) : 0};
+        if constexpr (DOCUMENTS) /* each query sees itself */
+            return used_rows::keys(p, b, keys);
+        return {p.first_query(b, 0), !RANGE ? p.sq : keys > 0 ? max(0, keys - 1 - (p.sk - p.sq) + p.window) : 0};
     }
     /*  Returns whether `rows` rows from `first` on are all used: after the last one copies leave zeros. */
     __device__ bool has_all(int first, int rows, int count) const
@@ -426,7 +456,7 @@ template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint6
     With a cap, scale is that of its exponent, as in attention_scores. RANGE: keys are those of the sequence. */
 template <int n, typename Flag>
 __device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, float cap, Flag masked,
-                                     const Attention &p, int keys, int key, int query)
+                                     const Attention &p, int b, int keys, int key, int query)
 {
 #pragma unroll
     for (int j = 0; j < n; j++) {
@@ -447,22 +477,28 @@ __device__ inline void probabilities(float (&x)[n][4], const float *lse, float s
            sees: one number to compare, so that the compiler makes no branch. Keys that no query sees are at
            the largest distance; with RANGE it is unsigned. */
         constexpr int NEVER = RANGE ? -1 : 0x7fffffff;
-        int ahead[2];
+        int ahead[2], seen[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int its_key = key + 8 * half, distance = its_key - query - (p.sk - p.sq);
+            seen[half] = RANGE ? p.window + block_walk::reach(p) - 1 : 0;
+            if constexpr (DOCUMENTS) { /* the last query that sees it, and their number */
+                const int its_end = p.end_query(b, its_key);
+                ahead[half] = its_end - 1 - query;
+                seen[half] = its_key >= keys ? 0 : max(0, its_end - p.first_query(b, its_key));
+                continue;
+            }
             ahead[half] = its_key >= (RANGE ? keys : p.sk) ? NEVER
                           : RANGE                          ? distance + p.window - 1
                           : CAUSAL                         ? distance
                                                            : 0;
         }
-        const unsigned seen = RANGE ? p.window + block_walk::reach(p) - 1 : 0;
 #pragma unroll
         for (int j = 0; j < n; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int next = 8 * j + e % 2; /* query */
-                if (RANGE ? (unsigned)(ahead[e / 2] - next) >= seen : ahead[e / 2] > next)
+                if (RANGE ? (unsigned)(ahead[e / 2] - next) >= (unsigned)seen[e / 2] : ahead[e / 2] > next)
                     x[j][e] = 0;
             }
     }
@@ -644,8 +680,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         clear(grad_q[half]);
 
     ignis_mbarrier_wait(bar(FULL_Q), 0);
-    if (RANGE && !used_rows::queries(p, walk.keys).has_all(0, QUERIES, p.sq)) {
-        const used_rows used = used_rows::queries(p, walk.keys);
+    if (RANGE && !used_rows::queries(p, walk.b, walk.keys).has_all(0, QUERIES, p.sq)) {
+        const used_rows used = used_rows::queries(p, walk.b, walk.keys);
         used.clear_others(shared + Q_AT, SLABS, QUERIES, 0);
         used.clear_others(shared + OUT_AT, SLABS, QUERIES, 0);
         used.meet();
@@ -662,8 +698,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         } else {
             float x[own / 8][4], y[own / 8][4];
             uint32_t weights[own / 16][4], gradients[own / 16][4];
-            if (RANGE && !used_rows::keys(p, walk.keys).has_all(tile * KEYS, KEYS, p.sk)) {
-                const used_rows used = used_rows::keys(p, walk.keys);
+            if (RANGE && !used_rows::keys(p, walk.b, walk.keys).has_all(tile * KEYS, KEYS, p.sk)) {
+                const used_rows used = used_rows::keys(p, walk.b, walk.keys);
                 used.clear_others(shared + stage * STAGE_BYTES, SLABS, KEYS, tile * KEYS);
                 used.clear_others(shared + stage * STAGE_BYTES + KV_BYTES, SLABS, KEYS, tile * KEYS);
                 used.meet();
@@ -672,8 +708,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
             product_of_rows(y, along_rows(v + half_of_keys), KEYS, out_rows, QUERIES);
             ignis_ptx_wgmma_wait<1>();
             ignis_wgmma_hold(x);
-            probabilities(x, lse, scale, cap, walk.is_masked(p, tile), p, walk.keys, tile * KEYS + row + lane / 4,
-                          query);
+            probabilities(x, lse, scale, cap, walk.is_masked(p, tile), p, walk.b, walk.keys,
+                          tile * KEYS + row + lane / 4, query);
             round_results(weights, x);
             ignis_ptx_wgmma_wait<0>();
             ignis_wgmma_hold(y);
@@ -951,8 +987,8 @@ __device__ inline void watch_turns(uint32_t base, const Attention &p, const igni
 __device__ inline void wait_for_keys(char *shared, uint32_t base, const Attention &p, const block_walk &walk)
 {
     ignis_mbarrier_wait(base + BARS_AT + 8 * FULL_KV, 0);
-    if (RANGE && !used_rows::keys(p, walk.keys).has_all(walk.block * SPAN, SPAN, p.sk)) {
-        const used_rows used = used_rows::keys(p, walk.keys);
+    if (RANGE && !used_rows::keys(p, walk.b, walk.keys).has_all(walk.block * SPAN, SPAN, p.sk)) {
+        const used_rows used = used_rows::keys(p, walk.b, walk.keys);
         used.clear_others(shared + K_AT, SLABS, KEYS, walk.first_key());
         used.clear_others(shared + V_AT, SLABS, KEYS, walk.first_key());
         if (WIDE)
@@ -965,7 +1001,7 @@ __device__ inline void wait_for_keys(char *shared, uint32_t base, const Attentio
 __device__ inline void clear_queries(char *shared, uint32_t base, const Attention &p, const block_walk &walk, int tile,
                                      int stage, int parity, int out_stage, int out_parity)
 {
-    const used_rows used = used_rows::queries(p, walk.keys);
+    const used_rows used = used_rows::queries(p, walk.b, walk.keys);
     if (used.has_all(tile * QUERIES, QUERIES, p.sq))
         return;
     ignis_mbarrier_wait(base + BARS_AT + 8 * (FULL_Q + stage), parity);
@@ -1101,7 +1137,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
         const float *lse = (const float *)(shared + LSE_AT) + stage * QUERIES + lane % 4 * 2;
-        probabilities(x, lse, scale, cap, masked, p, walk.keys, key, tile * QUERIES + lane % 4 * 2);
+        probabilities(x, lse, scale, cap, masked, p, walk.b, walk.keys, key, tile * QUERIES + lane % 4 * 2);
         round_results(weights, x);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(y);
@@ -1192,7 +1228,7 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(x);
         const float *lse = (const float *)(shared + LSE_AT) + stage * QUERIES + query;
-        probabilities(x, lse, scale, cap, masked, p, walk.keys, key, tile * QUERIES + query);
+        probabilities(x, lse, scale, cap, masked, p, walk.b, walk.keys, key, tile * QUERIES + query);
         round_results(operands, x);
         store_operands(weights, KEYS, 16 * warp, w * (own / 8), operands);
         ignis_ptx_fence_proxy_async();
@@ -1366,9 +1402,9 @@ constexpr int ROW_STRIDE = D * 2 + 16; /* bytes of a row in shared memory */
 __device__ inline void round_tile(char *rows, const Attention &p, const ignis__attention_scratch &s, int first, int b)
 {
     const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-    const bool unseen =
-        RANGE ? block_walk::end_block(p, first / QUERIES, p.keys(b)) <= block_walk::first_block(p, first / QUERIES)
-              : CAUSAL && first + QUERIES + p.sk - p.sq <= 0; /* by any key, so nobody has written it */
+    const bool unseen = RANGE ? block_walk::end_block(p, b, first / QUERIES, p.keys(b)) <=
+                                    block_walk::first_block(p, b, first / QUERIES)
+                              : CAUSAL && first + QUERIES + p.sk - p.sq <= 0; /* by any key, so nobody has written it */
     const float4 *from = (const float4 *)s.grad_q + (long long)blockIdx.x * (QUERIES * D / 4);
     const float scale = (float)p.scale;
     constexpr int WORDS = QUERIES / 64 * CHUNKS / 2; /* of this thread, all on their way before the first is used */
@@ -1433,7 +1469,7 @@ extern "C" __global__ void __launch_bounds__(256)
         uint4 *const at = (uint4 *)(to + (first + row) * grad.row) + chunk;
         const uint4 *const from = of_k ? at : (const uint4 *)(rows + row * ROW_STRIDE) + chunk;
         uint4 one = from[0], other = from[HALF];
-        turn.back(one, other, first + row, chunk);
+        turn.back(one, other, first + row - (DOCUMENTS ? p.document(b, first + row).x : 0), chunk);
         at[0] = one;
         at[HALF] = other;
     }

@@ -152,14 +152,14 @@ constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;
 struct tile_view {
     const Attention &p;
     const attention_scores<true> &scored;
-    int query, key, keys;
+    int b, query, key, keys;
 
-    __device__ int first(int r) const { return p.first_key(query + r) - key; }
-    __device__ int limit(int r) const { return p.visible(query + r, keys) - key; }
+    __device__ int first(int r) const { return p.first_key(b, query + r) - key; }
+    __device__ int limit(int r) const { return p.visible(b, query + r, keys) - key; }
     __device__ float score(float product, int r, int column) const { return scored(product, query + r, key + column); }
     __device__ bool sees(int r, int column) const
     {
-        return key + column < p.visible(query + r, keys) && (!RANGE || key + column >= p.first_key(query + r));
+        return key + column < p.visible(b, query + r, keys) && (!RANGE || key + column >= p.first_key(b, query + r));
     }
 };
 
@@ -179,10 +179,10 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
 
     /* Tiles of keys begin with the first visible key, and end with the last. No other key is read, as 0 times
        NaN is NaN. */
-    const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),
-              end = p.visible(last, keys);
-    const int whole = (p.visible(first, keys) - begin) / F_KEYS,
-              whole_from = p.first_key(last) - begin; /* tiles that all rows see completely */
+    const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(b, first),
+              end = p.visible(b, last, keys);
+    const int whole = (p.visible(b, first, keys) - begin) / F_KEYS,
+              whole_from = p.first_key(b, last) - begin; /* tiles that all rows see completely */
     const int count = (end - begin + F_KEYS - 1) / F_KEYS;
 
     copy_tile<F_QUERIES, threads>(shared_address(), attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim,
@@ -224,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
         q_lane = late(q_lane);
         const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;
 
-        const tile_view view = {p, scored, late(query), begin + n * F_KEYS, keys};
+        const tile_view view = {p, scored, b, late(query), begin + n * F_KEYS, keys};
         if (n < whole && (!RANGE || n * F_KEYS >= whole_from))
             softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);
         else
@@ -271,8 +271,8 @@ template <bool masked>
 __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4],
                                         float (&grad_v)[K_TILES][K_COLUMNS / 8][4], uint32_t kv_lane, uint32_t q_lane,
                                         uint32_t q_columns_lane, const float *lse, const float *delta, float scale,
-                                        const attention_scores<true> &scored, const Attention &p, int keys, int key,
-                                        int query)
+                                        const attention_scores<true> &scored, const Attention &p, int b, int keys,
+                                        int key, int query)
 {
     const int lane = threadIdx.x % 32;
     float s[K_TILES][K_STRIP / 8][4], ds[K_TILES][K_STRIP / 8][4];
@@ -302,8 +302,9 @@ __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][
                 ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - deltas[i % 2]);
                 if constexpr (SOFTCAP)
                     ds[m][n][i] *= slope;
-                if (masked && (its_query < p.first_query(its_key) ||
-                               ((RANGE || BIASED) && its_query >= p.end_query(its_key)) || (RANGE && its_key >= keys)))
+                if (masked &&
+                    (its_query < p.first_query(b, its_key) ||
+                     ((RANGE || BIASED) && its_query >= p.end_query(b, its_key)) || (RANGE && its_key >= keys)))
                     s[m][n][i] = ds[m][n][i] = 0;
             }
     }
@@ -328,11 +329,12 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
                   stats_bytes = STATS * K_QUERIES * 4; /* two times */
     const float scale = (float)p.scale * LOG2_E;
 
-    const int keys = p.keys(b), end = RANGE ? first < keys ? p.end_query(min(first + K_KEYS, keys) - 1) : 0 : p.sq;
-    const int begin = p.first_query(first); /* tiles of queries begin and end with queries that see some of the keys */
-    const int whole = p.first_query(min(first + K_KEYS, p.sk) - 1); /* all keys are seen from here on */
+    const int keys = p.keys(b), end = RANGE ? first < keys ? p.end_query(b, min(first + K_KEYS, keys) - 1) : 0 : p.sq;
+    const int begin =
+        p.first_query(b, first); /* tiles of queries begin and end with queries that see some of the keys */
+    const int whole = p.first_query(b, min(first + K_KEYS, p.sk) - 1); /* all keys are seen from here on */
     const int whole_end =
-        RANGE && first + K_KEYS > keys ? 0 : p.end_query(first); /* and before, if some queries do not matter */
+        RANGE && first + K_KEYS > keys ? 0 : p.end_query(b, first); /* and before, if some queries do not matter */
     const int tiles = max(0, (end - begin + K_QUERIES - 1) / K_QUERIES);
     const int count = tiles * group;
 
@@ -376,10 +378,10 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
             const int key = late(first + row + lane / 4), query = from + strip;
             if (masked)
                 backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale,
-                                       scored, p, keys, key, query);
+                                       scored, p, b, keys, key, query);
             else
                 backward_kv_step<false>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale,
-                                        scored, p, keys, key, query);
+                                        scored, p, b, keys, key, query);
         }
     }
 
@@ -461,9 +463,9 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const float scale = (float)p.scale * LOG2_E;
     const attention_scores<true> scored(p, b, h);
 
-    const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),
-              end = p.visible(last, keys); /* as in forward */
-    const int whole = (p.visible(first, keys) - begin) / Q_KEYS, whole_from = p.first_key(last) - begin;
+    const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(b, first),
+              end = p.visible(b, last, keys); /* as in forward */
+    const int whole = (p.visible(b, first, keys) - begin) / Q_KEYS, whole_from = p.first_key(b, last) - begin;
     const int count = (end - begin + Q_KEYS - 1) / Q_KEYS;
 
     copy_tile<Q_QUERIES, threads>(q_tile, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
@@ -498,7 +500,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 #pragma unroll 1
         for (int strip = 0; strip < Q_KEYS; strip += Q_STRIP) {
             const uint32_t strip_tile = kv_tiles + n % 2 * 2 * tile_bytes + strip * ROW_BYTES;
-            const tile_view view = {p, scored, late(query), begin + n * Q_KEYS + strip, keys};
+            const tile_view view = {p, scored, b, late(query), begin + n * Q_KEYS + strip, keys};
             if (n < whole && (!RANGE || n * Q_KEYS >= whole_from))
                 backward_q_step<false>(grad_q, q_lane, strip_tile, lse, delta, scale, view);
             else
@@ -542,7 +544,7 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_b
             const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);
             const attention_scores<true> scored(p, b, h);
             for (int first = share.query; first < share.end_query; first += Q_QUERIES) {
-                if (share.unseen(p, first, Q_QUERIES, Q_KEYS, keys))
+                if (share.unseen(p, b, first, Q_QUERIES, Q_KEYS, keys))
                     continue;
                 const unsigned thread = thread_in_loop();
                 __syncthreads(); /* nobody reads the tiles any more */
@@ -577,7 +579,8 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_b
                                 const int its_key = key + strip + n * 8 + i % 2;
                                 const float probability =
                                     biased_probability(scored(s[m][n][i], query, its_key), bound, sum);
-                                if (query < p.sq && its_key >= p.first_key(query) && its_key < p.visible(query, keys))
+                                if (query < p.sq && its_key >= p.first_key(b, query) &&
+                                    its_key < p.visible(b, query, keys))
                                     sums[m][strip / 8 + n][i] += probability * (ds[m][n][i] - its_delta);
                             }
                         }

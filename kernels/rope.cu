@@ -22,7 +22,7 @@ typedef ignis_wide<T> Wide;
 template <int N, typename Own>
 __device__ void rotate(T *y, const T *x, long long y_row, long long x_row, const Own *own,
                        const frequency_table<Wide> &frequencies, long long rows, long long seq, long long offset,
-                       int heads, int half, double direction)
+                       const int2 *bounds, int heads, int half, double direction)
 {
     const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;
     const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;
@@ -42,7 +42,8 @@ __device__ void rotate(T *y, const T *x, long long y_row, long long x_row, const
         }
     }
     Wide sine[N], cosine[N];
-    angles(sine, cosine, r % seq + offset, own, frequencies.at, first, Wide(direction));
+    const long long at = r % seq, start = bounds ? bounds[r / seq * (seq + 1) + at].x : 0;
+    angles(sine, cosine, at - start + offset, own, frequencies.at, first, Wide(direction));
 #pragma unroll
     for (int k = 0; k < HEADS; k++) {
         const long long head = group + (long long)k * groups;
@@ -56,18 +57,20 @@ __device__ void rotate(T *y, const T *x, long long y_row, long long x_row, const
 
 /*  The heads are at the beginning of rows of x_row and y_row elements. packed: half and the rows are
     multiples of a pack of 16 bytes, and x and y are aligned to that; then N is its elements, else 1. own:
-    frequencies in memory, half of them, instead of those of the table; null: none. For f64 they may be f64:
+    frequencies in memory, half of them, instead of those of the table; null: none. bounds: of documents, as in
+    attention_bounds.cu, from whose first row positions count; null: from that of the sequence. For f64 they may be f64:
     own_is_wide. Blocks of THREADS threads, for rows * (half / N) * ceil(heads / HEADS) threads. y may be x. */
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
     ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset,
-               int heads, int half, double direction, int packed, const float *own, int own_is_wide,
+               const int2 *bounds, int heads, int half, double direction, int packed, const float *own, int own_is_wide,
                const __grid_constant__ frequency_table<Wide> frequencies)
 {
     ignis_grid_dependency();
     if (sizeof(T) == 8 && own_is_wide)
-        rotate<1>(y, x, y_row, x_row, (const Wide *)own, frequencies, rows, seq, offset, heads, half, direction);
+        rotate<1>(y, x, y_row, x_row, (const Wide *)own, frequencies, rows, seq, offset, bounds, heads, half,
+                  direction);
     else if (packed)
-        rotate<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);
+        rotate<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, bounds, heads, half, direction);
     else
-        rotate<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, heads, half, direction);
+        rotate<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, bounds, heads, half, direction);
 }

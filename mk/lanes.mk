@@ -12,8 +12,8 @@
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow
 #                 under a sanitizer, and little about streams; `make test` runs them
 SERIAL := cache convert dlpack dry_run elementwise faults grammar kernel no_tensors
-LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows norm_weights cross_entropy ops_shape formula \
-    formula_reduce formula_table second_derivatives training)
+LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_documents sdpa_masks ops_rows norm_weights cross_entropy ops_shape \
+    formula formula_reduce formula_table second_derivatives training)
 KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages losses gemm layers conv formula_results bundle \
     model model_refused generate generate_kernels generate_text lora fft linalg_eigen linalg_norms random)
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear conv3d conv_transpose einsum scan select \

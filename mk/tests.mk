@@ -7,7 +7,8 @@ FUZZ_SOURCES := $(shell find tests -name 'fuzz_*.c')
 TESTS := $(patsubst %.c,$(OUT)/%,$(notdir $(TEST_SOURCES))) $(OUT)/test_engine
 # Those that take a minute come first, so that none of them runs alone at the end.
 SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv conv3d cross_entropy formula formula_table \
-    gemm generate generate_kernels generate_parallel lora losses model ops_attention ops_rows sdpa_masks training)
+    gemm generate generate_kernels generate_parallel lora losses model ops_attention ops_rows sdpa_documents \
+    sdpa_masks training)
 TESTS := $(filter $(SLOW),$(TESTS)) $(filter-out $(SLOW),$(TESTS))
 
 # Tests link the rooms of src/: one object for each folder, with its parts in the order of the headers. The names that

@@ -248,6 +248,7 @@ static const char *const attention_hopper_items[] = {
     "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=0" ITEMS(2, 128),
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" ITEMS(2, 128),
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1 -DIGNIS_RANGE=1" ITEMS(2, 64),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1 -DIGNIS_RANGE=2" ITEMS(2, 64),
     "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=112 -DIGNIS_CAUSAL=0 -DIGNIS_RANGE=1 -DIGNIS_SOFTCAP=1" ITEMS(2, 64),
     NULL};
 static const char *const attention_hopper_few[] = {
@@ -280,6 +281,15 @@ static const char *const attention_variants[] = {
     "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),  "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128" OPTIONS(0, 0, 3),
     "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 3), "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 1, 4),
     "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=256" OPTIONS(1, 1, 4), NULL};
+static const char *const attention_documents[] = {
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(2, 0, 0), "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=64" OPTIONS(2, 1, 3),
+    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128" OPTIONS(2, 0, 0), "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=64" OPTIONS(2, 0, 0), NULL};
+static const char *const attention_mma_documents[] = {
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" OPTIONS(2, 0, 0),  "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32" OPTIONS(2, 0, 0),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=96" OPTIONS(2, 0, 0),  "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=128" OPTIONS(2, 0, 0),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(2, 1, 3), "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=192" OPTIONS(2, 0, 0),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256" OPTIONS(2, 0, 0), NULL};
+static const char *const document_ids[] = {"-DIGNIS_T=5", "-DIGNIS_T=6", NULL};
 static const char *const attention_mma_variants[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 1, 3),
                                                      "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=32" OPTIONS(1, 1, 2),
                                                      "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),
@@ -305,6 +315,19 @@ static const char *const attention_hopper_variants[] = {
     HOPPER_VARIANTS("-DIGNIS_T=2", 128),
     HOPPER_VARIANTS("-DIGNIS_T=2", 192),
     HOPPER_VARIANTS("-DIGNIS_T=2", 256),
+    NULL};
+#define HOPPER_DOCUMENTS(type, size)                                      \
+    type " -DIGNIS_HEAD_DIM=" #size " -DIGNIS_CAUSAL=1" OPTIONS(2, 0, 0), \
+        type " -DIGNIS_HEAD_DIM=" #size " -DIGNIS_CAUSAL=0" OPTIONS(2, 0, 0)
+static const char *const attention_hopper_documents[] = {
+    HOPPER_DOCUMENTS("-DIGNIS_T=2", 64),
+    HOPPER_DOCUMENTS("-DIGNIS_T=1", 72),
+    HOPPER_DOCUMENTS("-DIGNIS_T=2", 112),
+    HOPPER_DOCUMENTS("-DIGNIS_T=2", 128),
+    HOPPER_DOCUMENTS("-DIGNIS_T=2", 192),
+    HOPPER_DOCUMENTS("-DIGNIS_T=2", 256),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CAUSAL=1" OPTIONS(2, 1, 0),
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CAUSAL=1" OPTIONS(2, 1, 0),
     NULL};
 static const char *const attention_decode_variants[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" OPTIONS(1, 0, 0),
                                                         "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128" OPTIONS(1, 1, 2),
@@ -605,6 +628,11 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, {0, 0, 52}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, {0, 0, 56}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_few, 90, 90, {0}},
+    {IGNIS__SOURCE_ATTENTION_BOUNDS_CU, document_ids, 0, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_CU, attention_documents, 0, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_documents, 80, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_documents, 90, 90, {0, 0, 36}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_documents, 90, 90, {0, 0, 52}},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU,
      attention_decode_variants,

@@ -132,6 +132,8 @@ typedef struct ignis__kernel_list {
     X(CAST_U8, elementwise_cu, "ignis_cast_u8", WAITS)                                                       \
     X(CAST_F8_E4M3, elementwise_cu, "ignis_cast_f8_e4m3", WAITS)                                             \
     X(CAST_F8_E5M2, elementwise_cu, "ignis_cast_f8_e5m2", WAITS)                                             \
+    X(DOCUMENT_BOUNDS, attention_bounds_cu, "ignis_document_bounds", WAITS)                                  \
+    X(DOCUMENT_BOUNDS_OF_OFFSETS, attention_bounds_cu, "ignis_document_bounds_of_offsets", WAITS)            \
     X(SDPA, attention_cu, "ignis_sdpa", PLAIN)                                                               \
     X(SDPA_BACKWARD_DELTA, attention_cu, "ignis_sdpa_backward_delta", PLAIN)                                 \
     X(SDPA_BACKWARD_KV, attention_cu, "ignis_sdpa_backward_kv", PLAIN)                                       \

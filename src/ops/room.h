@@ -316,6 +316,7 @@ typedef struct ignis__channel_norm {
 /*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
 typedef struct ignis__rope {
     int64_t rows, seq, offset;
+    ignis__address bounds; /* of documents, from whose first row positions count; 0: from that of the sequence */
     int heads, half;
     double frequencies[IGNIS__ROPE_HALF];
     double direction; /* of the rotation that is recorded; 1, or -1: back. This is for the host */
@@ -374,11 +375,19 @@ typedef struct ignis__cross_entropy_results {
 
 typedef struct ignis__attention_rows ignis__attention_rows;
 
+/*  How the caller says where documents begin. */
+typedef enum ignis__documents {
+    IGNIS__DOCUMENTS_NONE,
+    IGNIS__DOCUMENTS_IDS,
+    IGNIS__DOCUMENTS_OFFSETS
+} ignis__documents;
+
 /*  An attention, and what its launch depends on. */
 typedef struct ignis__attention {
     ignis__attention_params params;
     int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
-    int windowed;                /* the caller has set a window, which longer rows exceed */
+    ignis__documents documents;
+    int windowed; /* the caller has set a window, which longer rows exceed */
 } ignis__attention;
 
 /*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
@@ -512,7 +521,8 @@ IGNIS__PRIVATE void ignis__vjp_of_logcumsumexp(const ignis_vjp_args *args);
 IGNIS__PRIVATE ignis_tensor ignis__vjp_of_prod(ignis_tensor v, ignis_tensor g, const ignis__axis *axis);
 IGNIS__PRIVATE void ignis__vjp_of_scatter(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_linear_cross_entropy(const ignis_vjp_args *args);
-IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own);
+IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own,
+                                                 ignis__array *bounds);
 IGNIS__PRIVATE void ignis__vjp_of_dropout(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_sum(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_slice(const ignis_vjp_args *args);
@@ -938,8 +948,9 @@ IGNIS__PRIVATE ignis_tensor ignis__einsum_run(ignis__einsum *e);
 /* select.c */
 IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k,
                                           int products);
-IGNIS__PRIVATE bool ignis__attention_has_range(const ignis__attention *p);
-IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged);
+IGNIS__PRIVATE int ignis__attention_range(const ignis__attention *p);
+IGNIS__PRIVATE int ignis__attention_hopper_range(const ignis__attention *p);
+IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, int range);
 IGNIS__PRIVATE bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p);
 IGNIS__PRIVATE const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
                                                                                    const ignis__attention *p,
@@ -965,7 +976,9 @@ IGNIS__PRIVATE void ignis__attention_launch(ignis__op *op, const ignis__attentio
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
                                                                               ignis__address address);
 IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address);
-IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p);
+IGNIS__PRIVATE int ignis__attention_read_options(ignis__op *op, int input, ignis__attention *p);
+IGNIS__PRIVATE ignis__array *ignis__attention_find_bounds(ignis__op *op, ignis__attention *p);
+IGNIS__PRIVATE void ignis__attention_save_options(ignis__op *op, int input, ignis__array *bounds);
 IGNIS__PRIVATE void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p);
 IGNIS__PRIVATE bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads);
 IGNIS__PRIVATE bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most,

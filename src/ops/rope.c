@@ -81,10 +81,11 @@ IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_d
     int packed =
         !own_is_wide && rope->half % pack == 0 && (x.row | y.row) % pack == 0 && (x.address | y.address) % 16 == 0;
     float frequencies[IGNIS__ROPE_HALF];
-    void *params[] = {&y.address,   &x.address,  &y.row,     &x.row,  &rope->rows, &rope->seq,   &rope->offset,
-                      &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
+    void *params[] = {&y.address, &x.address,    &y.row,        &x.row,       &rope->rows,
+                      &rope->seq, &rope->offset, &rope->bounds, &rope->heads, &rope->half,
+                      &direction, &packed,       &table,        &own_is_wide, rope->frequencies};
     if (dtype != IGNIS_F64)
-        params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
+        params[14] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
     threads =
         rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread rotates 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN(ROPE), dtype, ignis__ceil_div(threads, 256), 256, params);
@@ -109,12 +110,16 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
         return ignis__failed();
     memcpy(&rope, args->params, sizeof rope);
     dx = ignis__op_new_like(&op, op.in[0]);
-    ignis__rope_run(&op, &rope, dx, args->saved_count ? op.in[1] : NULL, -rope.direction);
+    if (rope.bounds)
+        rope.bounds = ignis__op_read(&op, op.in[args->saved_count]);
+    ignis__rope_run(&op, &rope, dx, args->saved_count > (rope.bounds != 0) ? op.in[1] : NULL, -rope.direction);
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
-/*  Rotates x by a rotation that has been checked, recorded. */
-IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own)
+/*  Rotates x by a rotation that has been checked, recorded. own: frequencies; bounds: of documents. Each may be
+    NULL. */
+IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__rope *rope, ignis__array *own,
+                                                 ignis__array *bounds)
 {
     ignis__rope rotation = *rope;
     ignis__array *out;
@@ -122,19 +127,23 @@ IGNIS__PRIVATE ignis_tensor ignis__rope_recorded(ignis_tensor x, const ignis__ro
     if (!ignis__op_begin(&op, "ignis_rope", 1, &x))
         return ignis__no_tensor();
     out = ignis__op_new_like(&op, op.in[0]);
+    rotation.bounds = bounds ? ignis__op_read(&op, bounds) : 0;
     ignis__rope_run(&op, &rotation, out, own, rotation.direction);
     ignis__op_save(&op, own);
+    ignis__op_save(&op, bounds); /* the last one */
     return ignis__op_end_recorded(&op, out, "rope", ignis__rope_backward, &rotation, sizeof rotation);
 }
 
 /*  Rotates the gradient back. */
 IGNIS__PRIVATE void ignis__vjp_of_rope(const ignis_vjp_args *args)
 {
+    ignis__array *const *saved = args->node->saved, *bounds;
+    int count = args->node->saved_count;
     ignis__rope rope;
     memcpy(&rope, args->params, sizeof rope);
     rope.direction = -rope.direction;
-    args->grad_inputs[0] =
-        ignis__rope_recorded(args->grad_output, &rope, args->node->saved_count ? args->node->saved[0] : NULL);
+    bounds = rope.bounds ? saved[--count] : NULL;
+    args->grad_inputs[0] = ignis__rope_recorded(args->grad_output, &rope, count ? saved[0] : NULL, bounds);
 }
 
 /*  Checks that the caller's frequencies on the device fit heads of `pairs` pairs. */

@@ -30,9 +30,13 @@ typedef struct ignis__attention_params {
     IGNIS__OF(ignis__attention_rows, const Bias) bias;
     IGNIS__OF(ignis__attention_rows, Bias) grad_bias;
     IGNIS__POINTER(const int) lengths; /* of the sequences, [batch]; or null: each has all keys */
+    /* Of documents, [batch, sk + 1, 2], or null; with them sq is sk. For each row the first row of its document, and
+       the row after its last one; kernels/attention_bounds.cu says what it is for a row in none. Then the same of all
+       documents together. */
+    IGNIS__POINTER(const int) bounds;
     int window; /* keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
 } ignis__attention_params;
-IGNIS__ASSERT_SIZE(ignis__attention_params, 400);
+IGNIS__ASSERT_SIZE(ignis__attention_params, 408);
 
 /*  kernels/attention_hopper.cu: how the items of the forward pass are distributed. */
 typedef struct ignis__forward_plan {

@@ -1076,6 +1076,9 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_sdpa(heads, keys, keys, &sdpa));
     sdpa.softcap = 30;
     WALK(ignis_sdpa(heads, keys, keys, &sdpa));
+    sdpa.lengths = no_tensor();
+    sdpa.offsets = ones(IGNIS_SHAPE(3), IGNIS_I32, false);
+    WALK(ignis_sdpa_packed(packed, &sdpa, &rope));
     for (i = 0; i < 5; i++)
         if (number++ == chosen)
             walk_optimizer(i, x, row);

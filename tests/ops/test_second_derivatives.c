@@ -638,6 +638,23 @@ static ignis_tensor op_sdpa_lengths(const ignis_tensor *x)
     return ignis_sdpa(x[0], x[1], x[2], &desc);
 }
 
+static ignis_tensor op_sdpa_segments(const ignis_tensor *x)
+{
+    const double ids[] = {4, 4, -1, 0, 0, 1, 1, 1, 1, 1};
+    ignis_sdpa_desc desc = sdpa_desc;
+    desc.segments = tensor_of(ids, IGNIS_SHAPE(2, 5), IGNIS_I32, false);
+    return ignis_sdpa(x[0], x[1], x[2], &desc);
+}
+
+static ignis_tensor op_sdpa_packed_offsets(const ignis_tensor *x)
+{
+    const double offsets[] = {0, 1, 4};
+    ignis_sdpa_desc desc = sdpa_desc;
+    ignis_rope_desc rope = {.pos_offset = 1};
+    desc.offsets = tensor_of(offsets, IGNIS_SHAPE(3), IGNIS_I64, false);
+    return ignis_sdpa_packed(x[0], &desc, &rope);
+}
+
 TEST(attention)
 {
     static const operation plain = {"sdpa", op_sdpa, 3, {{2, {3, 8}}, {2, {4, 8}}, {2, {4, 8}}}, 0, 1};
@@ -647,6 +664,9 @@ TEST(attention)
         "sdpa, bias", op_sdpa_bias, 4, {{2, {3, 4}}, {2, {3, 4}}, {2, {3, 4}}, {4, {1, 2, 1, 3}}}, 0, 1};
     static const operation lengths = {
         "sdpa, lengths", op_sdpa_lengths, 3, {{3, {2, 3, 4}}, {3, {2, 4, 4}}, {3, {2, 4, 4}}}, 0, 1};
+    static const operation segments = {
+        "sdpa, segments", op_sdpa_segments, 3, {{3, {2, 5, 4}}, {3, {2, 5, 4}}, {3, {2, 5, 4}}}, 0, 1};
+    static const operation offsets = {"sdpa_packed, rope, offsets", op_sdpa_packed_offsets, 1, {{2, {4, 12}}}, 0, 1};
     static const operation packed = {"sdpa_packed", op_sdpa_packed, 1, {{3, {2, 3, 12}}}, 0, 1};
     static const operation rotated = {"sdpa_packed, rope", op_sdpa_packed_rope, 1, {{3, {1, 3, 12}}}, 0, 1};
     SETUP(NULL);
@@ -660,6 +680,8 @@ TEST(attention)
     CHECK_OK(ignis_array_fill(own_frequencies, 0.3));
     check_operation(&rotated);
     drop(own_frequencies);
+    check_operation(&segments);
+    check_operation(&offsets);
     sdpa_desc.mask = IGNIS_MASK_NONE;
     sdpa_desc.scale = 0.9;
     check_operation(&plain);

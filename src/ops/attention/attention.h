@@ -21,6 +21,10 @@ typedef struct ignis_sdpa_desc {
     double softcap;    /* scores become softcap * tanh(score / softcap) (they stay as they are) */
     ignis_tensor bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, after the softcap (none) */
     ignis_tensor lengths; /* i32 [batch]: number of keys of each sequence, the first ones (sk) */
+    /* Documents, one of these two, instead of lengths; rows see only their own document (each sequence is one).
+       i32 or i64: ids of rows, [batch, rows] or [rows]; or of one sequence [documents + 1], where each document
+       begins, and where the last one ends. */
+    ignis_tensor segments, offsets;
 } ignis_sdpa_desc;
 
 /*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the
@@ -31,6 +35,13 @@ typedef struct ignis_sdpa_desc {
     With a causal mask it sees that key and the window - 1 before it, else window - 1 on both sides.
     desc->lengths: one number if there is no batch; below 0 counts as 0, above sk as sk. Queries after their
     sequence's length see its keys as others do. Keys that no query sees take no time, forward and backward.
+    desc->segments: a document is a run of rows with equal ids, which need not rise; equal ids that others
+    separate are two documents. Rows with ids below 0 are in none. desc->offsets: document i is rows
+    offsets[i] to offsets[i + 1] - 1, maybe none; rows before the first and after the last one are in none, and
+    so are rows between offsets that fall. Where other libraries have [rows, heads, head_dim], reshape. A row in
+    no document is zero in the result and the gradients. There have to be as many queries as keys; mask and
+    window count inside a document. Time is proportional to the squares of the documents' lengths, memory to
+    the rows.
     desc->softcap is that of Gemma 2. In keys and values that no query of their sequence sees, in queries that
     see no key, and in the gradients of their results anything may be, NaN and infinities too: it reaches no
     result and no gradient. A value that only some queries see reaches only those; but with tensor cores a NaN
@@ -48,9 +59,10 @@ typedef struct ignis_sdpa_desc {
     take is told to the logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all
     kernels. Few queries and many keys need memory for the parts of a result, at most 2^18 bytes for each SM.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads,
-    no such mask, scale or softcap is not positive, window below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no
+    such mask, scale or softcap is not positive, window below 0, more than one of lengths, segments and
+    offsets), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows
+    or more, with documents 2^31 in all).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
@@ -61,9 +73,10 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     heads of q, then those of k, then those of v. The result is [seq, num_heads * head_dim], or with the
     batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the three parts, where
     qkv begins at a multiple of 16 bytes; elsewhere f16 and bf16 use no tensor cores. desc may be null for all
-    defaults. With rope q and k are rotated first as by ignis_rope, into memory of their own, where they stay for
-    backward; its num_heads is 0, or that of q and k together. Without, rope is null; the backward of f16 and
-    bf16 on compute capability 9.0 then also adds up the gradient of the projection's bias.
+    defaults. With rope q and k are rotated first as by ignis_rope, into memory of their own, where they stay
+    for backward; its num_heads is 0, or that of q and k together. Positions begin anew in each document.
+    Without, rope is null; the backward of f16 and bf16 on compute capability 9.0 then also adds up the gradient
+    of the projection's bias.
     Returns: the tensor, or no handle.
     Errors: those of ignis_sdpa and ignis_rope.
     Ownership: as ignis_tensor_from_host.
@@ -87,7 +100,7 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
     room for: a window is the last `window` keys before the length. So a batch may have sequences of different
     lengths, and a graph that was captured may go on with a cache that grows, whose length is in device
     memory. A sequence without a key gives zeros. desc->mask does not matter, num_kv_heads may be 0: as many
-    as k has room for. desc may be null for all defaults.
+    as k has room for. Documents are not supported. desc may be null for all defaults.
     Returns: the tensor, or no handle.
     Errors: those of ignis_sdpa and ignis_decode_sdpa.
     Ownership: as ignis_tensor_from_host.

@@ -176,7 +176,7 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
              ignis__attention_backward_forms[few + 2 * direct]); /* at most one */
-    ignis__attention_options(define, sizeof define, attention, ignis__attention_has_range(attention) || p->softcap > 0);
+    ignis__attention_options(define, sizeof define, attention, ignis__attention_hopper_range(attention));
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
                      ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
@@ -193,7 +193,7 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
 IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention attention;
-    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */
+    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths or bounds */
     ignis__array *gradients[4] = {NULL, NULL, NULL, NULL};
     ignis_dtype dtype;
     bool wgmma;
@@ -212,7 +212,7 @@ IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args
     attention.params.grad_out = ignis__attention_rows_of(&op.in[4]->shape, attention.params.head_dim,
                                                          ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     attention.params.lse = ignis__op_read(&op, op.in[5]);
-    ignis__attention_read_bias_and_lengths(&op, 6, &attention);
+    ignis__attention_read_options(&op, 6, &attention);
     wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &attention);
     if (args->needed[0] || wgmma) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);

@@ -23,7 +23,7 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     while (head_dim < attention->params.head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
+    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_range(attention));
     if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, attention)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN(SDPA_MMA_DECODE);
@@ -60,7 +60,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
             variant = ignis__decode_choose(op, dtype, &p);
             ignis__record_builtin(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
         }
-        p.params.window = ignis__attention_has_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
+        p.params.window = ignis__attention_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
     }
     op->as_major = 0;
 }
@@ -88,7 +88,7 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
 static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
                                        const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[5] = {q, k, v};
+    ignis_tensor inputs[7] = {q, k, v};
     ignis__attention p;
     ignis__op op;
     ignis__array *out;

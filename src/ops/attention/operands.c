@@ -34,9 +34,9 @@ IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shap
     return rows;
 }
 
-/*  Reads the addresses of the bias and the lengths, which are inputs from `input` on, in this order. Returns
-    the input after them. */
-IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
+/*  Reads the addresses of the bias, and of the lengths or the bounds, which are inputs from `input` on, in this
+    order. Returns the input after them. */
+IGNIS__PRIVATE int ignis__attention_read_options(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
         p->params.bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
@@ -44,7 +44,40 @@ IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int inp
     }
     if (p->has_lengths)
         p->params.lengths = ignis__op_read(op, op->in[input++]);
+    if (p->documents) /* forward: ids or offsets, until ignis__attention_find_bounds */
+        p->params.bounds = ignis__op_read(op, op->in[input++]);
     return input;
+}
+
+/*  Makes the bounds from ids or offsets, which are the last input, and were read. NULL if there are none. */
+IGNIS__PRIVATE ignis__array *ignis__attention_find_bounds(ignis__op *op, ignis__attention *p)
+{
+    const ignis__array *documents;
+    ignis__array *bounds;
+    ignis__address to, from = p->params.bounds;
+    int rows = p->params.sk, count;
+    void *of_ids[] = {&to, &from, &rows}, *of_offsets[] = {&to, &from, &count, &rows};
+    if (!op->ok || !p->documents)
+        return NULL;
+    documents = op->in[op->count - 1];
+    count = (int)documents->numel - 1;
+    bounds = ignis__op_new_rows(op, (int64_t)p->params.batches * (rows + 1), 2, IGNIS_I32);
+    p->params.bounds = to = ignis__op_write(op, bounds);
+    if (p->documents == IGNIS__DOCUMENTS_IDS)
+        ignis__op_launch_row(op, IGNIS__BUILTIN(DOCUMENT_BOUNDS), documents->dtype,
+                             p->params.batches * ignis__clamp(ignis__ceil_div(rows, 256), 1, INT32_MAX), 256, of_ids);
+    else
+        ignis__op_launch_row(op, IGNIS__BUILTIN(DOCUMENT_BOUNDS_OF_OFFSETS), documents->dtype,
+                             ignis__ceil_div(rows + 1, 256), 256, of_offsets);
+    return bounds;
+}
+
+/*  Saves the inputs from `input` on, as ignis__attention_read_options reads them. bounds replace the last one; NULL:
+    they do not. */
+IGNIS__PRIVATE void ignis__attention_save_options(ignis__op *op, int input, ignis__array *bounds)
+{
+    ignis__op_save_inputs(op, input, op->count - (bounds ? 1 : 0));
+    ignis__op_save(op, bounds);
 }
 
 /*  Reads the addresses of q, k, v, which were checked, and of the result. */
@@ -56,7 +89,7 @@ IGNIS__PRIVATE void ignis__attention_operands(ignis__op *op, ignis__array *out, 
     p->params.k = ignis__attention_rows_of(&op->in[1]->shape, p->params.head_dim, ignis__op_read(op, op->in[1]));
     p->params.v = ignis__attention_rows_of(&op->in[2]->shape, p->params.head_dim, ignis__op_read(op, op->in[2]));
     p->params.out = ignis__attention_rows_of(&op->in[0]->shape, p->params.head_dim, ignis__op_write(op, out));
-    ignis__attention_read_bias_and_lengths(op, 3, p);
+    ignis__attention_read_options(op, 3, p);
 }
 
 IGNIS__PRIVATE bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)

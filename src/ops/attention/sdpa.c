@@ -13,7 +13,48 @@ IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor 
         inputs[count++] = desc->bias;
     if (desc && desc->lengths.id)
         inputs[count++] = desc->lengths;
+    if (desc && desc->segments.id)
+        inputs[count++] = desc->segments;
+    if (desc && desc->offsets.id)
+        inputs[count++] = desc->offsets;
     return count;
+}
+
+/*  Checks the ids or offsets of documents, an input. */
+static bool ignis__sdpa_documents(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *attention)
+{
+    const ignis__attention_params *p = &attention->params;
+    const ignis__array *array = op->in[input];
+    const ignis_shape *shape = &array->shape;
+    const char *name = desc->segments.id ? "segments" : "offsets";
+    attention->documents = desc->segments.id ? IGNIS__DOCUMENTS_IDS : IGNIS__DOCUMENTS_OFFSETS;
+    if ((desc->lengths.id != 0) + (desc->segments.id != 0) + (desc->offsets.id != 0) > 1)
+        return ignis__op_fail(
+            op, IGNIS_DIAG_BAD_NUMBER,
+            "more than one of desc->lengths, desc->segments and desc->offsets is given; expected one");
+    if (array->dtype != IGNIS_I32 && array->dtype != IGNIS_I64)
+        return ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->%s is %s; expected i32 or i64", name,
+                              ignis__dtypes[array->dtype].name);
+    if (p->sq != p->sk)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q has %d rows, k has %d; with desc->%s expected as many",
+                              p->sq, p->sk, name);
+    if ((int64_t)p->batches * (p->sq + 1) > INT32_MAX)
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
+                              "q has %d x %d rows; with desc->%s fewer than 2^31 "
+                              "are possible",
+                              p->batches, p->sq, name);
+    if (desc->segments.id && (shape->dim[shape->ndim - 1] != p->sq || array->numel != (int64_t)p->batches * p->sq ||
+                              shape->ndim != (op->in[0]->shape.ndim == 3 ? 2 : 1)))
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
+                              "desc->segments is %s; expected an id for each of %d x %d rows",
+                              ignis__shape_write(shape).text, p->batches, p->sq);
+    if (desc->offsets.id && (shape->ndim != 1 || shape->dim[0] < 1 || shape->dim[0] > INT32_MAX))
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->offsets is %s; expected [documents + 1]",
+                              ignis__shape_write(shape).text);
+    if (desc->offsets.id && p->batches != 1)
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "there are %d sequences; with desc->offsets expected one",
+                              p->batches);
+    return true;
 }
 
 /*  Checks a desc except for heads, mask and scale; its tensors are inputs from `input` on. The sizes are
@@ -60,7 +101,10 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         if (shape->ndim != 1 || shape->dim[0] != p->batches)
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences",
                            ignis__shape_write(shape).text, p->batches);
+        input++;
     }
+    if (op->ok && (desc->segments.id || desc->offsets.id))
+        ignis__sdpa_documents(op, desc, input, attention);
     return op->ok;
 }
 
@@ -79,6 +123,9 @@ IGNIS__PRIVATE bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *de
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_kv_heads is %d, below 1", kv_heads);
     if ((int)desc->mask < 0 || desc->mask >= IGNIS_MASK_COUNT)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_ENUM, "desc->mask is %d, not one of ignis_mask", (int)desc->mask);
+    if (kind == IGNIS__SDPA_DECODE && (desc->segments.id || desc->offsets.id))
+        return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "desc->%s is not supported",
+                              desc->segments.id ? "segments" : "offsets");
     if (!(desc->scale >= 0 && desc->scale < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
     if ((kv_heads && !ignis__attention_heads(op, heads, kv_heads)) ||
@@ -105,16 +152,15 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
     void *params[] = {&q, &k, &v, &out, &attention->params, &plan}, *combine[] = {&attention->params, &plan};
-    bool ranged = ignis__attention_has_range(attention) ||
-                  p->softcap > 0; /* one program for both: a softcap alone is no faster */
+    int range = ignis__attention_hopper_range(attention);
     char define[IGNIS__DEFINES];
-    shape = ignis__attention_hopper_choose(op, attention, ranged);
+    shape = ignis__attention_hopper_choose(op, attention, range != 0);
     ignis__attention_tma_map(op, &q, dtype, attention, &p->q, false, 64, p->head_dim / 64);
     ignis__attention_tma_map(op, &k, dtype, attention, &p->k, true, shape->keys, p->head_dim / 64);
     ignis__attention_tma_map(op, &v, dtype, attention, &p->v, true, shape->keys, p->head_dim / 64);
     ignis__attention_tma_map(op, &out, dtype, attention, &p->out, false, 64, p->head_dim / 64);
     ignis__attention_hopper_define(define, sizeof define, attention, shape);
-    ignis__attention_options(define, sizeof define, attention, ranged);
+    ignis__attention_options(define, sizeof define, attention, range);
 
     items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
@@ -160,22 +206,23 @@ IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__att
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[5] = {q, k, v};
+    ignis_tensor inputs[7] = {q, k, v};
     ignis__attention attention;
     ignis__op op;
-    ignis__array *out, *lse;
+    ignis__array *out, *lse, *bounds;
     if (!ignis__op_begin(&op, "ignis_sdpa", ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA, &attention);
     out = ignis__op_new_like(&op, op.in[0]);
     ignis__attention_operands(&op, out, &attention);
+    bounds = ignis__attention_find_bounds(&op, &attention);
     if (op.records) {
         lse = ignis__attention_new_statistics(&op, &attention, op.in[0]->dtype, ignis__attention_lse_count(&attention));
         attention.params.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
-        ignis__op_save_inputs(&op, 3, op.count);
+        ignis__attention_save_options(&op, 3, bounds);
     }
     ignis__sdpa_run(&op, op.in[0]->dtype, &attention);
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &attention, sizeof attention);

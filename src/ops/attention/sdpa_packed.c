@@ -48,7 +48,8 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *attention = &packed.attention;
-    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, rotated q and k, their frequencies */
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths or bounds, rotated q and k, their
+                     frequencies */
     ignis__array *gradients[2], *sums = NULL, *own;
     ignis__address address;
     ignis__rotation rotation;
@@ -58,7 +59,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
-    next = ignis__attention_read_bias_and_lengths(&op, 4, attention);
+    next = ignis__attention_read_options(&op, 4, attention);
     ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, attention);
     attention->params.out =
         ignis__attention_rows_of(&op.in[2]->shape, attention->params.head_dim, ignis__op_read(&op, op.in[2]));
@@ -72,6 +73,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
         ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->params.grad_q, &attention->params.grad_k,
                                 &attention->params.grad_v);
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
+    packed.rope.bounds = attention->params.bounds;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
     ignis__rope_round_frequencies(rotation.frequencies, packed.rope.frequencies);
@@ -111,6 +113,7 @@ static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_d
                        heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->params.head_dim, &packed->rope))
         return NULL;
+    packed->rope.bounds = p->params.bounds;
     rotated = ignis__sdpa_packed_new_heads(op, p, heads);
     from.address = ignis__op_read(op, op->in[0]);
     from.row = op->in[0]->shape.dim[op->in[0]->shape.ndim - 1];
@@ -126,11 +129,14 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     ignis__sdpa_packed packed = IGNIS__ZERO;
     ignis__attention *attention = &packed.attention;
     ignis__op op;
-    ignis__array *out, *lse, *own = NULL, *rotated = NULL;
-    ignis_tensor result, inputs[3] = {qkv};
+    ignis__array *out, *lse, *bounds, *own = NULL, *rotated = NULL;
+    ignis_tensor result, inputs[5] = {qkv};
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, attention);
+    if (op.ok)
+        ignis__attention_read_options(&op, 1, attention);
+    bounds = ignis__attention_find_bounds(&op, attention);
     if (rope) {
         own = ignis__rope_frequency_array(&op, rope);
         rotated = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
@@ -141,15 +147,13 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     if (op.ok)
         attention->params.out =
             ignis__attention_rows_of(&out->shape, attention->params.head_dim, ignis__op_write(&op, out));
-    if (op.ok)
-        ignis__attention_read_bias_and_lengths(&op, 1, attention);
     if (op.records) {
         lse = ignis__attention_new_statistics(&op, attention, op.in[0]->dtype, ignis__attention_lse_count(attention));
         attention->params.lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
-        ignis__op_save_inputs(&op, 1, op.count);
+        ignis__attention_save_options(&op, 1, bounds);
         ignis__op_save(&op, rotated);
         if (own) /* through a view: the array itself stays the caller's */
             ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));

@@ -19,12 +19,29 @@ static ignis_tensor ignis__sdpa_heads(ignis_tensor x, const ignis__attention_par
     return ignis_reshape(x, IGNIS_SHAPE(p->batches, all, rows, p->head_dim));
 }
 
-/*  Returns the attention of q, k and v in rows. bias and lengths: no handle if there are none. */
-static ignis_tensor ignis__sdpa_plain(const ignis__attention_params *p, ignis_tensor q, ignis_tensor k, ignis_tensor v,
-                                      ignis_tensor bias, ignis_tensor lengths)
+/*  Returns the first row of each row's document (which 0), or the row after its last one (1), beside scores. Without
+    documents: the same of all keys, or those of the lengths (no handle: sk). */
+static ignis_tensor ignis__sdpa_limit(const ignis__attention *attention, ignis_tensor limits, int which)
+{
+    const ignis__attention_params *p = &attention->params;
+    if (attention->documents)
+        return ignis_reshape(
+            ignis_slice(ignis_slice(ignis_reshape(limits, IGNIS_SHAPE(p->batches, p->sk + 1, 2)), 1, 0, p->sk), 2,
+                        which, 1),
+            IGNIS_SHAPE(p->batches, 1, p->sk, 1));
+    if (which == 0)
+        return ignis_value(0);
+    return limits.id ? ignis_reshape(limits, IGNIS_SHAPE(-1, 1, 1, 1)) : ignis_value(p->sk);
+}
+
+/*  Returns the attention of q, k and v in rows. bias and limits, which are lengths or bounds, may be no
+    handle. */
+static ignis_tensor ignis__sdpa_plain(const ignis__attention *attention, ignis_tensor q, ignis_tensor k, ignis_tensor v,
+                                      ignis_tensor bias, ignis_tensor limits)
 {
     static const int dims[] = {0, 2, 1, 3};
-    ignis_tensor n = lengths.id ? ignis_reshape(lengths, IGNIS_SHAPE(-1, 1, 1, 1)) : ignis_value(p->sk),
+    const ignis__attention_params *p = &attention->params;
+    ignis_tensor from = ignis__sdpa_limit(attention, limits, 0), n = ignis__sdpa_limit(attention, limits, 1),
                  offset = ignis_value(p->sk - p->sq), causal = ignis_value(p->causal), w = ignis_value(p->window), b, s;
     k = ignis__sdpa_heads(k, p, p->sk, p->kv_heads, p->heads);
     v = ignis__sdpa_heads(v, p, p->sk, p->kv_heads, p->heads);
@@ -36,25 +53,43 @@ static ignis_tensor ignis__sdpa_plain(const ignis__attention_params *p, ignis_te
         s = ignis_map("s + b", IGNIS_INPUTS(s, b));
     }
     s = ignis_map("i = index(2) + offset; j = index(3);"
-                  "j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : -1e30",
-                  IGNIS_INPUTS(s, n, offset, causal, w));
+                  "j >= from && j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : -1e30",
+                  IGNIS_INPUTS(s, from, n, offset, causal, w));
     s = ignis_softmax(s);
     s = ignis_map("i = index(2) + offset; j = index(3);"
-                  "j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : 0",
-                  IGNIS_INPUTS(s, n, offset, causal, w));
+                  "j >= from && j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : 0",
+                  IGNIS_INPUTS(s, from, n, offset, causal, w));
     return ignis_permute(ignis_matmul(s, v), dims, 4);
+}
+
+/*  Returns the lengths or bounds, or no handle. first: the input after q, k and v. Its saved array has a number that is
+    two higher, as the result and its statistics are between. */
+static ignis_tensor ignis__sdpa_limits(const ignis_vjp_args *args, const ignis__attention *attention,
+                                       const ignis_tensor *inputs, int first)
+{
+    int input = first + (attention->bias_dtype != 0);
+    if (attention->documents)
+        return ignis__vjp_constant(args, input + 2);
+    return attention->has_lengths ? inputs[input] : ignis__no_tensor();
+}
+
+/*  Fills inputs of an operation whose last one, ids or offsets, is left out: the bounds were saved in its place. */
+static void ignis__sdpa_vjp_inputs(const ignis_vjp_args *args, const ignis__attention *attention, ignis_tensor *inputs,
+                                   int first)
+{
+    int i, count = args->input_count - (attention->documents != IGNIS__DOCUMENTS_NONE);
+    for (i = 0; i < count; i++)
+        inputs[i] = ignis__vjp_input(args, i, i < first ? i : i + 2);
 }
 
 IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args)
 {
     const ignis__attention *attention = (const ignis__attention *)args->params;
     ignis_tensor inputs[5] = IGNIS__ZERO, plain;
-    int i;
-    for (i = 0; i < args->input_count; i++) /* the result and its statistics are between v and the rest */
-        inputs[i] = ignis__vjp_input(args, i, i < 3 ? i : i + 2);
-    plain = ignis__sdpa_plain(&attention->params, inputs[0], inputs[1], inputs[2],
+    ignis__sdpa_vjp_inputs(args, attention, inputs, 3);
+    plain = ignis__sdpa_plain(attention, inputs[0], inputs[1], inputs[2],
                               attention->bias_dtype ? inputs[3] : ignis__no_tensor(),
-                              attention->has_lengths ? inputs[3 + (attention->bias_dtype != 0)] : ignis__no_tensor());
+                              ignis__sdpa_limits(args, attention, inputs, 3));
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
 }
@@ -66,19 +101,19 @@ IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
     const ignis__attention_params *p = &attention->params;
     const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
     ignis_tensor inputs[3] = IGNIS__ZERO, qkv, qk, v, plain;
-    int i;
-    for (i = 0; i < args->input_count; i++)
-        inputs[i] = ignis__vjp_input(args, i, i ? i + 2 : 0);
+    ignis__sdpa_vjp_inputs(args, attention, inputs, 1);
     qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
     qk = ignis_slice(qkv, 1, 0, of_q + of_k);
     v = ignis_slice(qkv, 1, of_q + of_k, of_k);
     if (packed->rope.heads) { /* saved besides: rotated q and k, then the caller's frequencies */
-        const int own = 3 + args->input_count;
-        qk = ignis__rope_recorded(qk, &packed->rope, own < args->node->saved_count ? args->node->saved[own] : NULL);
+        ignis__array *const *saved = args->node->saved;
+        const int own = 3 + args->input_count, bounds = 3 + (attention->bias_dtype != 0);
+        qk = ignis__rope_recorded(qk, &packed->rope, own < args->node->saved_count ? saved[own] : NULL,
+                                  attention->documents ? saved[bounds] : NULL);
     }
-    plain = ignis__sdpa_plain(p, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v,
+    plain = ignis__sdpa_plain(attention, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v,
                               attention->bias_dtype ? inputs[1] : ignis__no_tensor(),
-                              attention->has_lengths ? inputs[1 + (attention->bias_dtype != 0)] : ignis__no_tensor());
+                              ignis__sdpa_limits(args, attention, inputs, 1));
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
 }

@@ -31,18 +31,26 @@ IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype
         2.0 * products * pairs * seen * p->params.head_dim, (int)dtype);
 }
 
-/*  Returns whether there is a window, or lengths of sequences. */
-IGNIS__PRIVATE bool ignis__attention_has_range(const ignis__attention *p)
+/*  Returns IGNIS_RANGE of kernels/attention.cuh: 2 with documents, 1 with a window or lengths of sequences. */
+IGNIS__PRIVATE int ignis__attention_range(const ignis__attention *p)
 {
+    if (p->documents)
+        return 2;
     return p->has_lengths || p->params.window < (p->params.sq > p->params.sk ? p->params.sq : p->params.sk);
 }
 
+/*  As ignis__attention_range, for wgmma: a softcap has no program of its own, as alone it is no faster. */
+IGNIS__PRIVATE int ignis__attention_hopper_range(const ignis__attention *p)
+{
+    return p->params.softcap > 0 && !ignis__attention_range(p) ? 1 : ignis__attention_range(p);
+}
+
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
-IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
+IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, int range)
 {
     size_t length = strlen(define);
-    if (ranged)
-        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=1");
+    if (range)
+        length += (size_t)snprintf(define + length, size - length, " -DIGNIS_RANGE=%d", range);
     if (p->params.softcap > 0)
         length += (size_t)snprintf(define + length, size - length, " -DIGNIS_SOFTCAP=1");
     if (p->bias_dtype)
@@ -217,7 +225,7 @@ IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op 
         variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
+    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_range(attention));
     return variant;
 }
 
@@ -234,7 +242,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     static const struct {
         int major, first;
     } kinds[] = {{7, 0}, {8, 80}}; /* the first also for unaligned rows */
-    bool ranged = ignis__attention_has_range(attention) || p->softcap > 0;
+    int range = ignis__attention_hopper_range(attention);
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
     int i, most;
@@ -251,7 +259,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
                 continue;
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
                      ignis__attention_backward_forms[i]);
-            ignis__attention_options(define, sizeof define, attention, ranged);
+            ignis__attention_options(define, sizeof define, attention, range);
             ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, attention)) {
@@ -262,7 +270,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
                 continue;
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, attention, &ignis__attention_hopper[i]);
-            ignis__attention_options(define, sizeof define, attention, ranged);
+            ignis__attention_options(define, sizeof define, attention, range);
             ignis__record_builtin(IGNIS__BUILTIN(SDPA_HOPPER), dtype, define, 90, 90);
         }
     }
@@ -277,8 +285,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__attention_request(ignis__op *op, ignis_dt
     if (!op->ok || !ignis__requests.path[0])
         return;
     ignis__attention_request_variant(op, dtype, &p, backward);
-    p.params.window = ignis__attention_has_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
-    if (p.windowed && !p.has_lengths)
+    p.params.window = ignis__attention_range(&p) ? p.params.sq > p.params.sk ? p.params.sq : p.params.sk : 0;
+    if (p.windowed && !p.has_lengths && !p.documents)
         ignis__attention_request_variant(op, dtype, &p, backward);
 }
 
