@@ -31,8 +31,10 @@
     ON MODELS (>>text, >>chat, >>grammar, >>model, >>lora, >>generate)
 
         Language models are opened as they are published: a folder of Hugging Face (config.json, model.safetensors or
-        its shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3, TinyLlama, SmolLM2), Qwen2
-        and Qwen3. If a config needs a feature that Ignis lacks (a sliding window, say), opening fails and the error
+        its shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3, TinyLlama, SmolLM2), Qwen2,
+        Qwen3, Mistral, Ministral, Gemma (1 to 3, text), Phi-3 and Phi-4, GLM-4, Granite 3, OLMo 2 and 3, SmolLM3,
+        MiniCPM, StableLM, InternLM2 and Command-R: see ignis_model_family. If a config needs a feature that Ignis
+        lacks (experts, say), or has an entry that the family's table does not have, opening fails and the error
         names it.
 
             ignis_model_desc from = {.path = "SmolLM2-135M", .dtype = IGNIS_BF16};
@@ -366,6 +368,23 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_LLAMA, /* Llama 2 and 3, TinyLlama, SmolLM, SmolLM2 */
     IGNIS_MODEL_QWEN2, /* and Qwen2.5 */
     IGNIS_MODEL_QWEN3,
+    IGNIS_MODEL_MISTRAL,   /* of folders; GGUF files of Mistral say llama */
+    IGNIS_MODEL_MINISTRAL, /* as MISTRAL */
+    IGNIS_MODEL_GEMMA,
+    IGNIS_MODEL_GEMMA2,
+    IGNIS_MODEL_GEMMA3, /* the text models, and the text part in GGUF files of others */
+    IGNIS_MODEL_PHI3,   /* Phi-3, Phi-3.5, Phi-4, Phi-4-mini */
+    IGNIS_MODEL_GLM,    /* GLM-4 in folders for transformers */
+    IGNIS_MODEL_GLM4,   /* GLM-4-0414 */
+    IGNIS_MODEL_GRANITE,
+    IGNIS_MODEL_OLMO2, /* and GGUF files of OLMo 3 */
+    IGNIS_MODEL_OLMO3,
+    IGNIS_MODEL_SMOLLM3,
+    IGNIS_MODEL_MINICPM,
+    IGNIS_MODEL_STABLELM,
+    IGNIS_MODEL_INTERNLM2,
+    IGNIS_MODEL_COHERE,  /* Command-R */
+    IGNIS_MODEL_COHERE2, /* Command R7B, Command A */
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 
@@ -473,7 +492,8 @@ IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *in
     Weights that are read by one product are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the
     rows of q_proj, k_proj and v_proj, and "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and
     up_proj; their biases likewise. The name of one part gives a new tensor over its rows: it shares their
-    memory and requires no gradient; use it to read and write values. Weights of products are [out, in], also
+    memory and requires no gradient; use it to read and write values. Where a family's files have rows of heads
+    in another order than Ignis, the name gives a copy in the files' order. Weights of products are [out, in], also
     those of GPT-2, whose files are transposed. A tied head is the embedding. The name of a quantised weight,
     or of a part of it, gives a new tensor with a copy in the model's dtype: use it to read values.
     Returns: the tensor, or no handle.
@@ -515,7 +535,8 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
 
 /*  ignis_model_save - write a model as a folder that transformers and ignis_model_open open: config.json and
     model.safetensors
-    Names and layouts are those of Hugging Face. The dtype is the model's; quantised weights are converted to
+    Names and layouts are those of Hugging Face. config.json is written for GPT-2, Llama, Qwen2 and Qwen3, and
+    copied from the model's folder for other families. The dtype is the model's; quantised weights are converted to
     it. The folder is made if it does not exist. Other files are copied if the folder that the model was
     opened from has them: generation_config.json, tokenizer.json, tokenizer_config.json,
     special_tokens_map.json, added_tokens.json, chat_template.jinja and .json, vocab.json, merges.txt,
@@ -523,7 +544,7 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
     merged.
     Returns: IGNIS_OK, or the reason; then the folder may have some of the files, each of them whole.
     Errors: ARGUMENT (null), FREED, UNSUPPORTED (this thread captures a graph; a share of a model; a GGUF
-    file's own frequencies, which config.json cannot express), and those of ignis_save.
+    file's own frequencies, which config.json cannot express; a GGUF file of other families), and those of ignis_save.
     Ownership: as ignis_save.
     Threads: any. Streams: reads on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);
@@ -997,6 +1018,9 @@ static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_mod
     X(GENERATE_CHUNK, generate_cu, "ignis_generate_chunk", PLAIN)                      \
     X(GENERATE_EMBED, generate_cu, "ignis_generate_embed", WAITS)                      \
     X(GENERATE_NORM, generate_cu, "ignis_generate_norm", WAITS)                        \
+    X(GENERATE_RESIDUAL, generate_cu, "ignis_generate_residual", WAITS)                \
+    X(GENERATE_NORM_WIDTH, generate_cu, "ignis_generate_norm_width", WAITS)            \
+    X(GENERATE_LOGITS, generate_cu, "ignis_generate_logits", WAITS)                    \
     X(GENERATE_GATE, generate_cu, "ignis_generate_gate", WAITS)                        \
     X(GENERATE_CACHE, generate_cu, "ignis_generate_cache", WAITS)                      \
     X(GENERATE_GATHER, generate_cu, "ignis_generate_gather", WAITS)                    \
@@ -1220,7 +1244,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x4d65d61d3842ec08ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xd200f4b03538a13dULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -1260,9 +1284,9 @@ static const char ignis__text_attention_paged_cu_0[] =
     "{\n"
     "const ignis__generate_row &row = p.rows[blockIdx.z];\n"
     "const paged_heads heads(p, G, blockIdx.y);\n"
-    "const paged_splits splits(row.position + 1);\n"
+    "const paged_splits splits(row.position + 1, p.window);\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;\n"
-    "int from = blockIdx.x * splits.keys, to = min(end, from + splits.keys);\n"
+    "int from = splits.from(blockIdx.x), to = min(end, from + splits.keys);\n"
     "const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim};\n"
     "const W scale = W(p.scale * LOG2_E);\n"
     "ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];\n"
@@ -1339,20 +1363,22 @@ static const char ignis__text_attention_paged_cu_0[] =
     "for (int i = 0; i < PACK; i++)\n"
     "x += q[g][c][i] * W(k_part[j][c][i]);\n"
     "x = reduce_lanes<1, LANES, ignis_sum>(x);\n"
-    "score[j] = place + j * KEYS < to ? x : -ignis_infinity<W>();\n"
+    "if (WINDOW)\n"
+    "x = with_softcap(x, p.softcap);\n"
+    "score[j] = place + j * KEYS < to && place + j * KEYS >= splits.begin ? x : -ignis_infinity<W>();\n"
     "higher = max(higher, score[j]);\n"
     "}\n"
     "const W base = higher == -ignis_infinity<W>() ? W(0) : higher;\n"
     "const W factor = power_of_2(top[g] - base);\n"
     "top[g] = higher;\n"
     "sum[g] *= factor;\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_attention_paged_cu_1[] =
     "for (int c = 0; c < CHUNKS; c++)\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PACK; i++)\n"
     "out[g][c][i] *= factor;\n"
-    "#pragma unroll\n";
-static const char ignis__text_attention_paged_cu_1[] =
+    "#pragma unroll\n"
     "for (int j = 0; j < BATCH; j++) {\n"
     "const W weight = power_of_2(score[j] - base);\n"
     "sum[g] += weight;\n"
@@ -1365,7 +1391,7 @@ static const char ignis__text_attention_paged_cu_1[] =
     "}\n"
     "}\n\n\n"
     "if (split + (int)gridDim.x < splits.count) {\n"
-    "from = (split + gridDim.x) * splits.keys;\n"
+    "from = splits.from(split + gridDim.x);\n"
     "to = min(end, from + splits.keys);\n"
     "find(from);\n"
     "fetch(from, true, true);\n"
@@ -1437,6 +1463,9 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "#ifndef IGNIS_HEAD_DIM\n"
     "#define IGNIS_HEAD_DIM 64\n"
     "#endif\n\n"
+    "#ifndef IGNIS_WINDOW\n"
+    "#define IGNIS_WINDOW 0\n"
+    "#endif\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> W, Wide;\n"
     "#include \"shared/models/kv_cache.h\"\n"
@@ -1448,16 +1477,24 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "};\n"
     "typedef pair_of<W>::type W2;\n\n"
     "constexpr int SPLIT = IGNIS__SPLIT, SPLITS = IGNIS__SPLITS;\n"
-    "constexpr double LOG2_E = 1.44269504088896340736;\n\n\n"
-    "struct paged_splits {\n"
-    "int end, keys, count;\n\n"
-    "__device__ explicit paged_splits(int end) : end(end)\n"
+    "constexpr double LOG2_E = 1.44269504088896340736;\n"
+    "constexpr bool WINDOW = IGNIS_WINDOW;\n\n\n"
+    "struct paged_splits {\n\n\n"
+    "int begin, base, end, keys, count;\n\n"
+    "__device__ explicit paged_splits(int end, int window = 0)\n"
+    ": begin(WINDOW && window > 0 ? max(end - window, 0) : 0), base(begin / SPLIT * SPLIT), end(end)\n"
     "{\n"
-    "const int tiles = (end + SPLIT - 1) / SPLIT;\n"
+    "const int tiles = (end - base + SPLIT - 1) / SPLIT;\n"
     "keys = SPLIT * ((tiles + SPLITS - 1) / SPLITS);\n"
-    "count = end > 0 ? (end + keys - 1) / keys : 0;\n"
+    "count = end > 0 ? (end - base + keys - 1) / keys : 0;\n"
     "}\n"
+    "__device__ int from(int split) const { return base + split * keys; }\n"
     "};\n\n\n"
+    "template <typename F> __device__ inline F with_softcap(F score, double softcap)\n"
+    "{\n"
+    "const F cap = F(softcap * LOG2_E);\n"
+    "return softcap > 0 ? cap * F(tanh(score / cap)) : score;\n"
+    "}\n\n\n"
     "struct paged_heads {\n"
     "int kv, first, count, row;\n\n"
     "__device__ paged_heads(int kv, int first, int count, int row) : kv(kv), first(first), count(count), row(row) {}\n\n"
@@ -1538,13 +1575,15 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "}\n"
     "__syncthreads();\n"
     "if (!is_last)\n"
-    "return;\n"
+    "return;\n";
+static const char ignis__text_attention_paged_cuh_1[] =
     "}\n"
     "combine_heads(p, heads, splits, threadIdx.x, blockDim.x);\n"
     "}\n\n"
     "#endif\n";
 static const char *const ignis__text_attention_paged_cuh[] = {
     ignis__text_attention_paged_cuh_0,
+    ignis__text_attention_paged_cuh_1,
 };
 
 static const char ignis__text_attention_paged_many_cu_0[] =
@@ -1976,13 +2015,15 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "arrivals &arrived = *(arrivals *)memory;\n"
     "const ignis__generate_row &row = p.rows[blockIdx.z];\n"
     "const paged_heads heads(p, HEADS, blockIdx.y);\n"
-    "const paged_splits splits(row.position + 1);\n"
+    "const paged_splits splits(row.position + 1, p.window);\n"
     "paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, row.pages, p.scale, of_teams[threadIdx.x / TEAM]);\n"
     "const int first = blockIdx.x * TEAMS + team.number, stride = gridDim.x * TEAMS, end = splits.end;\n\n"
     "const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER);\n"
     "team.kv = heads.kv;\n"
+    "team.softcap = p.softcap;\n"
+    "team.begin = splits.begin;\n"
     "const auto begin = [&](int split) {\n"
-    "team.from = split * splits.keys;\n"
+    "team.from = splits.from(split);\n"
     "team.to = min(end, team.from + splits.keys);\n"
     "};\n\n"
     "const auto fetch_last = [&] {\n"
@@ -2067,9 +2108,9 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "break;\n"
     "const float2 x = combine_two(splits.count, [&](int split, float2 &tops, float2 &two) {\n"
     "tops = arrived.tops[split][h];\n"
-    "two = arrived.found[split][i];\n"
-    "});\n";
+    "two = arrived.found[split][i];\n";
 static const char ignis__text_attention_paged_mma_cu_1[] =
+    "});\n"
     "*(uint32_t *)(heads.out(p) + at) = ignis_round_two<T>(x.x, x.y);\n"
     "}\n"
     "} else if (splits.count > 1) {\n"
@@ -2108,6 +2149,8 @@ static const char ignis__text_attention_paged_team_cuh_0[] =
     "const int32_t *const page_of;\n"
     "team_memory &m;\n"
     "const float scale;\n"
+    "double softcap;\n"
+    "int begin;\n"
     "const int number, warp, g, t, own_d;\n"
     "int kv, from, to;\n"
     "uint4 keys[2][OWN];\n"
@@ -2115,7 +2158,8 @@ static const char ignis__text_attention_paged_team_cuh_0[] =
     "int pages[WARPS], own_page;\n"
     "float out[D / 64][4], top[2], sum[2];\n\n"
     "__device__ paged_team(const paged_source &source, const int32_t *page_of, double scale, team_memory &m)\n"
-    ": source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), number(threadIdx.x / TEAM),\n"
+    ": source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), softcap(0), begin(0),\n"
+    "number(threadIdx.x / TEAM),\n"
     "warp(threadIdx.x % TEAM / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4),\n"
     "own_d(warp * (D / WARPS) + g * OWN)\n"
     "{\n"
@@ -2207,18 +2251,23 @@ static const char ignis__text_attention_paged_team_cuh_0[] =
     "template <typename Q> __device__ void add(int at, Q q)\n"
     "{\n"
     "float s[4] = {0, 0, 0, 0};\n"
+    "const float unit = WINDOW ? 1.0f : scale;\n"
     "#pragma unroll\n"
     "for (int c = 0; c < OWN; c++) {\n"
     "const uint4 &x = keys[0][c], &y = keys[1][c];\n"
     "const uint32_t low[4] = {x.x, y.x, x.y, y.y}, high[4] = {x.z, y.z, x.w, y.w};\n"
     "const uint4 of_q = q(c);\n"
-    "ignis_mma<T>(s, low, of_q.x, of_q.y);\n"
+    "ignis_mma<T>(s, low, of_q.x, of_q.y);\n";
+static const char ignis__text_attention_paged_team_cuh_1[] =
     "ignis_mma<T>(s, high, of_q.z, of_q.w);\n"
     "}\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 4; i++)\n";
-static const char ignis__text_attention_paged_team_cuh_1[] =
-    "s[i] = at + PAGE * warp + g + i / 2 * 8 < to ? s[i] : -ignis_infinity<float>();\n"
+    "for (int i = 0; i < 4; i++) {\n"
+    "const int key = at + PAGE * warp + g + i / 2 * 8;\n"
+    "if (WINDOW)\n"
+    "s[i] = with_softcap(s[i] * scale, softcap);\n"
+    "s[i] = key < to && (!WINDOW || key >= begin) ? s[i] : -ignis_infinity<float>();\n"
+    "}\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 2; i++) {\n"
     "const float own = reduce_lanes<4, 32, ignis_max>(max(s[i], s[2 + i]));\n"
@@ -2230,7 +2279,7 @@ static const char ignis__text_attention_paged_team_cuh_1[] =
     "for (int i = 0; i < 2; i++) {\n"
     "const float most =\n"
     "max(max(m.tops[0][2 * t + i], m.tops[1][2 * t + i]), max(m.tops[2][2 * t + i], m.tops[3][2 * t + i]));\n"
-    "const float higher = max(top[i], most * scale);\n"
+    "const float higher = max(top[i], most * unit);\n"
     "const float factor = ignis_ptx_ex2_ftz(top[i] - higher);\n"
     "top[i] = higher;\n\n"
     "sum[i] = __fmul_rn(sum[i], factor);\n"
@@ -2239,8 +2288,8 @@ static const char ignis__text_attention_paged_team_cuh_1[] =
     "out[j][i] *= factor;\n"
     "out[j][2 + i] *= factor;\n"
     "}\n"
-    "s[i] = ignis_ptx_ex2_ftz(fmaf(s[i], scale, -higher));\n"
-    "s[2 + i] = ignis_ptx_ex2_ftz(fmaf(s[2 + i], scale, -higher));\n"
+    "s[i] = ignis_ptx_ex2_ftz(fmaf(s[i], unit, -higher));\n"
+    "s[2 + i] = ignis_ptx_ex2_ftz(fmaf(s[2 + i], unit, -higher));\n"
     "m.weights[2 * t + i][PAGE * warp + g] = T(s[i]);\n"
     "m.weights[2 * t + i][PAGE * warp + g + 8] = T(s[2 + i]);\n"
     "const float own = reduce_lanes<4, 32, ignis_sum>(s[i] + s[2 + i]);\n"
@@ -2317,7 +2366,7 @@ static const char ignis__text_blocks_cu_0[] =
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_blocks_embed(W *sum, const __grid_constant__ ignis__quantised_weight w, const T *positions,\n"
-    "const ignis__generate_row *rows)\n"
+    "const ignis__generate_row *rows, double scale)\n"
     "{\n"
     "const ignis__generate_row &row = rows[blockIdx.x];\n"
     "W *to = sum + blockIdx.x * w.k;\n"
@@ -2328,8 +2377,8 @@ static const char ignis__text_blocks_cu_0[] =
     "}\n"
     "numbers_of(to, w, row.ids[row.position]);\n"
     "__syncthreads();\n"
-    "for (int i = threadIdx.x; positions && i < w.k; i += 256)\n"
-    "to[i] += W(positions[row.position * w.k + i]);\n"
+    "for (int i = threadIdx.x; (positions || scale != 1) && i < w.k; i += 256)\n"
+    "to[i] = to[i] * W(scale) + (positions ? W(positions[row.position * w.k + i]) : W(0));\n"
     "}\n";
 static const char *const ignis__text_blocks_cu[] = {
     ignis__text_blocks_cu_0,
@@ -2526,8 +2575,9 @@ static const char ignis__text_gemv_cu_0[] =
     "const long long at = (first + c) * p.result_row + column;\n"
     "W y = sum[0][c] + (p.bias ? W(p.bias[column]) : W(0));\n"
     "if constexpr (gated)\n"
-    "y = y * sigmoid(y) * (sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));\n"
-    "if (p.kind == IGNIS__GEMV_OUT)\n"
+    "y = (p.kind == IGNIS__GEMV_GELU ? gelu(y) : y * sigmoid(y)) *\n"
+    "(sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));\n"
+    "if (gated || p.kind == IGNIS__GEMV_OUT)\n"
     "p.out[at] = T(y);\n"
     "else if (p.kind == IGNIS__GEMV_GELU)\n"
     "p.out[at] = T(gelu(y));\n"
@@ -2698,7 +2748,7 @@ static const char ignis__text_gemv_cuh_1[] =
     "if (low >= p.n)\n"
     "return;\n"
     "if (p.gated) {\n"
-    "p.out[row + low] = T(a * sigmoid(a) * b);\n"
+    "p.out[row + low] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);\n"
     "} else if (p.kind == IGNIS__GEMV_CACHE) {\n"
     "if (to) {\n"
     "to[0] = T(rotated(a, b, -sine, cosine));\n"
@@ -3960,7 +4010,8 @@ static const char ignis__text_generate_cu_0[] =
     "}\n"
     "}\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_generate_embed(W *sum, const T *embedding, const T *positions, const ignis__generate_row *rows, int hidden)\n"
+    "ignis_generate_embed(W *sum, const T *embedding, const T *positions, const ignis__generate_row *rows, int hidden,\n"
+    "double scale)\n"
     "{\n"
     "const ignis__generate_row &row = rows[blockIdx.x];\n"
     "const long long to = (long long)blockIdx.x * hidden;\n"
@@ -3968,17 +4019,22 @@ static const char ignis__text_generate_cu_0[] =
     "for (int i = threadIdx.x; i < hidden; i += 256) {\n"
     "W x = 0;\n"
     "if (row.position >= 0) {\n"
-    "x = W(embedding[(long long)row.ids[row.position] * hidden + i]);\n"
+    "x = W(embedding[(long long)row.ids[row.position] * hidden + i]) * W(scale);\n"
     "if (positions)\n"
     "x += W(positions[(long long)row.position * hidden + i]);\n"
     "}\n"
     "sum[to + i] = x;\n"
     "}\n"
     "}\n\n\n"
+    "struct norm_kind {\n"
+    "W eps, offset;\n"
+    "bool rms;\n"
+    "};\n\n\n"
     "template <int N>\n"
-    "__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden, W eps,\n"
-    "bool rms)\n"
+    "__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden,\n"
+    "const norm_kind &kind)\n"
     "{\n"
+    "const bool rms = kind.rms;\n"
     "typedef ignis_row<W, ignis_block_team, N, true> Row;\n"
     "const Row row(sum, hidden);\n"
     "typename Row::Batch xs;\n"
@@ -4032,7 +4088,7 @@ static const char ignis__text_generate_cu_0[] =
     "}\n"
     "total = ignis_block_sum(total) / W(hidden);\n"
     "}\n"
-    "const W factor = W(1) / sqrt(total + eps);\n\n"
+    "const W factor = weight ? W(1) / sqrt(total + kind.eps) : W(1);\n\n"
     "for (int walked = 0; walked <= last; walked++) {\n"
     "const int round = rms ? last - walked : walked;\n"
     "if (walked > 0)\n"
@@ -4041,11 +4097,13 @@ static const char ignis__text_generate_cu_0[] =
     "round,\n"
     "[&](int column, auto &x) {\n"
     "constexpr int count = ignis_pack_count<decltype(x)>;\n"
-    "const auto by = ignis_load<count>(weight + column);\n"
+    "ignis_pack<T, count> by;\n"
     "W values[count];\n"
+    "if (weight)\n"
+    "by = ignis_load<count>(weight + column);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < count; i++)\n"
-    "values[i] = (x[i] - mean) * factor * W(by[i]);\n"
+    "values[i] = weight ? (x[i] - mean) * factor * (W(by[i]) + kind.offset) : x[i];\n"
     "if (bias) {\n"
     "const auto add = ignis_load<count>(bias + column);\n"
     "#pragma unroll\n"
@@ -4056,29 +4114,68 @@ static const char ignis__text_generate_cu_0[] =
     "},\n"
     "xs);\n"
     "}\n"
-    "}\n\n\n\n"
+    "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)\n"
     "ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden, double eps, int rms,\n"
-    "int packed)\n"
+    "int packed, double offset)\n"
     "{\n"
     "const long long at = (long long)blockIdx.x * hidden;\n"
     "T *const y = out ? out + at : nullptr;\n"
     "const T *const more = other ? other + at : nullptr;\n"
+    "const norm_kind kind = {W(eps), W(offset), rms != 0};\n"
     "ignis_grid_dependency();\n"
-    "if (packed)\n"
-    "add_and_norm<16 / sizeof(W)>(y, sum + at, more, weight, bias, hidden, W(eps), rms);\n"
-    "else\n"
-    "add_and_norm<1>(y, sum + at, more, weight, bias, hidden, W(eps), rms);\n"
-    "}\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half)\n"
-    "{\n"
-    "constexpr int pack = 16 / sizeof(T);\n";
+    "if (packed)\n";
 static const char ignis__text_generate_cu_1[] =
+    "add_and_norm<16 / sizeof(W)>(y, sum + at, more, weight, bias, hidden, kind);\n"
+    "else\n"
+    "add_and_norm<1>(y, sum + at, more, weight, bias, hidden, kind);\n"
+    "}\n\n\n"
+    "__device__ inline W row_factor(const T *row, int n, double eps, bool norm)\n"
+    "{\n"
+    "W squares = 0;\n"
+    "for (int i = threadIdx.x; norm && i < n; i += blockDim.x)\n"
+    "squares += W(row[i]) * W(row[i]);\n"
+    "return norm ? W(1) / sqrt(ignis_block_sum(squares) / W(n) + W(eps)) : W(1);\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "ignis_generate_residual(W *sum, const T *other, const T *weight, int hidden, double eps, double offset,\n"
+    "double scale)\n"
+    "{\n"
+    "const T *const row = other + (long long)blockIdx.x * hidden;\n"
+    "W *const to = sum + (long long)blockIdx.x * hidden;\n"
+    "ignis_grid_dependency();\n"
+    "const W factor = row_factor(row, hidden, eps, weight) * W(scale);\n"
+    "for (int i = threadIdx.x; i < hidden; i += 256)\n"
+    "to[i] += W(row[i]) * factor * (weight ? W(weight[i]) + W(offset) : W(1));\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "ignis_generate_norm_width(T *x, const T *weight, long long stride, int n, double eps, double offset)\n"
+    "{\n"
+    "T *const row = x + blockIdx.x * stride;\n"
+    "ignis_grid_dependency();\n"
+    "const W factor = row_factor(row, n, eps, true);\n"
+    "for (int i = threadIdx.x; i < n; i += 256)\n"
+    "row[i] = T(W(row[i]) * factor * (W(weight[i]) + W(offset)));\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "ignis_generate_logits(float *logits, long long stride, int vocab, double scale, double softcap)\n"
+    "{\n"
+    "float *const row = logits + blockIdx.y * stride;\n"
+    "ignis_grid_dependency();\n"
+    "for (int i = blockIdx.x * 256 + threadIdx.x; i < vocab; i += gridDim.x * 256) {\n"
+    "const float x = row[i] * float(scale);\n"
+    "row[i] = softcap > 0 ? float(softcap) * tanhf(x / float(softcap)) : x;\n"
+    "}\n"
+    "}\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half,\n"
+    "int is_gelu)\n"
+    "{\n"
+    "constexpr int pack = 16 / sizeof(T);\n"
     "const T *gates = x + blockIdx.y * 2LL * half, *others = gates + half;\n"
     "T *to = y + (long long)blockIdx.y * half;\n\n"
     "const int first = blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256,\n"
     "packs = pack > 2 && half % pack == 0 ? half / pack : 0;\n"
-    "const auto gated = [](W gate, W x) { return T(gate * sigmoid(gate) * x); };\n"
+    "const auto gated = [is_gelu](W gate, W x) { return T((is_gelu ? gelu(gate) : gate * sigmoid(gate)) * x); };\n"
     "ignis_grid_dependency();\n"
     "for (int i = first; i < packs; i += step) {\n"
     "auto gate = ignis_load(gates + i * pack);\n"
@@ -4110,13 +4207,16 @@ static const char ignis__text_generate_cu_1[] =
     "cosines[threadIdx.x] = 1;\n"
     "if (p.turns)\n"
     "sine_cosine(W(position), frequencies.at[threadIdx.x], sines[threadIdx.x], cosines[threadIdx.x]);\n"
+    "if (p.turns && p.rest_scale > 0 && threadIdx.x >= p.turning)\n"
+    "cosines[threadIdx.x] = W(p.rest_scale);\n"
     "}\n"
     "const int page = position < 0 ? 0 : row.pages[position / PAGE];\n"
     "ignis_grid_dependency();\n"
     "if (position < 0)\n"
     "return;\n"
     "for (int head = first_head + threadIdx.x / 32; normed && head < min(turning, end_head); head += 256 / 32) {\n"
-    "const W factor = head_factor<4>((const T *)qkv + head * p.head_dim, p.head_dim, p.eps);\n"
+    "const W factor = head_factor<4>((const T *)qkv + head * p.head_dim, p.head_dim, p.eps);\n";
+static const char ignis__text_generate_cu_2[] =
     "if (threadIdx.x % 32 == 0)\n"
     "factors[head - first_head] = factor;\n"
     "}\n"
@@ -4151,8 +4251,8 @@ static const char ignis__text_generate_cu_1[] =
     "for (int j = 0; j < N; j++) {\n"
     "W one = W(a[k][j]), other = W(b[k][j]);\n"
     "if (weight) {\n"
-    "one *= factors[head - first_head] * W(weight[i + j]);\n"
-    "other *= factors[head - first_head] * W(weight[half + i + j]);\n"
+    "one *= factors[head - first_head] * (W(weight[i + j]) + W(p.weight_offset));\n"
+    "other *= factors[head - first_head] * (W(weight[half + i + j]) + W(p.weight_offset));\n"
     "}\n"
     "x[j] = rotated(one, other, -sines[i + j], cosines[i + j]);\n"
     "y[j] = rotated(other, one, sines[i + j], cosines[i + j]);\n"
@@ -4175,8 +4275,7 @@ static const char ignis__text_generate_cu_1[] =
     "int kv_heads, int head_dim)\n"
     "{\n"
     "constexpr int pack = 16 / sizeof(T);\n"
-    "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,\n";
-static const char ignis__text_generate_cu_2[] =
+    "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,\n"
     "i = at % width * pack;\n"
     "ignis_grid_dependency();\n"
     "if (token >= tokens)\n"
@@ -6105,7 +6204,7 @@ static const char *const ignis__text_shared_models_fused_step_h[] = {
 };
 
 static const char ignis__text_shared_models_gemv_h_0[] =
-    "#pragma once\n\n\n\n\n"
+    "#pragma once\n\n\n\n\n\n"
     "typedef enum ignis__gemv_kind {\n"
     "IGNIS__GEMV_OUT,\n"
     "IGNIS__GEMV_GELU,\n"
@@ -6202,11 +6301,11 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "IGNIS__POINTER(T) k, v;\n\n"
     "IGNIS__POINTER(T) k_too, v_too;\n\n"
     "IGNIS__POINTER(const T) q_weight, k_weight;\n"
-    "IGNIS__POINTER(const ignis__generate_row) rows;\n"
-    "double eps;\n"
-    "int heads, kv_heads, head_dim, turns;\n"
+    "IGNIS__POINTER(const ignis__generate_row) rows;\n\n\n"
+    "double eps, weight_offset, rest_scale;\n"
+    "int heads, kv_heads, head_dim, turns, turning, nothing;\n"
     "} ignis__generate_cache;\n"
-    "IGNIS__ASSERT_SIZE(ignis__generate_cache, 88);\n\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);\n\n\n"
     "typedef struct ignis__paged {\n"
     "IGNIS__POINTER(const T) q;\n"
     "IGNIS__POINTER(T) out;\n"
@@ -6218,9 +6317,11 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "double scale;\n"
     "int heads, kv_heads, head_dim, splits;\n"
     "int settled;\n"
-    "int count;\n"
+    "int count;\n\n"
+    "double softcap;\n"
+    "int window, nothing;\n"
     "} ignis__paged;\n"
-    "IGNIS__ASSERT_SIZE(ignis__paged, 96);\n";
+    "IGNIS__ASSERT_SIZE(ignis__paged, 112);\n";
 static const char *const ignis__text_shared_models_kv_cache_h[] = {
     ignis__text_shared_models_kv_cache_h_0,
 };
@@ -6746,7 +6847,7 @@ static const ignis__source ignis__source_generate_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xa886b14f7e00546cULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 24};
+    "shared/models/kv_cache.h", 0xfdcc50af4e47dd77ULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 24};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6758,7 +6859,7 @@ static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cuh = {
-    "attention_paged.cuh", 0xd253467ce9097027ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 1};
+    "attention_paged.cuh", 0x52f48cac0294c296ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 1};
 
 static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6771,7 +6872,7 @@ static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cu = {
-    "attention_paged.cu", 0x27e86c03246614afULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
+    "attention_paged.cu", 0x643d828e0a885413ULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6803,7 +6904,7 @@ static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_team_cuh = {
-    "attention_paged_team.cuh", 0x808be527105015cbULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 4};
+    "attention_paged_team.cuh", 0x681e08bd3803499dULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 4};
 
 static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6820,7 +6921,7 @@ static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_mma_cu = {
-    "attention_paged_mma.cu", 0xa756102fddbbf639ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
+    "attention_paged_mma.cu", 0x2e5b47829b54b69fULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
 
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
@@ -6842,12 +6943,12 @@ static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cu = {
-    "blocks.cu", 0x41c9f4feb2c8bdebULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 5};
+    "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 5};
 
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xb3103bf67c5a0211ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 22};
+    "shared/models/gemv.h", 0xadd7af96d97da839ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 22};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6856,7 +6957,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0x3984077063444180ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 7};
+    "gemv.cu", 0xd150b09350a13573ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 7};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6869,7 +6970,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x952f9263e5baf84aULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 8};
+    "gemv.cuh", 0xf8af38bf8cca8bd8ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 8};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -6990,7 +7091,7 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xadcd46b5974b6c55ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 14};
+    "generate.cu", 0x7eff533422abfb48ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 14};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
@@ -17592,6 +17693,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_grammar_check(const char *grammar)
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, the limit of attention */
 #define IGNIS__RANKS 64       /* that share a model, at most */
 #define IGNIS__MODEL_STOPS 16 /* the size of ignis_model_info.ends */
+/*  How the heads of a layer are rotated. */
+typedef enum ignis__rope_kind {
+    IGNIS__ROPE_COMMON,
+    IGNIS__ROPE_LOCAL, /* by the frequencies of windowed layers */
+    IGNIS__ROPE_NONE
+} ignis__rope_kind;
+
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
     ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
@@ -17600,6 +17708,9 @@ typedef struct ignis__layer {
     ignis_tensor mlp_norm, mlp_norm_bias;
     ignis_tensor up, up_bias; /* gated: the rows of gate, then those of up */
     ignis_tensor down, down_bias;
+    ignis_tensor attn_norm_behind, mlp_norm_behind; /* of the results of attention and MLP, before they are added */
+    int window;                                     /* keys that a token sees, its own included; 0: all */
+    ignis__rope_kind rope;
 } ignis__layer;
 
 /*  How RoPE frequencies are scaled, as in the description. */
@@ -17608,6 +17719,8 @@ typedef enum ignis__rope_scaling {
     IGNIS__ROPE_SCALING_LINEAR,
     IGNIS__ROPE_SCALING_LLAMA3,
     IGNIS__ROPE_SCALING_YARN,
+    IGNIS__ROPE_SCALING_DYNAMIC, /* changes nothing up to the model's context */
+    IGNIS__ROPE_SCALING_LONGROPE,
     IGNIS__ROPE_SCALING_TABLE /* by the divisors of a GGUF file */
 } ignis__rope_scaling;
 
@@ -17618,9 +17731,16 @@ typedef struct ignis__model {
         context;                   /* heads, kv_heads, inner: of this rank's share */
     ignis_model_parallel parallel; /* size: at least 1 */
     double attention_scale;
-    bool rms, rope, gelu; /* otherwise: layer norms, learned positions, a gate with silu */
-    bool tied;            /* the head is the embedding */
-    double frequencies[IGNIS__MODEL_HALF];
+    bool rms, rope, gelu; /* otherwise: layer norms, learned positions, an MLP with a gate */
+    /* gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the same input; wide_norms: the
+       norms of q and k are over all heads */
+    bool gelu_gate, parallel_blocks, wide_norms;
+    int rotary; /* elements of a head that rotate */
+    /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
+    double rest_scale; /* of the elements of q and k that do not rotate */
+    double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
+    bool tied; /* the head is the embedding */
+    double frequencies[IGNIS__MODEL_HALF], local_frequencies[IGNIS__MODEL_HALF];
     ignis_dtype dtype, cache_dtype;
     ignis_weights weights;
     int max_tokens, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
@@ -17737,20 +17857,34 @@ enum {
     IGNIS__LAYER_NORMS = 1, /* with means; biases, if the table has them */
     IGNIS__POSITIONS = 2,   /* learned positions, no rotation */
     IGNIS__PLAIN_GELU = 4,  /* an MLP without a gate */
-    IGNIS__GGUF_PAIRS = 8   /* in GGUF files the elements i and i + head_dim / 2 of a head of q and k are adjacent */
+    /* elements of a head of q and k that rotate together are adjacent in GGUF files, in folders */
+    IGNIS__GGUF_PAIRS = 8,
+    IGNIS__HF_PAIRS = 16,
+    IGNIS__ONE_PLUS = 32,              /* RMS norms multiply by 1 + w; GGUF files have 1 + w */
+    IGNIS__GELU_GATE = 64,             /* the gate is gelu */
+    IGNIS__PARALLEL_BLOCKS = 128,      /* attention and MLP have the same input, and are added together */
+    IGNIS__WIDE_NORMS = 256,           /* norms of q and k over all heads */
+    IGNIS__SQUARE_ROOT_SCALE = 512,    /* embeddings are scaled by the square root of their width */
+    IGNIS__LOGITS_DIVIDED = 1024,      /* the logit scale is a divisor */
+    IGNIS__LOCAL_ROPE = 2048,          /* windowed layers rotate by frequencies of their own, without scaling */
+    IGNIS__ONLY_WINDOWS_ROTATE = 4096, /* layers without a window do not rotate */
+    IGNIS__DEPTH_SCALE = 8192          /* the residual scale is divided by the square root of the layers */
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
 enum {
-    IGNIS__MODEL_IN_OUT = 1,  /* [in, out] in a safetensors file */
-    IGNIS__MODEL_PAIRS = 2,   /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
-    IGNIS__MODEL_HEAD = 4,    /* only if the head is not tied */
-    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
+    IGNIS__MODEL_IN_OUT = 1,   /* [in, out] in a safetensors file */
+    IGNIS__MODEL_PAIRS = 2,    /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
+    IGNIS__MODEL_NORM = 16,    /* of an RMS norm: see IGNIS__ONE_PLUS */
+    IGNIS__MODEL_GROUPED = 32, /* in a folder each head of k follows its heads of q, and precedes its head of v */
+    IGNIS__MODEL_HEAD = 4,     /* only if the head is not tied */
+    IGNIS__MODEL_OPTIONAL = 8  /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
-    queries and keys, D a head, I inner, 3 three times hidden. */
+    queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner. hf or gguf
+    is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
     size_t member;      /* of ignis__layer or ignis__model */
@@ -17770,11 +17904,26 @@ typedef enum ignis__number {
     IGNIS__NUMBER_CONTEXT,
     IGNIS__NUMBER_EPS,
     IGNIS__NUMBER_HEAD_DIM,
+    IGNIS__NUMBER_ROTARY,        /* elements of a head that rotate */
+    IGNIS__NUMBER_ROTARY_SHARE,  /* the same as a fraction of a head */
+    IGNIS__NUMBER_WINDOW,        /* keys that a token sees in windowed layers */
+    IGNIS__NUMBER_WINDOW_PERIOD, /* every so manyth layer has no window */
+    IGNIS__NUMBER_ROPE_PERIOD,   /* does not rotate */
+    IGNIS__NUMBER_LOCAL_THETA,   /* the base of the frequencies of windowed layers */
+    IGNIS__NUMBER_QUERY_SCALAR,  /* attention is scaled by 1 / sqrt(this) */
+    IGNIS__NUMBER_ATTENTION_SCALE,
+    IGNIS__NUMBER_EMBEDDING_SCALE,
+    IGNIS__NUMBER_RESIDUAL_SCALE,
+    IGNIS__NUMBER_LOGIT_SCALE,
+    IGNIS__NUMBER_LOGIT_WIDTH, /* logits are divided by the width / this */
+    IGNIS__NUMBER_SOFTCAP,     /* of the scores of attention */
+    IGNIS__NUMBER_LOGIT_SOFTCAP,
     IGNIS__NUMBERS
 } ignis__number;
 
 /*  Where a number of a description is. kind: 'w' a whole number from 1 to `most`, 'r' a positive number; in
-    capitals if it is required. otherwise: its value if it is missing, 0 if it follows from other numbers. */
+    capitals if it is required; 'p' a positive number or 0. otherwise: its value if it is missing, 0 if it follows
+    from other numbers, or if the model does not have the feature. */
 typedef struct ignis__number_key {
     ignis__number number;
     char kind;
@@ -17827,7 +17976,11 @@ typedef struct ignis__model_part {
     int64_t file_rows, file_columns, run,
         stride; /* each group of `run` rows begins `stride` rows after the group before it in the file */
     int64_t skip_rows, skip_columns; /* before this rank's share in the file */
-    int blocks;                      /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
+    /* each head is a run of its own: of a part with q, k and v that ranks share, or whose heads are in groups */
+    bool by_heads, grouped;
+    bool moved; /* the file has elements of heads in another order: see ignis__model_moves_rows */
+    int heads, kv_heads, rank, ranks;
+    int blocks; /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
     const ignis__model_source *from;
     ignis_tensor *to;
 } ignis__model_part;
@@ -17905,6 +18058,7 @@ IGNIS__PRIVATE const ignis__json_must ignis__common_musts[] = {
     IGNIS__MUST_BE("num_experts", 'n', 0),
     IGNIS__MUST_BE("num_local_experts", 'n', 0),
     IGNIS__MUST_BE("use_sliding_window", 'b', 0),
+    IGNIS__MUST_BE("sliding_window", '0', 0),
     IGNIS__MUST_BE("rope_interleaved", 'b', 0),
     /* separate settings for each type of layer */
     IGNIS__MUST_BE("rope_parameters.full_attention", '0', 0),
@@ -17912,10 +18066,6 @@ IGNIS__PRIVATE const ignis__json_must ignis__common_musts[] = {
     {"layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
     IGNIS__MUST_BE("rope_scaling", '{', 0),
     IGNIS__MUST_BE("rope_parameters", '{', 0),
-    IGNIS__MUST_BE("rope_scaling.mscale", '0', 0),
-    IGNIS__MUST_BE("rope_parameters.mscale", '0', 0),
-    IGNIS__MUST_BE("rope_scaling.mscale_all_dim", '0', 0),
-    IGNIS__MUST_BE("rope_parameters.mscale_all_dim", '0', 0),
     IGNIS__MUST_BE("attn_logit_softcapping", '0', 0),
     IGNIS__MUST_BE("final_logit_softcapping", '0', 0),
     {NULL, 0, 0, {NULL, NULL, NULL}},
@@ -17984,7 +18134,6 @@ IGNIS__PRIVATE const char *const ignis__harmless_keys[] = {"architectures",
                                                            "return_dict_in_generate",
                                                            "rope_theta",
                                                            "sep_token_id",
-                                                           "sliding_window",
                                                            "suppress_tokens",
                                                            "task_specific_params",
                                                            "temperature",
@@ -18006,7 +18155,11 @@ IGNIS__PRIVATE const char *const ignis__harmless_keys[] = {"architectures",
                                                            NULL};
 
 /*  Entries of rope_scaling and rope_parameters. */
-IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"attention_factor",
+IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
+                                                       "long_factor",
+                                                       "short_factor",
+                                                       "sliding_attention",
+                                                       "attention_factor",
                                                        "beta_fast",
                                                        "beta_slow",
                                                        "factor",
@@ -18138,8 +18291,8 @@ static const ignis__unused_tensor ignis__gpt2_unused[] = {{".attn.bias", 4}, {".
 
 /* --- Llama, Qwen2, Qwen3 ------------------------------------------------------------------------------------------ */
 
-static const ignis__json_must ignis__llama_musts[] = {
-    IGNIS__MUST_BE("sliding_window", '0', 0),
+static const ignis__json_must ignis__qwen_musts[] = {
+    IGNIS__MUST_BE("sliding_window", '*', 0), /* use_sliding_window is false */
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 
@@ -18160,11 +18313,255 @@ static const ignis__model_row ignis__qwen3_rows[] = {
     IGNIS__ROW_OF_MLP_NORM,    IGNIS__ROWS_OF_MLP,
 };
 
+/* --- Mistral, Ministral ----------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__mistral_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'w', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+};
+
+static const ignis__json_must ignis__window_musts[] = {
+    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+/* --- Gemma -------------------------------------------------------------------------------------------------------- */
+
+static const ignis__json_must ignis__gemma_musts[] = {
+    {"hidden_act", 't', 0, {"gelu_pytorch_tanh", "gelu", NULL}}, /* transformers takes tanh for both */
+    {"hidden_activation", 't', 0, {"gelu_pytorch_tanh", NULL, NULL}},
+    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
+    IGNIS__MUST_BE("rope_parameters.full_attention", '{', 0),
+    IGNIS__MUST_BE("rope_parameters.sliding_attention", '{', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__gemma_harmless[] = {"cache_implementation", "sliding_window_size", NULL};
+
+static const ignis__number_key ignis__gemma2_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', NULL, "attention.sliding_window_pattern", 2, 65536},
+    {IGNIS__NUMBER_QUERY_SCALAR, 'p', "query_pre_attn_scalar", NULL, 0, 0},
+    {IGNIS__NUMBER_SOFTCAP, 'p', "attn_logit_softcapping", "attn_logit_softcapping", 50, 0},
+    {IGNIS__NUMBER_LOGIT_SOFTCAP, 'p', "final_logit_softcapping", "final_logit_softcapping", 30, 0},
+};
+
+static const ignis__number_key ignis__gemma3_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', "sliding_window_pattern", "attention.sliding_window_pattern", 6, 65536},
+    {IGNIS__NUMBER_QUERY_SCALAR, 'p', "query_pre_attn_scalar", NULL, 0, 0},
+    {IGNIS__NUMBER_LOCAL_THETA, 'r', "rope_local_base_freq", "rope.freq_base_swa", 10000, 0},
+    {IGNIS__NUMBER_SOFTCAP, 'p', "attn_logit_softcapping", "attn_logit_softcapping", 0, 0},
+    {IGNIS__NUMBER_LOGIT_SOFTCAP, 'p', "final_logit_softcapping", "final_logit_softcapping", 0, 0},
+};
+
+#define IGNIS__ROWS_OF_GEMMA                                                                                  \
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"),               \
+        IGNIS__MODEL_ROW(norm, 'H', 0, IGNIS__MODEL_NORM, "model.norm.weight", "output_norm.weight"),         \
+        IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight"),               \
+        IGNIS__NAMED_ROW(attn_norm, 'H', 0, IGNIS__MODEL_NORM, "input_layernorm.weight", "attn_norm.weight"), \
+        IGNIS__ROWS_OF_QKV, IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL), IGNIS__ROWS_OF_O, IGNIS__ROWS_OF_MLP
+#define IGNIS__ROWS_OF_NORMS_AROUND                                                                                   \
+    IGNIS__NAMED_ROW(attn_norm_behind, 'H', 0, IGNIS__MODEL_NORM, "post_attention_layernorm.weight",                  \
+                     "post_attention_norm.weight"),                                                                   \
+        IGNIS__NAMED_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_NORM, "pre_feedforward_layernorm.weight", "ffn_norm.weight"), \
+        IGNIS__NAMED_ROW(mlp_norm_behind, 'H', 0, IGNIS__MODEL_NORM, "post_feedforward_layernorm.weight",             \
+                         "post_ffw_norm.weight")
+
+static const ignis__model_row ignis__gemma_rows[] = {
+    IGNIS__ROWS_OF_GEMMA,
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_NORM, "post_attention_layernorm.weight", "ffn_norm.weight"),
+};
+
+static const ignis__model_row ignis__gemma2_rows[] = {IGNIS__ROWS_OF_GEMMA, IGNIS__ROWS_OF_NORMS_AROUND};
+
+static const ignis__model_row ignis__gemma3_rows[] = {
+    IGNIS__ROWS_OF_GEMMA,
+    IGNIS__ROWS_OF_NORMS_AROUND,
+    IGNIS__NAMED_ROW(q_norm, 'D', 0, IGNIS__MODEL_NORM, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'D', 0, IGNIS__MODEL_NORM, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+};
+
+/* --- Phi-3, Phi-4 ------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__phi3_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'w', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 1, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+};
+
+static const char *const ignis__phi3_harmless[] = {"full_attn_mod", "interpolate_factor", NULL};
+
+#define IGNIS__ROWS_OF_FUSED_MLP                                                   \
+    IGNIS__NAMED_ROW(up, 'G', 'H', 0, "mlp.gate_up_proj.weight", "ffn_up.weight"), \
+        IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.down_proj.weight", "ffn_down.weight")
+
+static const ignis__model_row ignis__phi3_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__NAMED_ROW(qkv, 'F', 'H', IGNIS__MODEL_PAIRS, "self_attn.qkv_proj.weight", "attn_qkv.weight"),
+    IGNIS__NAMED_ROW(o, 'H', 'Q', 0, "self_attn.o_proj.weight", "attn_output.weight"),
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_FUSED_MLP,
+};
+
+/* --- GLM-4 -------------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__glm_keys[] = {
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 0.5, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+};
+
+static const ignis__model_row ignis__glm_rows[] = {
+    IGNIS__ROWS_OF_MODEL,     IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,       IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,         IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_FUSED_MLP,
+};
+
+static const ignis__model_row ignis__glm4_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__NAMED_ROW(attn_norm_behind, 'H', 0, 0, "post_self_attn_layernorm.weight", "post_attention_norm.weight"),
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_FUSED_MLP,
+    IGNIS__NAMED_ROW(mlp_norm_behind, 'H', 0, 0, "post_mlp_layernorm.weight", "post_ffw_norm.weight"),
+};
+
+/* --- Granite 3, MiniCPM, SmolLM3: Llama with scales, or with layers that do not rotate ---------------------------- */
+
+static const ignis__number_key ignis__granite_keys[] = {
+    {IGNIS__NUMBER_ATTENTION_SCALE, 'R', "attention_multiplier", "attention.scale", 0, 0},
+    {IGNIS__NUMBER_EMBEDDING_SCALE, 'R', "embedding_multiplier", "embedding_scale", 0, 0},
+    {IGNIS__NUMBER_RESIDUAL_SCALE, 'R', "residual_multiplier", "residual_scale", 0, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'R', "logits_scaling", "logit_scale", 0, 0},
+};
+
+static const ignis__number_key ignis__minicpm_keys[] = {
+    {IGNIS__NUMBER_EMBEDDING_SCALE, 'R', "scale_emb", "embedding_scale", 0, 0},
+    {IGNIS__NUMBER_RESIDUAL_SCALE, 'R', "scale_depth", "residual_scale", 0, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'p', NULL, "logit_scale", 0, 0},
+    {IGNIS__NUMBER_LOGIT_WIDTH, 'p', "dim_model_base", NULL, 0, 0},
+};
+
+static const ignis__number_key ignis__smollm3_keys[] = {
+    {IGNIS__NUMBER_ROPE_PERIOD, 'w', "no_rope_layer_interval", NULL, 4, 65536},
+};
+
+static const char *const ignis__smollm3_harmless[] = {"no_rope_layers", NULL};
+
+/* --- OLMo 2 and 3 ------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__olmo2_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'w', NULL, "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', NULL, "attention.sliding_window_pattern", 4, 65536},
+};
+
+static const ignis__number_key ignis__olmo3_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", NULL, 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', NULL, NULL, 4, 65536},
+};
+
+static const ignis__json_must ignis__olmo3_musts[] = {
+    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
+    IGNIS__MUST_BE("rope_parameters.full_attention", '{', 0),
+    IGNIS__MUST_BE("rope_parameters.sliding_attention", '{', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const ignis__model_row ignis__olmo2_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__NAMED_ROW(q_norm, 'Q', 0, 0, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'K', 0, 0, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__NAMED_ROW(attn_norm_behind, 'H', 0, 0, "post_attention_layernorm.weight", "post_attention_norm.weight"),
+    IGNIS__ROWS_OF_MLP,
+    IGNIS__NAMED_ROW(mlp_norm_behind, 'H', 0, 0, "post_feedforward_layernorm.weight", "post_ffw_norm.weight"),
+};
+
+/* --- StableLM ----------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__stablelm_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 0.25, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+};
+
+static const char *const ignis__stablelm_harmless[] = {"norm_eps", "use_qkv_bias", NULL};
+
+static const ignis__model_row ignis__stablelm_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__MODEL_ROW(norm_bias, 'H', 0, 0, "model.norm.bias", "output_norm.bias"),
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__NAMED_ROW(attn_norm_bias, 'H', 0, 0, "input_layernorm.bias", "attn_norm.bias"),
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__NAMED_ROW(mlp_norm_bias, 'H', 0, 0, "post_attention_layernorm.bias", "ffn_norm.bias"),
+    IGNIS__ROWS_OF_MLP,
+};
+
+/* --- InternLM2: its files have q, k and v in groups of heads, or apart as GGUF files ------------------------------ */
+
+static const char *const ignis__internlm2_harmless[] = {"attn_implementation", NULL};
+
+#define IGNIS__GGUF_PART_ROW(member, rows, how, gguf)                       \
+    {                                                                       \
+        IGNIS__ROW_LAYER(member), rows, 'H', how, NULL, "blk.#." gguf, NULL \
+    }
+
+static const ignis__model_row ignis__internlm2_rows[] = {
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.tok_embeddings.weight", "token_embd.weight"),
+    IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),
+    IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "output.weight", "output.weight"),
+    IGNIS__NAMED_ROW(attn_norm, 'H', 0, 0, "attention_norm.weight", "attn_norm.weight"),
+    {IGNIS__ROW_LAYER(qkv), 'F', 'H', IGNIS__MODEL_GROUPED, "model.layers.#.attention.wqkv.weight", NULL, NULL},
+    IGNIS__GGUF_PART_ROW(qkv, 'Q', IGNIS__MODEL_PAIRS, "attn_q.weight"),
+    IGNIS__GGUF_PART_ROW(qkv, 'K', IGNIS__MODEL_PAIRS, "attn_k.weight"),
+    IGNIS__GGUF_PART_ROW(qkv, 'K', 0, "attn_v.weight"),
+    IGNIS__NAMED_ROW(o, 'H', 'Q', 0, "attention.wo.weight", "attn_output.weight"),
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "ffn_norm.weight", "ffn_norm.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "feed_forward.w1.weight", "ffn_gate.weight", "feed_forward.w1_w3.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "feed_forward.w3.weight", "ffn_up.weight", "feed_forward.w1_w3.weight"),
+    IGNIS__NAMED_ROW(down, 'H', 'I', 0, "feed_forward.w2.weight", "ffn_down.weight"),
+};
+
+/* --- Command-R ---------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__cohere_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'r', "logit_scale", "logit_scale", 0.0625, 0},
+};
+
+static const ignis__number_key ignis__cohere2_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'r', "logit_scale", "logit_scale", 0.0625, 0},
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', "sliding_window_pattern", "attention.sliding_window_pattern", 4, 65536},
+};
+
+static const char *const ignis__cohere_harmless[] = {
+    "cache_implementation", "order_of_interleaved_layers", "position_embedding_type",
+    "rotary_pct",           "use_embedding_sharing",       "use_gated_activation",
+    "use_parallel_block",   "use_parallel_embedding",      NULL};
+
+static const ignis__model_row ignis__cohere_rows[] = {
+    IGNIS__ROWS_OF_MODEL, IGNIS__ROW_OF_ATTN_NORM, IGNIS__ROWS_OF_QKV, IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,     IGNIS__ROWS_OF_MLP,
+};
+
 /* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
 
 #define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
 #define IGNIS__KEYS(list) list, IGNIS__COUNT(list)
 #define IGNIS__NO_KEYS NULL, 0
+#define IGNIS__GEMMA (IGNIS__ONE_PLUS | IGNIS__GELU_GATE | IGNIS__SQUARE_ROOT_SCALE)
+#define IGNIS__COHERE (IGNIS__LAYER_NORMS | IGNIS__PARALLEL_BLOCKS | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
 
 IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {NULL, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, NULL},
@@ -18172,11 +18569,48 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      IGNIS__ROWS(ignis__gpt2_rows), IGNIS__KEYS(ignis__gpt2_keys), ignis__gpt2_musts, ignis__gpt2_harmless,
      ignis__gpt2_unused},
     {"llama", "llama", "LlamaForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows), IGNIS__NO_KEYS,
-     ignis__llama_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__no_musts,
+     ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"qwen2", "qwen2", "Qwen2ForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
      ignis__none_harmless, ignis__rotary_unused},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__no_musts,
+    {"qwen3", "qwen3", "Qwen3ForCausalLM", 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
      ignis__none_harmless, ignis__rotary_unused},
+    {"mistral", NULL, "MistralForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"ministral", NULL, "MinistralForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"gemma", "gemma", "GemmaForCausalLM", IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma_rows), IGNIS__NO_KEYS,
+     ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
+    {"gemma2", "gemma2", "Gemma2ForCausalLM", IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma2_rows),
+     IGNIS__KEYS(ignis__gemma2_keys), ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
+    {"gemma3_text", "gemma3", "Gemma3ForCausalLM", IGNIS__GEMMA | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__gemma3_rows),
+     IGNIS__KEYS(ignis__gemma3_keys), ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
+    {"phi3", "phi3", "Phi3ForCausalLM", 0, IGNIS__ROWS(ignis__phi3_rows), IGNIS__KEYS(ignis__phi3_keys),
+     ignis__window_musts, ignis__phi3_harmless, ignis__rotary_unused},
+    {"glm", NULL, "GlmForCausalLM", IGNIS__HF_PAIRS, IGNIS__ROWS(ignis__glm_rows), IGNIS__KEYS(ignis__glm_keys),
+     ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"glm4", "glm4", "Glm4ForCausalLM", IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm4_rows),
+     IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"granite", "granite", "GraniteForCausalLM", IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED,
+     IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__granite_keys), ignis__no_musts, ignis__none_harmless,
+     ignis__rotary_unused},
+    {"olmo2", "olmo2", "Olmo2ForCausalLM", IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
+     IGNIS__KEYS(ignis__olmo2_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"olmo3", NULL, "Olmo3ForCausalLM", IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
+     IGNIS__KEYS(ignis__olmo3_keys), ignis__olmo3_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"smollm3", "smollm3", "SmolLM3ForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__smollm3_keys), ignis__qwen_musts, ignis__smollm3_harmless, ignis__rotary_unused},
+    {"minicpm", "minicpm", "MiniCPMForCausalLM", IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED | IGNIS__DEPTH_SCALE,
+     IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__minicpm_keys), ignis__no_musts, ignis__none_harmless,
+     ignis__rotary_unused},
+    {"stablelm", "stablelm", "StableLmForCausalLM", IGNIS__LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
+     IGNIS__KEYS(ignis__stablelm_keys), ignis__no_musts, ignis__stablelm_harmless, ignis__rotary_unused},
+    {"internlm2", "internlm2", "InternLM2ForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__internlm2_rows),
+     IGNIS__NO_KEYS, ignis__no_musts, ignis__internlm2_harmless, ignis__rotary_unused},
+    {"cohere", "command-r", "CohereForCausalLM", IGNIS__COHERE, IGNIS__ROWS(ignis__cohere_rows),
+     IGNIS__KEYS(ignis__cohere_keys), ignis__no_musts, ignis__cohere_harmless, ignis__rotary_unused},
+    {"cohere2", "cohere2", "Cohere2ForCausalLM", IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
+     IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
+     ignis__rotary_unused},
 };
 
 /*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
@@ -18773,6 +19207,26 @@ static bool ignis__model_read_size(ignis__model_files *files, const ignis__numbe
     return true;
 }
 
+/*  Reads a number that is positive, or 0 for nothing. */
+static bool ignis__model_read_or_zero(ignis__model_files *files, const ignis__number_key *key, double *number)
+{
+    double value = key->otherwise;
+    int i;
+    if (ignis__model_read_number(files, key->json, key->gguf, &value) == IGNIS__GGUF_BAD)
+        return false;
+    for (i = 0; i < files->config.count; i++)
+        if (files->config.items[i].kind == '0' && key->json && strcmp(files->config.items[i].name, key->json) == 0)
+            value = 0;
+    if (!(value >= 0 && value < 1e12)) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s %g; a positive number, or 0, is needed", files->path,
+                    files->is_gguf ? key->gguf : key->json, value);
+        return false;
+    }
+    *number = value;
+    return true;
+}
+
 /*  Returns the key of a number: the family's own, or the common one. NULL if such models do not have it. */
 static const ignis__number_key *ignis__model_find_key(const ignis__family *family, int number)
 {
@@ -18798,6 +19252,9 @@ IGNIS__PRIVATE bool ignis__model_read_numbers(ignis__model_files *files, double 
         if (key->kind == 'w' || key->kind == 'W') {
             if (!ignis__model_read_size(files, key, &numbers[i]))
                 return false;
+        } else if (key->kind == 'p') {
+            if (!ignis__model_read_or_zero(files, key, &numbers[i]))
+                return false;
         } else if (!ignis__model_read_real(files, key->json, key->gguf, key->otherwise, &numbers[i])) {
             return false;
         }
@@ -18816,7 +19273,12 @@ static bool ignis__model_lists(const char *const *names, const char *name, size_
 /*  Returns the requirement for an entry of config.json: the family's own, or the common one; or NULL. */
 static const ignis__json_must *ignis__model_find_must(const ignis__family *family, const char *name)
 {
+    const char *bare = strncmp(name, "rope_parameters.", 16) == 0 ? name + 16 : name;
     const ignis__json_must *must;
+    int i;
+    for (i = 0; i < family->key_count; i++)
+        if (family->keys[i].json && strcmp(family->keys[i].json, bare) == 0)
+            return NULL;
     for (must = family->musts; must->name; must++)
         if (strcmp(must->name, name) == 0)
             return must;
@@ -18831,6 +19293,8 @@ static bool ignis__model_fits(const ignis__json_must *must, const ignis__config_
 {
     int k;
     if (item->kind == '0')
+        return true;
+    if (must->kind == '*')
         return true;
     if (item->kind != must->kind)
         return false;
@@ -18852,7 +19316,8 @@ static bool ignis__model_knows(const ignis__family *family, const ignis__config_
     if (!*name || *name == '_' || item->kind == '0' || (item->kind == 'b' && item->number == 0))
         return true;
     if (member && (strncmp(name, "rope_scaling.", 13) == 0 || strncmp(name, "rope_parameters.", 16) == 0))
-        return member[1] == '_' || ignis__model_lists(ignis__rope_keys, member + 1, strcspn(member + 1, ".["));
+        return member[1] == '_' || (member = strrchr(name, '.'),
+                                    ignis__model_lists(ignis__rope_keys, member + 1, strcspn(member + 1, "[")));
     if (ignis__model_lists(ignis__harmless_keys, name, strlen(name)) ||
         ignis__model_lists(ignis__harmless_keys, name, size) || ignis__model_lists(family->harmless, name, size))
         return true;
@@ -18949,6 +19414,16 @@ static bool ignis__model_knows_gguf(const ignis__family *family, const char *nam
     return false;
 }
 
+/*  Tells whether a family's own table has a key of GGUF files. */
+static bool ignis__model_has_gguf_key(const ignis__family *family, const char *name)
+{
+    int i;
+    for (i = 0; i < family->key_count; i++)
+        if (family->keys[i].gguf && strcmp(family->keys[i].gguf, name) == 0)
+            return true;
+    return false;
+}
+
 /*  Refuses keys of the architecture in a GGUF file that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
@@ -18960,6 +19435,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     int64_t k;
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__gguf_musts); i++) {
+        if (ignis__model_has_gguf_key(family, ignis__gguf_musts[i].name))
+            continue;
         wanted = ignis__gguf_musts[i].wanted < 0 ? model->head_dim : ignis__gguf_musts[i].wanted;
         value = wanted;
         if (ignis__model_read_number(files, NULL, ignis__gguf_musts[i].name, &value) == IGNIS__GGUF_BAD)
@@ -18987,7 +19464,7 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     return causal;
 }
 
-/*  models/weights/rope_scaling.c - RoPE scaling: linear, llama3, yarn, or the divisors of a GGUF file; frequencies
+/*  models/weights/rope_scaling.c - RoPE frequencies, scaled: linear, llama3, yarn, longrope, divisors of a GGUF file
 
     Logarithms and powers are computed here, so that the C library's math is not linked.
     May use: config_check.c, checkpoint.c. Locks: none. */
@@ -19033,17 +19510,25 @@ static double ignis__model_scale_llama3(double frequency, double factor, double 
 
 static bool ignis__model_set_rope_scaling(ignis__model_files *files, ignis__model *model, const char *kind)
 {
-    static const char *const kinds[] = {"default", "linear", "llama3", "yarn", "none"};
+    static const struct {
+        const char *name;
+        ignis__rope_scaling scaling;
+        bool in_gguf; /* llama3 and dynamic are not; such GGUF files have divisors instead, or nothing */
+    } kinds[] = {{"default", IGNIS__ROPE_SCALING_NONE, true},      {"none", IGNIS__ROPE_SCALING_NONE, true},
+                 {"linear", IGNIS__ROPE_SCALING_LINEAR, true},     {"llama3", IGNIS__ROPE_SCALING_LLAMA3, false},
+                 {"yarn", IGNIS__ROPE_SCALING_YARN, true},         {"dynamic", IGNIS__ROPE_SCALING_DYNAMIC, false},
+                 {"longrope", IGNIS__ROPE_SCALING_LONGROPE, true}, {"su", IGNIS__ROPE_SCALING_LONGROPE, false}};
     int i;
-    for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
+    for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i].name) != 0; i++)
         continue;
-    model->rope_scaling = i == 4 ? IGNIS__ROPE_SCALING_NONE : (ignis__rope_scaling)i;
-    if (i < IGNIS__COUNT(kinds) &&
-        !(files->is_gguf && model->rope_scaling == IGNIS__ROPE_SCALING_LLAMA3)) /* GGUF files have divisors instead */
+    if (i < IGNIS__COUNT(kinds) && (!files->is_gguf || kinds[i].in_gguf)) {
+        model->rope_scaling = kinds[i].scaling;
         return true;
+    }
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
                 ignis__name_write(kind).text,
-                files->is_gguf ? "none, linear and yarn" : "default, linear, llama3 and yarn");
+                files->is_gguf ? "none, linear, yarn and longrope"
+                               : "default, linear, llama3, yarn, dynamic and longrope");
     return false;
 }
 
@@ -19074,11 +19559,52 @@ static bool ignis__model_check_attention_factor(ignis__model_files *files)
     return false;
 }
 
+static const char ignis__rope_of_full[] = "rope_parameters.full_attention";
+
+/*  Reads the attention factor of yarn in config.json: itself, or the ratio of those of mscale and mscale_all_dim. */
+static bool ignis__model_read_yarn_factor(ignis__model_files *files, ignis__model *model, const char *group)
+{
+    double log_factor = model->factor > 1 ? 0.1 * ignis__ln(model->factor) : 0, scale = 0, all = 0;
+    char name[80];
+    snprintf(name, sizeof name, "%s.mscale", group);
+    if (ignis__model_read_number(files, name, NULL, &scale) == IGNIS__GGUF_BAD)
+        return false;
+    snprintf(name, sizeof name, "%s.mscale_all_dim", group);
+    if (ignis__model_read_number(files, name, NULL, &all) == IGNIS__GGUF_BAD)
+        return false;
+    snprintf(name, sizeof name, "%s.attention_factor", group);
+    return ignis__model_read_real(
+        files, name, NULL, scale != 0 && all != 0 ? (scale * log_factor + 1) / (all * log_factor + 1) : log_factor + 1,
+        &model->attention_factor);
+}
+
+/*  Reads the attention factor and the original context of longrope. The divisors follow with the frequencies. */
+static bool ignis__model_read_longrope(ignis__model_files *files, ignis__model *model, const char *group)
+{
+    double factor, usual;
+    char name[80];
+    snprintf(name, sizeof name, "%s.original_max_position_embeddings", group);
+    if (!ignis__config_find(&files->config, name))
+        snprintf(name, sizeof name, "original_max_position_embeddings");
+    if (!ignis__model_read_real(files, name, "rope.scaling.original_context_length", model->context, &model->original))
+        return false;
+    factor = model->context / model->original;
+    snprintf(name, sizeof name, "%s.factor", group);
+    if (ignis__model_read_number(files, name, NULL, &factor) == IGNIS__GGUF_BAD)
+        return false;
+    usual =
+        factor > 1 && model->original > 1 ? ignis__square_root(1 + ignis__ln(factor) / ignis__ln(model->original)) : 1;
+    snprintf(name, sizeof name, "%s.attention_factor", group);
+    return ignis__model_read_real(files, name, "rope.scaling.attn_factor", usual, &model->attention_factor);
+}
+
 /*  Reads the RoPE scaling. Old and new forms of config.json: rope_scaling {rope_type or type, ...} and
     rope_theta, or all in rope_parameters. A GGUF file has keys. */
 IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ignis__model *model)
 {
-    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling",
+    const char *group = ignis__config_find(&files->config, "rope_parameters.full_attention") ? ignis__rope_of_full
+                        : ignis__config_find(&files->config, "rope_parameters")              ? "rope_parameters"
+                                                                                             : "rope_scaling",
                *text = NULL;
     const char *factor = NULL; /* its key in a GGUF file */
     const ignis__config_item *kind;
@@ -19112,9 +19638,11 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
     if (text && !ignis__model_set_rope_scaling(files, model, text))
         return false;
     yarn = model->rope_scaling == IGNIS__ROPE_SCALING_YARN;
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_LONGROPE)
+        return ignis__model_read_longrope(files, model, group);
     if (files->is_gguf && !yarn && !ignis__model_check_attention_factor(files))
         return false;
-    if (model->rope_scaling == IGNIS__ROPE_SCALING_NONE)
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_NONE || model->rope_scaling == IGNIS__ROPE_SCALING_DYNAMIC)
         return true;
     if (!ignis__model_read_real(files, IGNIS__IN_GROUP("factor"), factor, 0, &model->factor))
         return false;
@@ -19140,14 +19668,15 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
                     "the description of '%s' has rope_theta %g; yarn needs one above 1", files->path, model->theta);
         return false;
     }
-    usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
-    if (!ignis__model_read_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
-                                files->is_gguf ? 1 : usual, &model->attention_factor))
-        return false;
     if (files->is_gguf) { /* a GGUF file multiplies the usual factor, config.json replaces it */
+        usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
+        if (!ignis__model_read_real(files, NULL, "rope.scaling.attn_factor", 1, &model->attention_factor))
+            return false;
         model->attention_factor *= usual;
         return true;
     }
+    if (!ignis__model_read_yarn_factor(files, model, group))
+        return false;
     kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("truncate"));
     model->uncut = kind && kind->kind == 'b' && kind->number == 0;
     if (kind && kind->kind != 'b') {
@@ -19162,13 +19691,13 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
 /*  Returns, for yarn, the index of the frequency with this number of turns within the original context. */
 static double ignis__model_yarn_index(const ignis__model *model, double turns)
 {
-    return model->head_dim * ignis__ln(model->original / (IGNIS__TWO_PI * turns)) / (2 * ignis__ln(model->theta));
+    return model->rotary * ignis__ln(model->original / (IGNIS__TWO_PI * turns)) / (2 * ignis__ln(model->theta));
 }
 
-/*  Computes f_i = theta^(-2 i / head_dim), scaled. */
+/*  Computes f_i = theta^(-2 i / rotary), scaled; 0 for elements that do not rotate. */
 IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
 {
-    double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
+    double ratio = ignis__root_of_degree(1 / model->theta, model->rotary / 2), f = 1, low = 0, high = 0, t;
     int i;
     if (model->rope_scaling == IGNIS__ROPE_SCALING_YARN) {
         low = ignis__model_yarn_index(model, model->high);
@@ -19176,10 +19705,10 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
         low = model->uncut ? low : ignis__floor(low);
         high = model->uncut ? high : -ignis__floor(-high);
         low = low < 0 ? 0 : low;
-        high = high > model->head_dim - 1 ? model->head_dim - 1 : high;
+        high = high > model->rotary - 1 ? model->rotary - 1 : high;
         high = high == low ? high + 0.001 : high;
     }
-    for (i = 0; i < model->head_dim / 2; i++, f *= ratio) {
+    for (i = 0; i < model->rotary / 2; i++, f *= ratio) {
         t = (i - low) / (high - low == 0 ? 1 : high - low);
         t = t < 0 ? 0 : t > 1 ? 1 : t;
         model->frequencies[i] =
@@ -19191,20 +19720,24 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
     }
 }
 
-/*  Reads a GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
-IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, ignis__model *model)
+/*  Computes frequencies without scaling. */
+IGNIS__PRIVATE void ignis__model_plain_frequencies(const ignis__model *model, double theta, double *to)
 {
-    ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
-    float divisor[IGNIS__MODEL_HALF];
-    int i, half = model->head_dim / 2, guess;
-    bool like, alone;
-    if (!source)
-        return true;
+    double ratio = ignis__root_of_degree(1 / theta, model->rotary / 2), f = 1;
+    int i;
+    for (i = 0; model->rope && i < model->rotary / 2; i++, f *= ratio)
+        to[i] = f;
+}
+
+/*  Reads a tensor of divisors of the frequencies from a GGUF file. */
+static bool ignis__model_read_divisors(ignis__model_files *files, ignis__model_source *source, int half, float *divisor)
+{
+    int i;
     source->used = true;
     if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
-                    ignis__model_type_write(source).text, ignis__shape_write(&source->shape).text, half);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s %s; F32 [%d] is needed",
+                    source->name, files->path, ignis__model_type_write(source).text,
+                    ignis__shape_write(&source->shape).text, half);
         return false;
     }
     if (!ignis__model_read_source(files, source, divisor, half * 4))
@@ -19212,11 +19745,76 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
     for (i = 0; i < half; i++) {
         if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                        "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed", files->path,
+                        "tensor %s of '%s' has %g at %d; positive numbers are needed", source->name, files->path,
                         (double)divisor[i], i);
             return false;
         }
     }
+    return true;
+}
+
+/*  Divides the frequencies by the short or the long factors of longrope: the long ones if sequences may be longer than
+    the original context. */
+static bool ignis__model_apply_longrope(ignis__model_files *files, ignis__model *model)
+{
+    const bool is_long = model->max_tokens > model->original;
+    const char *which = is_long ? "long_factor" : "short_factor",
+               *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    ignis__model_source *factors[2] = {NULL, NULL};
+    float divisor[IGNIS__MODEL_HALF];
+    int half = model->rotary / 2, count = 0, i;
+    char name[64];
+    if (files->is_gguf) {
+        factors[0] = ignis__model_source_find(files, "rope_factors_short.weight");
+        factors[1] = ignis__model_source_find(files, "rope_factors_long.weight");
+        if (!factors[0] || !factors[1]) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "'%s' stretches positions by longrope, and has no tensor rope_factors_%s.weight", files->path,
+                        factors[0] ? "long" : "short");
+            return false;
+        }
+        if (!ignis__model_read_divisors(files, factors[!is_long], half, divisor) ||
+            !ignis__model_read_divisors(files, factors[is_long], half, divisor))
+            return false;
+        count = half;
+    }
+    snprintf(name, sizeof name, "%s.%s[]", group, which);
+    for (i = 0; !files->is_gguf && i < files->config.count; i++) {
+        const ignis__config_item *item = &files->config.items[i];
+        if (strcmp(item->name, name) != 0)
+            continue;
+        if (item->kind != 'n' || !(item->number > 0 && item->number < 1e12)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "config.json of '%s': item %d of %s is not a positive number", files->path, count, which);
+            return false;
+        }
+        if (count < half)
+            divisor[count] = (float)item->number;
+        count++;
+    }
+    if (count != half) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s' has %d items of %s; %d are needed",
+                    files->path, count, which, half);
+        return false;
+    }
+    for (i = 0; i < half; i++)
+        model->frequencies[i] /= (double)divisor[i];
+    return true;
+}
+
+/*  Reads divisors of the frequencies: those of longrope, or a GGUF file's own, as converters of Llama 3 write them. */
+IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, ignis__model *model)
+{
+    ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
+    float divisor[IGNIS__MODEL_HALF];
+    int i, half = model->rotary / 2, guess;
+    bool like, alone;
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_LONGROPE)
+        return ignis__model_apply_longrope(files, model);
+    if (!source)
+        return true;
+    if (!ignis__model_read_divisors(files, source, half, divisor))
+        return false;
     alone = model->rope_scaling == IGNIS__ROPE_SCALING_NONE;
     model->rope_scaling = IGNIS__ROPE_SCALING_TABLE;
     for (guess = 8; guess <= 32 && model->rope_scaling == IGNIS__ROPE_SCALING_TABLE;
@@ -19320,8 +19918,9 @@ static bool ignis__model_read_special_tokens(ignis__model_files *files, ignis__m
 
 /*  Computes the sizes of heads from the numbers of the description. False, and reported, if they contradict each
     other. */
-static bool ignis__model_read_heads(const ignis__model_files *files, ignis__model *model, const double *numbers)
+static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
+    double share;
     model->heads = (int)numbers[IGNIS__NUMBER_HEADS];
     model->kv_heads = numbers[IGNIS__NUMBER_KV_HEADS] > 0 ? (int)numbers[IGNIS__NUMBER_KV_HEADS] : model->heads;
     model->head_dim = (int)numbers[IGNIS__NUMBER_HEAD_DIM];
@@ -19343,6 +19942,24 @@ static bool ignis__model_read_heads(const ignis__model_files *files, ignis__mode
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                     "heads of '%s' have %d numbers; an even number up to %d is needed", files->path, model->head_dim,
                     2 * IGNIS__MODEL_HALF);
+        return false;
+    }
+    model->rotary = model->head_dim;
+    share = numbers[IGNIS__NUMBER_ROTARY_SHARE];
+    if (share > 0 && !files->is_gguf &&
+        ignis__model_read_number(files, "rope_parameters.partial_rotary_factor", NULL, &share) == IGNIS__GGUF_BAD)
+        return false;
+    if (share > 0 && share <= 1 && !files->is_gguf) /* rounded down, as in transformers */
+        model->rotary = (int)(model->head_dim * share);
+    else if (share > 1)
+        model->rotary = INT32_MAX;
+    if (numbers[IGNIS__NUMBER_ROTARY] > 0)
+        model->rotary = (int)numbers[IGNIS__NUMBER_ROTARY];
+    if (model->rope && (model->rotary < 2 || model->rotary > model->head_dim || model->rotary % 2 != 0)) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' rotates %d elements of heads of %d; an even number from 2 up to that is "
+                    "needed",
+                    files->path, model->rotary, model->head_dim);
         return false;
     }
     return true;
@@ -19374,15 +19991,112 @@ static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model
     return true;
 }
 
+/*  Returns a scale that a model is multiplied by; 0 if it is 1, which changes nothing. */
+static double ignis__model_scale(double scale) { return scale == 1 ? 0 : scale; }
+
+/*  Sets the features that most families lack. */
+static void ignis__model_set_features(const ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const unsigned features = ignis__families[model->family].features;
+    double scale = numbers[IGNIS__NUMBER_LOGIT_SCALE];
+    model->rms = !(features & IGNIS__LAYER_NORMS);
+    model->rope = !(features & IGNIS__POSITIONS);
+    model->gelu = features & IGNIS__PLAIN_GELU;
+    model->gelu_gate = features & IGNIS__GELU_GATE;
+    model->parallel_blocks = features & IGNIS__PARALLEL_BLOCKS;
+    model->wide_norms = features & IGNIS__WIDE_NORMS;
+    model->norm_offset = features & IGNIS__ONE_PLUS ? 1 : 0;
+    model->embedding_scale =
+        ignis__model_scale(features & IGNIS__SQUARE_ROOT_SCALE ? ignis__square_root(model->hidden)
+                                                               : numbers[IGNIS__NUMBER_EMBEDDING_SCALE]);
+    model->residual_scale =
+        ignis__model_scale(numbers[IGNIS__NUMBER_RESIDUAL_SCALE] /
+                           (features & IGNIS__DEPTH_SCALE && !files->is_gguf ? ignis__square_root(model->layers) : 1));
+    if (numbers[IGNIS__NUMBER_LOGIT_WIDTH] > 0)
+        scale = model->hidden / numbers[IGNIS__NUMBER_LOGIT_WIDTH];
+    model->logit_scale = ignis__model_scale(scale > 0 && features & IGNIS__LOGITS_DIVIDED ? 1 / scale : scale);
+    model->softcap = numbers[IGNIS__NUMBER_SOFTCAP];
+    model->logit_softcap = numbers[IGNIS__NUMBER_LOGIT_SOFTCAP];
+}
+
+/*  Returns the item'th entry of a list of config.json; NULL if the list is shorter. */
+static const ignis__config_item *ignis__model_list_item(const ignis__config *config, const char *name, int item)
+{
+    int i;
+    for (i = 0; i < config->count; i++)
+        if (strcmp(config->items[i].name, name) == 0 && item-- == 0)
+            return &config->items[i];
+    return NULL;
+}
+
+/*  Sets which layers have a window, and how each layer rotates: by the lists of config.json, or else by periods. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model)
+{
+    static const char *const lists[] = {"layer_types[]", "no_rope_layers[]"};
+    const unsigned features = ignis__families[model->family].features;
+    double numbers[IGNIS__NUMBERS];
+    int i, period, rope_period, window;
+    if (!ignis__model_read_numbers(files, numbers))
+        return false;
+    window = (int)numbers[IGNIS__NUMBER_WINDOW];
+    period = (int)numbers[IGNIS__NUMBER_WINDOW_PERIOD];
+    rope_period = (int)numbers[IGNIS__NUMBER_ROPE_PERIOD];
+    for (i = 0; i < 2; i++) {
+        const bool exists = ignis__model_list_item(&files->config, lists[i], 0) != NULL;
+        if (!exists || (ignis__model_list_item(&files->config, lists[i], model->layers - 1) &&
+                        !ignis__model_list_item(&files->config, lists[i], model->layers)))
+            continue;
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "config.json of '%s' has a list %s of another length than its %d layers", files->path, lists[i],
+                    model->layers);
+        return false;
+    }
+    for (i = 0; i < model->layers; i++) {
+        ignis__layer *layer = &model->layer[i];
+        const ignis__config_item *type = ignis__model_list_item(&files->config, lists[0], i),
+                                 *turns = ignis__model_list_item(&files->config, lists[1], i);
+        bool windowed = type && type->kind == 't' ? strcmp(type->text, "sliding_attention") == 0
+                                                  : window > 0 && (period == 0 || (i + 1) % period != 0);
+        bool rotates =
+            turns && turns->kind == 'n' ? turns->number != 0 : rope_period == 0 || (i + 1) % rope_period != 0;
+        if (windowed && window == 0) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "config.json of '%s' says that layer %d has a window, and does not say of how many tokens",
+                        files->path, i);
+            return false;
+        }
+        layer->window = windowed && window < model->context ? window : 0; /* a longer one cuts nothing */
+        layer->rope = !rotates || (features & IGNIS__ONLY_WINDOWS_ROTATE && !windowed) ? IGNIS__ROPE_NONE
+                      : features & IGNIS__LOCAL_ROPE && windowed                       ? IGNIS__ROPE_LOCAL
+                                                                                       : IGNIS__ROPE_COMMON;
+    }
+    return true;
+}
+
+/*  Sets the scale of the scores of attention. */
+static void ignis__model_set_attention_scale(const ignis__model_files *files, ignis__model *model,
+                                             const double *numbers)
+{
+    double scalar = numbers[IGNIS__NUMBER_QUERY_SCALAR];
+    /* GGUF files of Gemma lack it. The largest models differ from the others; llama.cpp knows them by their depth */
+    if (files->is_gguf && model->family == IGNIS_MODEL_GEMMA2 && model->layers == 46)
+        scalar = (double)model->hidden / model->heads;
+    if (files->is_gguf && model->family == IGNIS_MODEL_GEMMA3 && model->layers == 62)
+        scalar = (double)model->hidden / model->heads;
+    model->attention_scale = numbers[IGNIS__NUMBER_ATTENTION_SCALE] > 0
+                                 ? numbers[IGNIS__NUMBER_ATTENTION_SCALE]
+                                 : 1 / ignis__square_root(scalar > 0 ? scalar : model->head_dim);
+    model->attention_scale *= model->attention_factor * model->attention_factor;
+    if (model->rotary < model->head_dim && model->attention_factor != 1) /* the factor is for rotated elements */
+        model->rest_scale = 1 / model->attention_factor;
+}
+
 /*  Reads the description. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[files->family];
-    double numbers[IGNIS__NUMBERS];
+    double numbers[IGNIS__NUMBERS], theta;
     model->family = files->family;
-    model->rms = !(family->features & IGNIS__LAYER_NORMS);
-    model->rope = !(family->features & IGNIS__POSITIONS);
-    model->gelu = family->features & IGNIS__PLAIN_GELU;
+    model->rope = !(ignis__families[files->family].features & IGNIS__POSITIONS);
     if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
         return false;
     if (!ignis__model_read_numbers(files, numbers))
@@ -19392,6 +20106,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;
     model->context = (int)numbers[IGNIS__NUMBER_CONTEXT];
     model->eps = numbers[IGNIS__NUMBER_EPS];
+    if (!model->max_tokens)
+        model->max_tokens = model->context < 4096 ? model->context : 4096;
     if (model->layers > files->source_count) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                     "the description of '%s' has %d layers, but there are %lld tensors", files->path, model->layers,
@@ -19401,6 +20117,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     if (!ignis__model_read_heads(files, model, numbers) || !ignis__model_read_vocabulary(files, model) ||
         (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
         return false;
+    ignis__model_set_features(files, model, numbers);
     if (model->rope && !ignis__model_read_rope_scaling(files, model))
         return false;
     model->attention_factor = model->rope ? model->attention_factor : 1;
@@ -19408,7 +20125,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         ignis__model_frequencies(model);
     if (model->rope && !ignis__model_read_rope_divisors(files, model))
         return false;
-    model->attention_scale = model->attention_factor * model->attention_factor / ignis__square_root(model->head_dim);
+    theta = numbers[IGNIS__NUMBER_LOCAL_THETA] > 0 ? numbers[IGNIS__NUMBER_LOCAL_THETA] : model->theta;
+    ignis__model_plain_frequencies(model, theta, model->local_frequencies);
+    ignis__model_set_attention_scale(files, model, numbers);
     return ignis__model_read_special_tokens(files, model);
 }
 
@@ -19441,6 +20160,8 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'K': return (int64_t)model->kv_heads * model->head_dim;
     case 'D': return model->head_dim;
     case 'I': return model->inner;
+    case 'F': return (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    case 'G': return (int64_t)2 * model->inner;
     default: return 1;
     }
 }
@@ -19453,7 +20174,8 @@ IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
 
 /*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
     values, elements of the MLP, and rows of an untied head. Every rank has the rest. */
-static void ignis__model_select_share(const ignis__model *model, ignis__model_part *part)
+static void ignis__model_select_share(const ignis__model_files *files, const ignis__model *model,
+                                      ignis__model_part *part)
 {
     const ignis__model_row *row = part->row;
     int64_t ranks = model->parallel.size, rank = model->parallel.rank;
@@ -19462,10 +20184,17 @@ static void ignis__model_select_share(const ignis__model *model, ignis__model_pa
     if (row->how & IGNIS__MODEL_HEAD) {
         part->skip_rows = rank * ignis__model_head_rows(model);
         part->rows = part->run = ignis__clamp(model->vocab - part->skip_rows, 0, ignis__model_head_rows(model));
-    } else if (strchr("QKI3", row->rows)) {
-        part->run = row->rows == '3' ? part->rows / 3 : part->rows;
+    } else if (strchr("QKI3FG", row->rows)) {
+        part->run = row->rows == '3' ? part->rows / 3 : row->rows == 'G' ? part->rows / 2 : part->rows;
         part->file_rows = part->rows * ranks;
         part->skip_rows = part->run * rank;
+    }
+    if (row->rows == 'F') {
+        part->grouped = row->how & IGNIS__MODEL_GROUPED && !(files && files->is_gguf);
+        part->by_heads = ranks > 1 || part->grouped;
+        part->run = part->by_heads ? model->head_dim : part->rows;
+        part->heads = model->heads, part->kv_heads = model->kv_heads;
+        part->rank = (int)rank, part->ranks = (int)ranks;
     }
     part->stride = part->run * ranks;
     if (row->columns == 'Q' || row->columns == 'I') {
@@ -19477,7 +20206,45 @@ static void ignis__model_select_share(const ignis__model *model, ignis__model_pa
 /*  Returns the row of the file with a row of a part. */
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
 {
-    return part->skip_rows + row / part->run * part->stride + row % part->run;
+    int64_t head = row / part->run, heads = (int64_t)part->heads * part->ranks, kv_heads = part->kv_heads,
+            group = part->by_heads ? part->heads / part->kv_heads : 0, which, kv;
+    if (!part->by_heads)
+        return part->skip_rows + head * part->stride + row % part->run;
+    if (head < part->heads) { /* of q; then of k and v */
+        head += (int64_t)part->rank * part->heads;
+        head = part->grouped ? head / group * (group + 2) + head % group : head;
+    } else {
+        which = (head - part->heads) / kv_heads;
+        kv = part->rank * kv_heads + (head - part->heads) % kv_heads;
+        head = part->grouped ? kv * (group + 2) + group + which : heads + which * kv_heads * part->ranks + kv;
+    }
+    return head * part->run + row % part->run;
+}
+
+/*  Tells whether elements of heads have another order in the file: those that rotate together are adjacent there, or
+    only the first elements of a head rotate. Here elements i and i + head_dim / 2 rotate together. files: NULL for
+    the order of a folder. */
+IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, const ignis__model *model,
+                                            const ignis__model_row *row)
+{
+    unsigned pairs = files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS;
+    return row->how & IGNIS__MODEL_PAIRS && model->rope &&
+           (ignis__families[model->family].features & pairs || model->rotary < model->head_dim);
+}
+
+/*  Returns the row of the file, within its heads, that has row `row` of a part. */
+IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, const ignis__model *model,
+                                             const ignis__model_part *part, int64_t row)
+{
+    unsigned pairs =
+        ignis__families[model->family].features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
+    int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
+    int64_t i = inside % half, second = inside / half;
+    if (part->row->rows == 'F' && row >= (int64_t)(model->heads + model->kv_heads) * model->head_dim)
+        return row;
+    if (i >= turning) /* does not rotate */
+        return row - inside + 2 * turning + second * (half - turning) + i - turning;
+    return row - inside + (pairs ? 2 * i + second : second * turning + i);
 }
 
 /*  Returns the prefix of a family's names: GPT-2's first files have none. */
@@ -19509,6 +20276,8 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
 {
     const ignis__family *family = &ignis__families[model->family];
     int i;
+    if (!(files && files->is_gguf ? row->gguf : row->hf))
+        return false;
     if (row->how & IGNIS__MODEL_HEAD)
         return !model->tied;
     if (!(row->how & IGNIS__MODEL_OPTIONAL))
@@ -19518,6 +20287,7 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     for (i = 0; i < family->row_count; i++) {
         const ignis__model_row *other = &family->rows[i];
         if (other->in_layer == row->in_layer && other->member == row->member &&
+            (files->is_gguf ? other->gguf : other->hf) &&
             ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer).text))
             return true;
     }
@@ -19541,8 +20311,9 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
                 memset(part, 0, sizeof *part);
                 part->row = row;
                 part->layer = layer;
-                ignis__model_select_share(model, part);
+                ignis__model_select_share(files, model, part);
                 part->to = ignis__model_member(model, row, layer);
+                part->moved = ignis__model_moves_rows(files, model, row);
                 if (before && before->member == row->member)
                     part->first = parts[count - 1].first + parts[count - 1].rows;
                 else
@@ -21289,11 +22060,17 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
                                   got < 0 ? reason : "it has become shorter");
 }
 
-/*  Returns the row of a llama GGUF file that has row `row` of a part. */
-static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
+/*  Converts weights of norms that the file has 1 larger. */
+static void ignis__model_subtract_one(const ignis__model_source *source, const unsigned char *from, int64_t count,
+                                      char *to, ignis_dtype dtype)
 {
-    int64_t half = model->head_dim / 2, inside = row % model->head_dim;
-    return row - inside + 2 * (inside % half) + inside / half;
+    int64_t i;
+    for (i = 0; i < count; i++) {
+        double value;
+        ignis__convert(&value, IGNIS_F64, from + i * source->bytes, source->dtype, 1);
+        value -= 1;
+        ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, &value, IGNIS_F64, 1);
+    }
 }
 
 /*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
@@ -21392,8 +22169,9 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     int64_t begin = source->begin + first * file_row + part->skip_columns / source->elements * source->bytes;
     unsigned char *read;
     bool direct;
-    bool pairs = loading->files->is_gguf && part->row->how & IGNIS__MODEL_PAIRS &&
-                 ignis__families[loading->model->family].features & IGNIS__GGUF_PAIRS;
+    bool pairs = ignis__model_moves_rows(loading->files, loading->model, part->row);
+    bool larger = loading->files->is_gguf && part->row->how & IGNIS__MODEL_NORM &&
+                  ignis__families[loading->model->family].features & IGNIS__ONE_PLUS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
         if (!ignis__model_fill_transposed(loading, reader, chunk, to, dtype))
             return false;
@@ -21401,7 +22179,7 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
             ignis__model_pack_rows(part, NULL, reader->values + row * part->columns, reader, row, chunk->rows, out);
         return true;
     }
-    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !source->packed;
+    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed;
     read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
     if (source->packed) {
         if (!ignis__model_fill_packed(loading, reader, chunk))
@@ -21417,12 +22195,20 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     }
     if (direct)
         return true;
+    if (larger && !pairs) {
+        ignis__model_subtract_one(source, read, chunk->rows, out, dtype);
+        return true;
+    }
     if (!part->blocks && !pairs && !source->quant) {
         ignis__convert(out, dtype, read, source->dtype, chunk->rows * part->columns);
         return true;
     }
     for (row = 0; row < chunk->rows; row++) {
-        const unsigned char *from = read + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
+        const unsigned char *from =
+            read + (pairs
+                        ? ignis__model_head_row(loading->files, loading->model, part, chunk->first + row) - chunk->first
+                        : row) *
+                       row_bytes;
         bool kept = part->blocks && source->quant == (uint32_t)part->blocks;
         if (!kept)
             ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
@@ -21883,6 +22669,22 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
     return false;
 }
 
+/*  Checks that ranks can share the layers of this family. False, and reported, if not: norms over the width, and
+    results that are scaled or normalised before they are added, need sums over the ranks first. */
+static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    bool apart = model->wide_norms || model->residual_scale > 0;
+    int i;
+    for (i = 0; i < family->row_count; i++)
+        apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
+                                              family->rows[i].member == offsetof(ignis__layer, mlp_norm_behind));
+    if (!apart || model->parallel.size <= 1)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "a model of %s cannot be shared by %d ranks",
+                             family->model_type, model->parallel.size);
+}
+
 /*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
 IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc,
                                                         ignis__model_files *files, ignis__model *model, int *count)
@@ -21895,6 +22697,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->dtype = desc->dtype;
     model->cache_dtype = desc->cache_dtype;
     model->parallel = desc->parallel;
+    model->max_tokens = desc->context;
     model->parallel.size += model->parallel.size == 0;
     model->weights = desc->requires_grad || model->parallel.size > 1 ? IGNIS_WEIGHTS_NUMBERS : desc->weights;
     if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) && ignis__packed_join(files)
@@ -21905,14 +22708,13 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
                         model->context);
         else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
             ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
-        else
+        else if (ignis__model_read_layers(files, model) && ignis__model_check_ranks(call, model))
             parts = ignis__model_parts_make(call, files, model, count);
     }
     if (parts && !ignis__model_match_tensors(files, model, parts, *count)) {
         ignis__free(parts);
         parts = NULL;
     }
-    model->max_tokens = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
     model->sequences = desc->sequences ? desc->sequences : 1;
     if (!parts) {
         ignis__free(model->layer);
@@ -21938,6 +22740,17 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
             k = heads > model->hidden ? heads : model->hidden;
     int64_t scratch = ignis__blocks_scratch_elements(model->inner > k ? model->inner : k);
     return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
+}
+
+/*  Tells whether the family has norms of q and k. */
+static bool ignis__model_has_head_norms(const ignis__model *model)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    int i;
+    for (i = 0; i < family->row_count; i++)
+        if (family->rows[i].in_layer && family->rows[i].member == offsetof(ignis__layer, q_norm))
+            return true;
+    return false;
 }
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
@@ -21967,7 +22780,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
                             : info->cache_bytes * info->cache_bytes_of_token;
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
        the last logits */
-    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
+    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +
                                      (model->gelu ? 1 : 4) * (int64_t)model->inner) +
                              model->vocab + ignis__model_scratch_elements(model)) *
                             ignis__dtypes[model->dtype].size;
@@ -22120,6 +22933,46 @@ IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tens
     return ignis__tensor_adopt(call, view, false);
 }
 
+/*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
+IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
+                                                     const ignis__model_part *part)
+{
+    ignis_tensor tensor = ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype), from;
+    ignis_shape shape, rows;
+    ignis_tensor_desc desc;
+    int32_t *ids;
+    int64_t i;
+    if (!tensor.id || (!part->moved && !part->grouped))
+        return tensor;
+    ids = (int32_t *)ignis__alloc_for(call, (size_t)part->rows * sizeof *ids);
+    if (!ids)
+        return ignis__no_tensor();
+    for (i = 0; i < part->rows; i++)
+        ids[part->moved ? ignis__model_head_row(NULL, model, part, i) : ignis__model_file_row(part, i)] = (int32_t)i;
+    shape = rows = ignis_tensor_shape(tensor);
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = desc.host_dtype = IGNIS_I32;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    rows.ndim = 1;
+    from = ignis_tensor_from_host(ids, rows, &desc);
+    ignis__free(ids);
+    rows.ndim = 2;
+    rows.dim[1] = shape.ndim == 2 ? shape.dim[1] : 1;
+    return ignis_reshape(ignis_embedding(ignis_reshape(tensor, rows), from), shape);
+}
+
+/*  As ignis__model_part_tensor, without intermediate tensors in the caller's scope, and without a tape. */
+static ignis_tensor ignis__model_moved_tensor(const char *call, const ignis__model *model,
+                                              const ignis__model_part *part)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor tensor;
+    (void)ignis_no_grad_begin();
+    tensor = ignis__model_part_tensor(call, model, part);
+    (void)ignis_no_grad_end();
+    return ignis_scope_return(scope, tensor);
+}
+
 IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
 {
     static const char call[] = "ignis_model_tensor";
@@ -22140,6 +22993,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         if (!part)
             ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
                         ignis__families[model->family].model_type, model->layers, ignis__name_write(name).text);
+        else if (part->moved || part->grouped)
+            tensor = ignis__model_moved_tensor(call, model, part);
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;
         else
@@ -22322,10 +23177,12 @@ typedef struct ignis__generate_cache {
     /* of an rms_norm of each head before it is rotated; null if there is no norm */
     IGNIS__POINTER(const T) q_weight, k_weight;
     IGNIS__POINTER(const ignis__generate_row) rows;
-    double eps;
-    int heads, kv_heads, head_dim, turns;
+    /* weight_offset: is added to the weights of the norms; rest_scale: multiplies elements of q and k from pair
+       `turning` on, which do not rotate */
+    double eps, weight_offset, rest_scale;
+    int heads, kv_heads, head_dim, turns, turning, nothing;
 } ignis__generate_cache;
-IGNIS__ASSERT_SIZE(ignis__generate_cache, 88);
+IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);
 
 /*  Attention of rows over the pages of their sequences. */
 typedef struct ignis__paged {
@@ -22343,8 +23200,11 @@ typedef struct ignis__paged {
     int heads, kv_heads, head_dim, splits;
     int settled; /* earlier kernels write no keys and values of the row's sequence, except those of the row itself */
     int count;   /* rows */
+    /* with -DIGNIS_WINDOW=1. softcap: of the scores, or 0; window: keys that a row sees, its own included, or 0: all */
+    double softcap;
+    int window, nothing;
 } ignis__paged;
-IGNIS__ASSERT_SIZE(ignis__paged, 96);
+IGNIS__ASSERT_SIZE(ignis__paged, 112);
 
 /*  Params of the kernels that sample tokens. */
 
@@ -22378,7 +23238,8 @@ IGNIS__ASSERT_SIZE(ignis__draw, 80);
 /*  Params of the products with one or a few rows. Rows of x have k elements, rows of results result_row. Kernels define
     T, the type of elements, and Wide, that of sums. */
 
-/*  Where a product goes; GELU: out, by that activation; ADD: to the sum; CACHE: q, k and v of heads, rotated. */
+/*  Where a product goes; GELU: out, by that activation, or gated by it in place of silu; ADD: to the sum; CACHE: q, k
+    and v of heads, rotated. */
 typedef enum ignis__gemv_kind {
     IGNIS__GEMV_OUT,
     IGNIS__GEMV_GELU,
@@ -22518,8 +23379,9 @@ typedef enum ignis__sampling_kind {
 
 /*  A norm that comes before a product. other: rows that are added to the sum first, or NULL. */
 typedef struct ignis__pre_norm {
-    ignis__array *sum, *other, *weight, *bias; /* bias: or NULL */
-    double eps;
+    ignis__array *sum, *other, *weight, *bias; /* bias: or NULL; weight: or NULL, the rounded sum then */
+    double eps, offset;                        /* offset: is added to the weights */
+    ignis_dtype dtype;                         /* of the result */
     bool rms;
 } ignis__pre_norm;
 
@@ -22542,7 +23404,7 @@ enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
 
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
-        *up, *up_bias, *down, *down_bias;
+        *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -22566,15 +23428,16 @@ typedef struct ignis__engine {
     /* Buffers, all claimed. dequantised: elements of a quantised weight, or NULL. rope_table: the frequencies.
        block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a view of the logits from this
        rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it does not run the steps.
-       step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. */
+       step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. result: of attention or MLP
+       before it is added, if it is scaled or normalised first; else NULL. */
     ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch, *logits, *scores, *biases,
         *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts, *rank_logits, *layer_table,
-        *step_scratch, *agreement;
+        *step_scratch, *result, *agreement;
     int context, step_rows, splits, pages, step_types;
     char step_define[96];
     int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
     int free_count;
-    double frequencies[IGNIS__ROPE_HALF];
+    double frequencies[2][IGNIS__ROPE_HALF]; /* common ones, and those of windowed layers */
     struct {
         /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
         ignis__sequence *sequence;
@@ -22653,20 +23516,63 @@ IGNIS__PRIVATE bool ignis__lora_has(const struct ignis__lora *lora, const ignis_
 IGNIS__PRIVATE ignis_tensor ignis__lora_add(const struct ignis__lora *lora, const ignis__layer *layer, size_t member,
                                             ignis_tensor x, ignis_tensor y);
 
+/*  Returns the norm of x; x itself if the model has no such norm. */
 static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
 {
+    ignis_tensor_desc desc;
+    ignis_tensor ones;
+    if (!weight.id)
+        return x;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = model->dtype;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    if (!model->rms && !bias.id)
+        bias = ignis_tensor_zeros(ignis_tensor_shape(weight), &desc);
+    if (model->norm_offset > 0) { /* 1 + w would lose digits of w in 16 bits */
+        ones = ignis_tensor_ones(ignis_tensor_shape(weight), &desc);
+        x = ignis_rms_norm(x, ones, model->eps);
+        return ignis_map("x*(1 + w)", IGNIS_INPUTS(x, IGNIS_NAMED(w, weight)));
+    }
     return model->rms ? ignis_rms_norm(x, weight, model->eps) : ignis_layer_norm(x, weight, bias, model->eps);
 }
 
-/*  Returns the norm of each head of x [..., heads * head_dim]. */
+/*  Returns the norm of each head of x [..., heads * head_dim], or of all heads together. */
 static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
 {
     ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    if (!weight.id)
+        return x;
+    if (model->wide_norms)
+        return ignis__model_norm(model, x, weight, ignis__no_tensor());
     if (shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
         return x;
     apart.dim[apart.ndim - 1] = heads;
     apart.dim[apart.ndim++] = model->head_dim;
-    return ignis_reshape(ignis_rms_norm(ignis_reshape(x, apart), weight, model->eps), shape);
+    return ignis_reshape(ignis__model_norm(model, ignis_reshape(x, apart), weight, ignis__no_tensor()), shape);
+}
+
+/*  Multiplies the elements of heads that do not rotate by the model's scale for them. */
+static ignis_tensor ignis__model_rest(const ignis__model *model, ignis_tensor x, int heads)
+{
+    double factors[2 * IGNIS__MODEL_HALF];
+    ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    ignis_tensor_desc desc;
+    ignis_shape one;
+    int i;
+    if (!(model->rest_scale > 0) || shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
+        return x;
+    for (i = 0; i < model->head_dim; i++)
+        factors[i] = i % (model->head_dim / 2) < model->rotary / 2 ? 1 : model->rest_scale;
+    memset(&desc, 0, sizeof desc);
+    memset(&one, 0, sizeof one);
+    desc.dtype = model->dtype;
+    desc.host_dtype = IGNIS_F64;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    one.ndim = 1;
+    one.dim[0] = model->head_dim;
+    apart.dim[apart.ndim - 1] = heads;
+    apart.dim[apart.ndim++] = model->head_dim;
+    return ignis_reshape(ignis_mul(ignis_reshape(x, apart), ignis_tensor_from_host(factors, one, &desc)), shape);
 }
 
 /*  Multiplies x with a weight of a layer, and adds what the adapters add. */
@@ -22679,6 +23585,7 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
 {
     ignis_tensor qkv = IGNIS__MODEL_LINEAR(h, layer, qkv), part[3];
     ignis_sdpa_desc attention;
+    const bool turns = model->rope && layer->rope != IGNIS__ROPE_NONE;
     ignis_rope_desc rope;
     int64_t sizes[3];
     memset(&attention, 0, sizeof attention);
@@ -22686,10 +23593,12 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.num_heads = model->heads;
     attention.num_kv_heads = model->kv_heads;
     attention.scale = model->attention_scale;
-    rope.inv_freq_f64 = model->frequencies;
+    attention.window = layer->window;
+    attention.softcap = model->softcap;
+    rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id) {
-        h = ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL);
+    if (!layer->q_norm.id && !(model->rest_scale > 0)) {
+        h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
     sizes[0] = (int64_t)model->heads * model->head_dim;
@@ -22697,9 +23606,11 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     if (ignis_split(qkv, -1, 3, sizes, part) != IGNIS_OK)
         return ignis__no_tensor();
     rope.num_heads = model->heads;
-    part[0] = ignis_rope(ignis__model_head_norm(model, part[0], layer->q_norm, model->heads), &rope);
+    part[0] = ignis__model_head_norm(model, part[0], layer->q_norm, model->heads);
+    part[0] = turns ? ignis__model_rest(model, ignis_rope(part[0], &rope), model->heads) : part[0];
     rope.num_heads = model->kv_heads;
-    part[1] = ignis_rope(ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads), &rope);
+    part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
+    part[1] = turns ? ignis__model_rest(model, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
     h = ignis_sdpa(part[0], part[1], part[2], &attention);
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
@@ -22712,14 +23623,14 @@ static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ign
     ignis_tensor part[2];
     if (plain && model->gelu)
         return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
-    if (plain && !layer->up_bias.id && !layer->down_bias.id)
+    if (plain && !model->gelu_gate && !layer->up_bias.id && !layer->down_bias.id)
         return ignis_split(layer->up, 0, 2, NULL, part) == IGNIS_OK ? ignis_mlp_gated(h, part[0], part[1], layer->down)
                                                                     : ignis__no_tensor();
     h = IGNIS__MODEL_LINEAR(h, layer, up);
     if (model->gelu)
         h = ignis_gelu(h);
     else if (ignis_split(h, -1, 2, NULL, part) == IGNIS_OK)
-        h = ignis_silu_mul(part[0], part[1]);
+        h = model->gelu_gate ? ignis_mul(ignis_gelu(part[0]), part[1]) : ignis_silu_mul(part[0], part[1]);
     else
         return ignis__no_tensor();
     return IGNIS__MODEL_LINEAR(h, layer, down);
@@ -22738,6 +23649,64 @@ static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tenso
     return norm;
 }
 
+/*  Tells whether the additions and norms of a model are those of ignis_add_rms_norm or ignis_add_layer_norm. */
+static bool ignis__model_fuses_norms(const ignis__model *model)
+{
+    const ignis__layer *first = &model->layer[0];
+    return first->attn_norm.id && first->mlp_norm.id && !first->attn_norm_behind.id && !first->mlp_norm_behind.id &&
+           !(model->norm_offset > 0) && !(model->residual_scale > 0) && (model->rms || first->attn_norm_bias.id);
+}
+
+/*  Returns x plus y, after its norm and its scale. */
+static ignis_tensor ignis__model_add(const ignis__model *model, ignis_tensor x, ignis_tensor y, ignis_tensor behind)
+{
+    y = ignis__model_norm(model, y, behind, ignis__no_tensor());
+    return model->residual_scale > 0
+               ? ignis_map("x + scale*y", IGNIS_INPUTS(x, y, IGNIS_VALUE(scale, model->residual_scale)))
+               : ignis_add(x, y);
+}
+
+/*  Applies a layer whose norms are not fused with additions. */
+static ignis_tensor ignis__model_apply_layer(const ignis__model *model, const struct ignis__lora *lora,
+                                             const ignis__layer *layer, ignis_tensor x)
+{
+    ignis_tensor h = ignis__model_norm(model, x, layer->attn_norm, layer->attn_norm_bias), y;
+    y = ignis__model_attention(model, lora, layer, h);
+    if (model->parallel_blocks) {
+        h = layer->mlp_norm.id ? ignis__model_norm(model, x, layer->mlp_norm, layer->mlp_norm_bias) : h;
+        x = ignis__model_add(model, x, y, layer->attn_norm_behind);
+    } else {
+        x = ignis__model_add(model, x, y, layer->attn_norm_behind);
+        h = ignis__model_norm(model, x, layer->mlp_norm, layer->mlp_norm_bias);
+    }
+    return ignis__model_add(model, x, ignis__model_mlp(model, lora, layer, h), layer->mlp_norm_behind);
+}
+
+/*  Applies all layers, and the last norm, one after the other. */
+static ignis_tensor ignis__model_apply_layers(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor x)
+{
+    static const char call[] = "ignis_model_forward";
+    int i;
+    for (i = 0; i < model->layers; i++) {
+        ignis_scope inner = ignis_scope_begin();
+        ignis_tensor before = x;
+        x = ignis_scope_return(inner, ignis__model_apply_layer(model, lora, &model->layer[i], x));
+        ignis__tensor_discard(call, before);
+    }
+    return ignis__model_norm(model, x, model->norm, model->norm_bias);
+}
+
+/*  Returns the logits of the hidden states after the last norm. */
+static ignis_tensor ignis__model_logits(const ignis__model *model, ignis_tensor h)
+{
+    ignis_tensor x = ignis__model_linear(model, h, model->head, ignis__no_tensor());
+    if (model->logit_scale > 0)
+        x = ignis_scale(x, model->logit_scale);
+    if (model->logit_softcap > 0)
+        x = ignis_map("cap*tanh(x/cap)", IGNIS_INPUTS(x, IGNIS_VALUE(cap, model->logit_softcap)));
+    return x;
+}
+
 /*  Applies all layers. Its scopes free everything that the tape does not keep. */
 static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids,
                                        int64_t seq)
@@ -22748,6 +23717,10 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
     int i;
     if (!model->rope)
         x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
+    if (model->embedding_scale > 0)
+        x = ignis_scale(x, model->embedding_scale);
+    if (!ignis__model_fuses_norms(model))
+        return ignis_scope_return(all, ignis__model_logits(model, ignis__model_apply_layers(model, lora, x)));
     h = ignis__model_norm(model, x, model->layer[0].attn_norm, model->layer[0].attn_norm_bias);
     for (i = 0; i < model->layers; i++) {
         const ignis__layer *layer = &model->layer[i];
@@ -22762,7 +23735,7 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
         h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm,
                                   last ? model->norm_bias : layer[1].attn_norm_bias);
     }
-    return ignis_scope_return(all, ignis__model_linear(model, h, model->head, ignis__no_tensor()));
+    return ignis_scope_return(all, ignis__model_logits(model, h));
 }
 
 IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
@@ -22860,7 +23833,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     for (i = 1; i < model->stop_count; i++)
         ignis__string_add(text, ", %d", (int)model->stops[i]);
     ignis__string_add(text, "%s", model->stop_count > 1 ? "]" : "");
-    if (model->rope_scaling) {
+    if (model->rope_scaling && model->rope_scaling <= IGNIS__ROPE_SCALING_YARN) {
         ignis__string_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->rope_scaling]);
         ignis__model_write_number(text, "factor", model->factor);
         if (model->rope_scaling != IGNIS__ROPE_SCALING_LINEAR) {
@@ -22897,10 +23870,23 @@ IGNIS__PRIVATE bool ignis__model_write(const char *call, const char *path, const
     return begun && ignis__replace_end(&to, ok);
 }
 
+/*  Writes config.json; that of the folder that the model was opened from, for families with more features than
+    ignis__model_write_config knows. */
 static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)
 {
-    char config[4096];
+    char config[4096], *from;
     ignis__string_writer text;
+    int64_t size;
+    int file;
+    bool ok;
+    if (model->family > IGNIS_MODEL_QWEN3) {
+        from = ignis__model_path(call, model->path, "config.json");
+        file = from ? ignis__file_open(from, &size) : -1;
+        ok = file >= 0 ? ignis__model_write(call, path, NULL, file, size)
+                       : from && ignis__file_fail(call, from, "opened");
+        ignis__free(from);
+        return ok;
+    }
     ignis__string_begin(&text, config, sizeof config);
     ignis__model_write_config(model, &text);
     return ignis__model_write(call, path, config, -1, (int64_t)text.length);
@@ -22947,7 +23933,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     for (i = 0; ok && i < count; i++) {
         names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer);
         texts[i] = names[i].text;
-        tensors[i] = ignis__model_slice_rows(call, *parts[i].to, parts[i].first, parts[i].rows, model->dtype);
+        tensors[i] = ignis__model_part_tensor(call, model, &parts[i]);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
             tensors[i] = ignis_transpose(tensors[i], 0, 1);
         ok = tensors[i].id != 0;
@@ -22972,6 +23958,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         return ignis__failed();
     if (!folder)
         ignis__fail_null(call, "folder");
+    else if (model->family > IGNIS_MODEL_QWEN3 && !ignis__path_is_special(model->path))
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "a %s model that was opened from a GGUF file has no config.json to be written with",
+                    ignis__families[model->family].model_type);
     else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");
@@ -23169,10 +24159,10 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
     return name;
 }
 
-/*  Tells whether a part of a model supports an adapter: matrices of layers do. */
+/*  Tells whether a part of a model supports an adapter: matrices of layers do, whose rows have the files' order. */
 IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part)
 {
-    return part->row->in_layer && part->row->columns;
+    return part->row->in_layer && part->row->columns && !part->moved && !part->grouped;
 }
 
 /*  Tells whether the name of a product ends with these words. */
@@ -24026,14 +25016,19 @@ IGNIS__PRIVATE int64_t ignis__weight_columns(const ignis__array *weights)
     return weights->blocks.count ? weights->blocks.columns : weights->shape.dim[1];
 }
 
-IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
-                                      ignis__array *embedding, ignis__array *positions, ignis__array *rows)
+/*  Embeds the uploaded rows. */
+IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, const ignis__engine *engine)
 {
-    ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
-                   learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
+    ignis__array *embedding = engine->embedding;
+    ignis__address to = ignis__op_write(op, engine->sum), from = ignis__op_read(op, embedding),
+                   learned = engine->positions ? ignis__op_read(op, engine->positions) : 0,
+                   places = ignis__op_read(op, engine->rows);
+    double scale = engine->model->embedding_scale > 0 ? engine->model->embedding_scale : 1;
     int hidden = (int)ignis__weight_columns(embedding);
+    const ignis_dtype dtype = engine->model->dtype;
     ignis__quantised_weight q;
-    void *params[] = {&to, &from, &learned, &places, &hidden}, *of_blocks[] = {&to, &q, &learned, &places};
+    void *params[] = {&to, &from, &learned, &places, &hidden, &scale},
+         *of_blocks[] = {&to, &q, &learned, &places, &scale};
     if (!embedding->blocks.count) {
         ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_EMBED), dtype, count, 256, params);
         return;
@@ -24061,13 +25056,15 @@ IGNIS__PRIVATE bool ignis__gemv_uses_tensor_cores(ignis__op *op, ignis_dtype dty
 IGNIS__PRIVATE void ignis__pre_norm_launch(ignis__op *op, int count, ignis__array *out, const ignis__pre_norm *norm)
 {
     ignis__address to = out ? ignis__op_write(op, out) : 0, from = ignis__op_write(op, norm->sum),
-                   by = ignis__op_read(op, norm->weight), add = norm->bias ? ignis__op_read(op, norm->bias) : 0,
+                   by = norm->weight ? ignis__op_read(op, norm->weight) : 0,
+                   add = norm->bias ? ignis__op_read(op, norm->bias) : 0,
                    other = norm->other ? ignis__op_write(op, norm->other) : 0;
-    int hidden = (int)norm->weight->numel, rms = norm->rms;
+    int hidden = (int)norm->sum->shape.dim[1], rms = norm->rms || !norm->weight;
     int packed = hidden % ignis__pack_elements(norm->sum->dtype) == 0 && (to | from | by | add | other) % 16 == 0;
-    double eps = norm->eps;
-    void *params[] = {&to, &from, &other, &by, &add, &hidden, &eps, &rms, &packed};
-    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_NORM), norm->weight->dtype, count, 256, params);
+    double eps = norm->eps, offset = norm->offset;
+    void *params[] = {&to, &from, &other, &by, &add, &hidden, &eps, &rms, &packed, &offset};
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_NORM), norm->weight ? norm->weight->dtype : norm->dtype, count,
+                         256, params);
 }
 
 IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, const ignis__pre_norm *norm)
@@ -24477,8 +25474,8 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
     ignis__address result, from;
     ignis__epilogue epilogue;
     ignis__product product;
-    int half = (int)(ignis__weight_rows(desc->weights) / 2);
-    void *gate[] = {&result, &from, &half};
+    int half = (int)(ignis__weight_rows(desc->weights) / 2), is_gelu = desc->kind == IGNIS__GEMV_GELU;
+    void *gate[] = {&result, &from, &half, &is_gelu};
     ignis__array *weights = desc->weights;
     bool gated = desc->gated;
     memset(&product, 0, sizeof product);
@@ -24496,8 +25493,8 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
         weights = desc->dequantised;
     }
     epilogue.bias = desc->bias;
-    epilogue.activation = desc->kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
-    if (gated && ignis__gemm_supports_paired(op, &product, desc->out, desc->x, weights, &epilogue)) {
+    epilogue.activation = desc->kind == IGNIS__GEMV_GELU && !gated ? (int)IGNIS_ACTIVATION_GELU : 0;
+    if (gated && !is_gelu && ignis__gemm_supports_paired(op, &product, desc->out, desc->x, weights, &epilogue)) {
         epilogue.activation = IGNIS__ACTIVATION_PAIRED;
         gated = false;
     }
@@ -24544,7 +25541,7 @@ IGNIS__PRIVATE int64_t ignis__paged_scratch_elements(const ignis__paged *p, int 
 }
 
 /*  Records the kernels that other devices, or other numbers of rows, take for attention. */
-IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis_dtype dtype, int group, int head_dim,
+IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis_dtype dtype, int group, bool many,
                                                       const char *plain, const char *with_clusters)
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
@@ -24552,7 +25549,7 @@ IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis
     ignis__record_builtin(group < 2 ? IGNIS__BUILTIN(PAGED_1) : IGNIS__BUILTIN(PAGED_2), dtype, plain, 0, 79);
     ignis__record_builtin(IGNIS__BUILTIN(PAGED_MMA), dtype, plain, 80, IGNIS__EVERY_ARCH);
     ignis__record_builtin(IGNIS__BUILTIN(PAGED_MMA), dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
-    if (head_dim <= IGNIS__MANY_HEAD_DIM)
+    if (many)
         ignis__record_builtin(IGNIS__BUILTIN(PAGED_MANY), dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
@@ -24578,14 +25575,16 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                              : heads == 1 ? IGNIS__BUILTIN(PAGED_1)
                                           : IGNIS__BUILTIN(PAGED_2);
     size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
-    char plain[32], with_clusters[64];
+    const bool ranged = p.window > 0 || p.softcap > 0; /* programs of their own */
+    char plain[48], with_clusters[80];
     void *params[] = {&p};
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
-    snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d%s", head_dim, ranged ? " -DIGNIS_WINDOW=1" : "");
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
-    ignis__paged_attention_record(op, dtype, group, head_dim, plain, with_clusters);
+    ignis__paged_attention_record(op, dtype, group, head_dim <= IGNIS__MANY_HEAD_DIM && !ranged, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
-    use_many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
+    use_many = mma && !ranged && head_dim <= IGNIS__MANY_HEAD_DIM &&
+               tiles + 4096 <= (size_t)device->info.shared_per_block &&
                ignis__variant_exists(device, IGNIS__BUILTIN(PAGED_MANY), dtype, plain);
     for (; op->ok && count > 0; count -= rows) {
         rows = count < at_a_time ? count : at_a_time;
@@ -24651,7 +25650,9 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     p.params.kv_heads = kv_heads;
     p.params.head_dim = head_dim;
     p.params.sq = count;
-    p.params.sk = p.params.window = end;
+    p.params.sk = end;
+    p.params.window = paged->window > 0 && paged->window < end ? paged->window : end;
+    p.params.softcap = paged->softcap;
     p.params.causal = 1;
     p.params.scale = paged->scale;
     ignis__sdpa_run(op, dtype, &p);
@@ -24777,6 +25778,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->up_bias = ignis__engine_hold_weight(call, from->up_bias, &ok);
         to->down = ignis__engine_hold_weight(call, from->down, &ok);
         to->down_bias = ignis__engine_hold_weight(call, from->down_bias, &ok);
+        to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
+        to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }
     return ok;
 }
@@ -24907,13 +25910,26 @@ IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *en
 enum { IGNIS__SINGLE_LAUNCH_MAX_BYTES = 128 << 20, IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0 = 56 << 20 };
 IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 
+/*  Returns whether a model has no feature that generate_step.cu lacks. */
+IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
+{
+    const ignis__model *model = engine->model;
+    bool plain = !engine->result && !model->gelu_gate && !model->parallel_blocks && !model->wide_norms &&
+                 !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
+                 !(model->softcap > 0) && !(model->rest_scale > 0) && !(model->logit_softcap > 0);
+    int i;
+    for (i = 0; plain && i < model->layers; i++)
+        plain = model->layer[i].window == 0 && model->layer[i].rope == IGNIS__ROPE_COMMON;
+    return plain;
+}
+
 /*  Returns whether generate_step.cu supports this model. */
 IGNIS__COLD static bool ignis__engine_supports_single_launch(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
     bool takes = (model->dtype == IGNIS_F16 || model->dtype == IGNIS_BF16) && model->parallel.size <= 1 &&
                  model->head_dim % 16 == 0 && model->inner % 8 == 0 && engine->step_types >= 0 &&
-                 (engine->step_types || !engine->embedding->blocks.count);
+                 (engine->step_types || !engine->embedding->blocks.count) && ignis__engine_is_plain(engine);
     ignis__decode_step_arrays first = ignis__engine_layer_arrays(engine, 0);
     int64_t bytes = 0, most;
     int i;
@@ -25037,6 +26053,12 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
     return true;
 }
 
+/*  Tells whether results of attention and MLP are scaled or normalised before they are added. */
+IGNIS__COLD static bool ignis__engine_adds_results(const ignis__engine *engine)
+{
+    return engine->model->residual_scale > 0 || engine->layer[0].attn_norm_behind || engine->layer[0].mlp_norm_behind;
+}
+
 /*  Makes the engine of a model. NULL, and reported, on failure. */
 IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model)
 {
@@ -25066,8 +26088,10 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
     page_bytes = 2 * model->layers * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
     ok = ignis__engine_check(call, engine, pages, page_bytes);
-    for (i = 0; ok && model->rope && i < model->head_dim / 2; i++)
-        engine->frequencies[i] = model->frequencies[i];
+    for (i = 0; ok && model->rope && i < model->head_dim / 2; i++) {
+        engine->frequencies[0][i] = model->frequencies[i];
+        engine->frequencies[1][i] = model->local_frequencies[i];
+    }
     if (ok &&
         (engine->layer = (ignis__engine_layer *)ignis__alloc(sizeof *engine->layer * (size_t)model->layers)) == NULL)
         ok = ignis__fail_host_memory(call, sizeof *engine->layer * (size_t)model->layers) == IGNIS_OK;
@@ -25101,13 +26125,18 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->parts, engine->step_rows,
                              (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->bins, engine->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
-         ignis__engine_alloc(call, engine, &engine->rope_table, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
+         ignis__engine_alloc(call, engine, &engine->rope_table, 2, IGNIS__ROPE_HALF, IGNIS_I32) &&
+         (!ignis__engine_adds_results(engine) ||
+          ignis__engine_alloc(call, engine, &engine->result, chunk, model->hidden, model->dtype)) &&
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
-        memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies), sizeof rope_table);
         (void)ignis__op_write(&op, engine->cache); /* takes the memory now, so that a full device fails here */
-        ignis__upload_i32(&op, model->dtype, engine->rope_table, 0, rope_table, IGNIS__ROPE_HALF);
+        for (i = 0; i < 2; i++) {
+            memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies[i]), sizeof rope_table);
+            ignis__upload_i32(&op, model->dtype, engine->rope_table, i * IGNIS__ROPE_HALF, rope_table,
+                              IGNIS__ROPE_HALF);
+        }
         ignis__op_zero(&op, engine->block_counts);
         ignis__op_zero(&op, engine->bins);
         engine->draws_memory =
@@ -25138,6 +26167,29 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     positions are in device memory, so one graph serves all steps with the same number of rows.
     May use: gemv.c, paged_attention.c, fused_step.c. Locks: the caller holds the engine's lock. */
 
+/*  A pass of rows through the layers: the params of its kernels, and where the layer's keys begin. */
+typedef struct ignis__layers_pass {
+    ignis__op *op;
+    ignis__engine *engine;
+    int count, end;
+    bool is_chunk;
+    ignis__address keys, values;
+    ignis__pre_norm norm;
+    ignis__gemv_desc desc;
+    ignis__generate_cache cache;
+    ignis__gemv_mma direct;
+    ignis__paged paged;
+} ignis__layers_pass;
+
+/*  Launches the norm of a product apart, if the products' kernels cannot compute it. desc->norm is NULL then. */
+static void ignis__engine_norm_apart(ignis__op *op, ignis__gemv_desc *desc)
+{
+    if (!desc->norm || (desc->norm->weight && !(desc->norm->offset > 0)))
+        return;
+    ignis__pre_norm_launch(op, desc->count, desc->x, desc->norm);
+    desc->norm = NULL;
+}
+
 /*  Multiplies rows with weights, with the scratch of the engine. is_chunk: the rows are a chunk of a prompt, and have
     the same bits for any chunk size; else they have the same bits alone and in a batch. */
 static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is_chunk, ignis__gemv_desc *desc)
@@ -25145,7 +26197,10 @@ static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is
     desc->dequantised = engine->dequantised;
     desc->gate_up = engine->gate_up;
     if (!is_chunk) {
+        const ignis__pre_norm *norm = desc->norm;
+        ignis__engine_norm_apart(op, desc);
         ignis__gemv_run(op, desc);
+        desc->norm = norm;
         return;
     }
     if (desc->norm)
@@ -25171,12 +26226,35 @@ static void ignis__pre_norm_add_pending(ignis__op *op, int count, ignis__pre_nor
     norm->other = NULL;
 }
 
-/*  Multiplies x with weights and adds the result to `sum`. With several ranks, each one has a slice of the inner
-    elements: rank 0 adds to the sum, the other ranks replace theirs, and a sum over the ranks follows. With many rows
-    and one rank, `norm` adds the result before the next norm. */
-static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int count, bool is_chunk, ignis__array *x,
-                                       ignis__array *weights, ignis__array *bias, ignis__pre_norm *norm)
+/*  Multiplies x with weights, and adds the result to `sum` after a norm, unless `norm` is NULL, and a scale. */
+static void ignis__layers_multiply_result(ignis__layers_pass *pass, ignis__gemv_desc *desc, ignis__array *norm)
 {
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    const ignis__model *model = engine->model;
+    ignis__address sum, result, weight;
+    int hidden = model->hidden;
+    double eps = model->eps, offset = model->norm_offset, scale = model->residual_scale > 0 ? model->residual_scale : 1;
+    void *params[] = {&sum, &result, &weight, &hidden, &eps, &offset, &scale};
+    desc->kind = IGNIS__GEMV_OUT;
+    desc->out = engine->result;
+    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    sum = ignis__op_write(op, engine->sum);
+    result = ignis__op_write(op, engine->result);
+    weight = norm ? ignis__op_read(op, norm) : 0;
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_RESIDUAL), model->dtype, pass->count, 256, params);
+}
+
+/*  Multiplies x with weights and adds the result to `sum`; result_norm: a norm of the result first, or NULL. With
+    several ranks, each one has a slice of the inner elements: rank 0 adds to the sum, the other ranks replace theirs,
+    and a sum over the ranks follows. With many rows and one rank, pass->norm adds the result before the next norm. */
+static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x, ignis__array *weights,
+                                       ignis__array *bias, ignis__array *result_norm)
+{
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    const int count = pass->count;
+    const bool is_chunk = pass->is_chunk;
     bool others = engine->model->parallel.rank > 0;
     ignis__gemv_kind kind =
         others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
@@ -25184,15 +26262,138 @@ static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int
         count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL,
         NULL,  NULL, NULL};
     ignis__address sum = ignis__op_write(op, engine->sum);
+    if (engine->result) {
+        ignis__layers_multiply_result(pass, &desc, result_norm);
+        return;
+    }
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
         op->ok = ignis__copy_zeros(&op->work, sum,
                                    count * engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size);
     ignis__engine_multiply(op, engine, is_chunk, &desc);
-    norm->other = is_chunk ? engine->gate_up : NULL;
+    pass->norm.other = is_chunk ? engine->gate_up : NULL;
     if (engine->model->parallel.size > 1) {
-        ignis__pre_norm_add_pending(op, count, norm);
+        ignis__pre_norm_add_pending(op, count, &pass->norm);
         ignis__engine_sum_ranks(op, engine, engine->sum, count);
     }
+}
+
+static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ignis__engine *engine, int count, int end,
+                                     bool is_chunk)
+{
+    const ignis__model *model = engine->model;
+    ignis__generate_cache *cache = &pass->cache;
+    ignis__paged *paged = &pass->paged;
+    ignis__gemv_mma *direct = &pass->direct;
+    memset(pass, 0, sizeof *pass);
+    pass->op = op;
+    pass->engine = engine;
+    pass->count = count;
+    pass->end = end;
+    pass->is_chunk = is_chunk;
+    if (is_chunk) {
+        cache->k_too = ignis__op_write(op, engine->gathered);
+        cache->v_too = cache->k_too + (ignis__address)(engine->gathered->numel / 2 * ignis__dtypes[model->dtype].size);
+    }
+    cache->qkv = paged->q = ignis__op_write(op, engine->qkv);
+    cache->rows = paged->rows = direct->places = ignis__op_write(op, engine->rows);
+    cache->eps = model->eps;
+    cache->weight_offset = model->norm_offset;
+    cache->rest_scale = model->rest_scale;
+    cache->turning = model->rotary / 2;
+    cache->heads = paged->heads = direct->heads = model->heads;
+    cache->kv_heads = paged->kv_heads = direct->kv_heads = model->kv_heads;
+    cache->head_dim = paged->head_dim = direct->head_dim = model->head_dim;
+    paged->out = ignis__op_write(op, engine->attended);
+    paged->scratch = ignis__op_write(op, engine->scratch);
+    paged->ended = ignis__op_write(op, engine->block_counts);
+    paged->q_row = engine->qkv->shape.dim[1];
+    paged->scale = model->attention_scale;
+    paged->softcap = model->softcap;
+    paged->splits = engine->splits;
+    paged->settled = end == 0;
+    pass->norm.sum = engine->sum;
+    pass->norm.eps = model->eps;
+    pass->norm.rms = model->rms;
+    pass->norm.offset = model->norm_offset;
+    pass->norm.dtype = model->dtype;
+    pass->desc.count = count;
+}
+
+/*  Computes norms of q and k over all heads, in place. */
+static void ignis__layers_wide_norms(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    const ignis__model *model = pass->engine->model;
+    ignis__address x = pass->cache.qkv, weight;
+    long long stride = pass->paged.q_row;
+    double eps = model->eps, offset = model->norm_offset;
+    int n, i;
+    void *params[] = {&x, &weight, &stride, &n, &eps, &offset};
+    for (i = 0; i < 2; i++) {
+        n = (i == 0 ? model->heads : model->kv_heads) * model->head_dim;
+        weight = ignis__op_read(pass->op, i == 0 ? layer->q_norm : layer->k_norm);
+        ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_NORM_WIDTH), model->dtype, pass->count, 256, params);
+        x += (ignis__address)((int64_t)n * ignis__dtypes[model->dtype].size);
+    }
+}
+
+/*  Computes q, k and v of a layer, rotates them, and puts keys and values into the KV cache. */
+static void ignis__layers_project(ignis__layers_pass *pass, int number)
+{
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    const ignis__model *model = engine->model;
+    const ignis__engine_layer *layer = &engine->layer[number];
+    const ignis__rope_kind rope = model->layer[number].rope;
+    const bool turns = model->rope && rope != IGNIS__ROPE_NONE;
+    ignis__gemv_desc *desc = &pass->desc;
+    ignis__generate_cache *cache = &pass->cache;
+    desc->kind = IGNIS__GEMV_OUT;
+    desc->gated = false;
+    desc->out = engine->qkv;
+    desc->x = engine->normed;
+    desc->weights = layer->qkv;
+    desc->bias = layer->qkv_bias;
+    desc->norm = &pass->norm;
+    desc->cache = NULL;
+    cache->k = pass->paged.k = pass->direct.keys = pass->keys;
+    cache->v = pass->paged.v = pass->direct.values = pass->values;
+    pass->direct.frequencies =
+        turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
+    if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(model->rest_scale > 0) &&
+        ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+        desc->kind = IGNIS__GEMV_CACHE;
+        desc->cache = &pass->direct;
+        desc->dequantised = engine->dequantised;
+        ignis__engine_norm_apart(op, desc);
+        if (layer->qkv->blocks.count)
+            ignis__gemv_run_quantised(op, desc);
+        else
+            ignis__gemv_run_dense(op, desc);
+        return;
+    }
+    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    cache->q_weight = layer->q_norm && !model->wide_norms ? ignis__op_read(op, layer->q_norm) : 0;
+    cache->k_weight = layer->k_norm && !model->wide_norms ? ignis__op_read(op, layer->k_norm) : 0;
+    if (model->wide_norms)
+        ignis__layers_wide_norms(pass, layer);
+    ignis__kv_cache_append(op, pass->count, model->dtype, cache,
+                           turns ? engine->frequencies[rope == IGNIS__ROPE_LOCAL] : NULL);
+}
+
+/*  Computes the inner elements of the MLP. */
+static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    const ignis__model *model = pass->engine->model;
+    ignis__gemv_desc *desc = &pass->desc;
+    desc->kind = model->gelu || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
+    desc->gated = !model->gelu;
+    desc->out = pass->engine->inner;
+    desc->x = pass->engine->normed;
+    desc->weights = layer->up;
+    desc->bias = layer->up_bias;
+    desc->norm = &pass->norm;
+    desc->cache = NULL;
+    ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
 }
 
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
@@ -25201,90 +26402,53 @@ static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int
 IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk)
 {
     const ignis__model *model = engine->model;
-    ignis__address slab = (ignis__address)(engine->pages * ignis__engine_page_elements(engine) *
-                                           ignis__dtypes[model->dtype].size),
-                   at;
-    ignis__pre_norm norm;
-    ignis__gemv_desc desc;
-    ignis__generate_cache cache;
-    ignis__gemv_mma direct;
-    ignis__paged paged;
+    ignis__address slab =
+        (ignis__address)(engine->pages * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size);
+    ignis__layers_pass pass;
+    ignis__pre_norm *norm = &pass.norm;
     int i;
-    memset(&cache, 0, sizeof cache);
-    memset(&paged, 0, sizeof paged);
-    memset(&direct, 0, sizeof direct);
-    at = ignis__op_write(op, engine->cache);
-    if (is_chunk) {
-        cache.k_too = ignis__op_write(op, engine->gathered);
-        cache.v_too = cache.k_too + (ignis__address)(engine->gathered->numel / 2 * ignis__dtypes[model->dtype].size);
-    }
-    cache.qkv = paged.q = ignis__op_write(op, engine->qkv);
-    cache.rows = paged.rows = direct.places = ignis__op_write(op, engine->rows);
-    cache.eps = model->eps;
-    cache.heads = paged.heads = direct.heads = model->heads;
-    cache.kv_heads = paged.kv_heads = direct.kv_heads = model->kv_heads;
-    cache.head_dim = paged.head_dim = direct.head_dim = model->head_dim;
-    direct.frequencies = model->rope ? ignis__op_write(op, engine->rope_table) : 0;
-    paged.out = ignis__op_write(op, engine->attended);
-    paged.scratch = ignis__op_write(op, engine->scratch);
-    paged.ended = ignis__op_write(op, engine->block_counts);
-    paged.q_row = engine->qkv->shape.dim[1];
-    paged.scale = model->attention_scale;
-    paged.splits = engine->splits;
-    paged.settled = end == 0;
-    memset(&norm, 0, sizeof norm);
-    norm.sum = engine->sum;
-    norm.eps = model->eps;
-    norm.rms = model->rms;
-    memset(&desc, 0, sizeof desc);
-    desc.count = count;
-    desc.norm = &norm;
-    ignis__embed_rows(op, count, model->dtype, engine->sum, engine->embedding, engine->positions, engine->rows);
-    for (i = 0; op->ok && i < model->layers; i++, at += 2 * slab) {
+    ignis__layers_pass_begin(&pass, op, engine, count, end, is_chunk);
+    pass.keys = ignis__op_write(op, engine->cache);
+    ignis__embed_rows(op, count, engine);
+    for (i = 0; op->ok && i < model->layers; i++, pass.keys += 2 * slab) {
         const ignis__engine_layer *layer = &engine->layer[i];
-        norm.weight = layer->attn_norm;
-        norm.bias = layer->attn_norm_bias;
-        desc.kind = IGNIS__GEMV_OUT;
-        desc.gated = false;
-        desc.out = engine->qkv;
-        desc.x = engine->normed;
-        desc.weights = layer->qkv;
-        desc.bias = layer->qkv_bias;
-        desc.cache = NULL;
-        cache.k = paged.k = direct.keys = at;
-        cache.v = paged.v = direct.values = at + slab;
-        if (!is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
-            ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
-            desc.kind = IGNIS__GEMV_CACHE;
-            desc.cache = &direct;
-            desc.dequantised = engine->dequantised;
-            if (layer->qkv->blocks.count)
-                ignis__gemv_run_quantised(op, &desc);
-            else
-                ignis__gemv_run_dense(op, &desc);
-        } else {
-            cache.q_weight = layer->q_norm ? ignis__op_read(op, layer->q_norm) : 0;
-            cache.k_weight = layer->k_norm ? ignis__op_read(op, layer->k_norm) : 0;
-            ignis__engine_multiply(op, engine, is_chunk, &desc);
-            ignis__kv_cache_append(op, count, model->dtype, &cache, model->rope ? engine->frequencies : NULL);
-        }
+        pass.values = pass.keys + slab;
+        pass.paged.window = model->layer[i].window;
+        norm->weight = layer->attn_norm;
+        norm->bias = layer->attn_norm_bias;
+        ignis__layers_project(&pass, i);
+        norm->other = NULL; /* it has been added */
         if (is_chunk)
-            ignis__chunk_attention(op, count, end, &paged, engine->gathered);
+            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
         else
-            ignis__paged_attention(op, count, engine->step_rows, model->dtype, &paged);
-        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, layer->o, layer->o_bias, &norm);
-        norm.weight = layer->mlp_norm;
-        norm.bias = layer->mlp_norm_bias;
-        desc.kind = model->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
-        desc.gated = !model->gelu;
-        desc.out = engine->inner;
-        desc.weights = layer->up;
-        desc.bias = layer->up_bias;
-        desc.cache = NULL;
-        ignis__engine_multiply(op, engine, is_chunk, &desc);
-        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, layer->down, layer->down_bias, &norm);
+            ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
+        if (!model->parallel_blocks)
+            ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
+        norm->weight = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm : layer->mlp_norm;
+        norm->bias = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm_bias : layer->mlp_norm_bias;
+        ignis__layers_expand(&pass, layer);
+        if (model->parallel_blocks) { /* the MLP has read the sum */
+            ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
+            ignis__pre_norm_add_pending(op, count, norm);
+        }
+        ignis__layers_multiply_add(&pass, engine->inner, layer->down, layer->down_bias, layer->mlp_norm_behind);
     }
-    ignis__pre_norm_add_pending(op, count, &norm);
+    ignis__pre_norm_add_pending(op, count, norm);
+}
+
+/*  Multiplies logits by the model's scale, and applies its softcap. */
+static void ignis__engine_scale_logits(ignis__op *op, ignis__engine *engine, int count)
+{
+    const ignis__model *model = engine->model;
+    ignis__address logits = ignis__op_write(op, engine->logits);
+    long long stride = engine->logits->shape.dim[1];
+    double scale = model->logit_scale > 0 ? model->logit_scale : 1, softcap = model->logit_softcap;
+    int vocab = model->vocab;
+    void *params[] = {&logits, &stride, &vocab, &scale, &softcap};
+    if (scale == 1 && !(softcap > 0))
+        return;
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_LOGITS), model->dtype, NULL,
+                     ignis__clamp(ignis__ceil_div(vocab, 1024), 1, 128), count, 1, 256, 1, 0, params);
 }
 
 /*  Launches generate_step.cu, which computes the logits of one uploaded row. */
@@ -25375,6 +26539,8 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
     norm.bias = engine->norm_bias;
     norm.eps = engine->model->eps;
     norm.rms = engine->model->rms;
+    norm.offset = engine->model->norm_offset;
+    norm.dtype = engine->model->dtype;
     if (engine->model->parallel.size > 1) { /* the agreement follows the first row of logits */
         logits = ignis__op_write(op, engine->logits);
         agreement = ignis__op_write(op, engine->agreement);
@@ -25395,10 +26561,12 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
                                  NULL,
                                  &norm,
                                  NULL};
+        ignis__engine_norm_apart(op, &desc);
         ignis__gemv_run(op, &desc);
     }
     if (engine->model->parallel.size > 1)
         ignis__engine_sum_ranks(op, engine, engine->logits, count);
+    ignis__engine_scale_logits(op, engine, count);
     if (draws == IGNIS__SAMPLING_NONE)
         return;
     memset(&p, 0, sizeof p);

@@ -51,7 +51,7 @@ static void ck_add(ck_model *m, int rows, int columns, const char *name, const c
 }
 
 /*  Fills in the weights. */
-static void ck_make(ck_model *m)
+static inline void ck_make(ck_model *m)
 {
     int q = m->heads * m->head_dim, k = m->kv_heads * m->head_dim, h = m->hidden, l;
     bool qwen2 = strcmp(m->family, "qwen2") == 0, qwen3 = strcmp(m->family, "qwen3") == 0;
@@ -278,7 +278,7 @@ static void ck_config(const ck_model *m, char *out, size_t capacity)
 }
 
 /*  Writes a folder. shards: 1, or more with an index. */
-static void ck_write_folder(const ck_model *m, const char *folder, ignis_dtype dtype, int shards)
+static inline void ck_write_folder(const ck_model *m, const char *folder, ignis_dtype dtype, int shards)
 {
     static char text[65536];
     char path[256];
@@ -327,7 +327,7 @@ static void ck_put_tensor(ck_bytes *header, ck_bytes *data, const char *name, co
 
 /*  Writes a model whose projections are packed, as a folder: GPTQ of four bits in groups of 32, of numbers 0, zeros
     `zero` and scales 2^-10; or FP8 in blocks of 128. description: the quantization_config. */
-static void ck_write_packed(const ck_model *m, const char *folder, bool f8, int zero, const char *description)
+static inline void ck_write_packed(const ck_model *m, const char *folder, bool f8, int zero, const char *description)
 {
     ck_bytes data = {0}, header = {0}, file = {0};
     char text[8192], name[160], config[4096];
@@ -408,7 +408,7 @@ static double ck_element(uint32_t id, const unsigned char *b, int i)
 }
 
 /*  A random block with scales that make sensible weights. */
-static void ck_block(int type, unsigned char *b, uint64_t seed, int64_t at)
+static inline void ck_block(int type, unsigned char *b, uint64_t seed, int64_t at)
 {
     double scale = 0.002;
     int i;
@@ -475,7 +475,7 @@ static int ck_parts = 1, ck_part;
 
 /*  A GGUF file, whose matrices are of one of ck_types; of quantised ones the model gets the values. divisors:
     rope_freqs.weight, or null. */
-static ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
+static inline ck_bytes ck_gguf(ck_model *m, int type, const float *divisors)
 {
     ck_bytes head = {0}, data = {0};
     int keys = 0, i, r, c;

@@ -343,7 +343,9 @@ static const char *const attention_decode[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64"
                                                "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=512",
                                                "-DIGNIS_T=4 -DIGNIS_HEAD_DIM=512",
                                                NULL};
-static const char *const attention_paged[] = {SIZES_UP("-DIGNIS_T=3"), SIZES_UP("-DIGNIS_T=4"), NULL};
+static const char *const attention_paged[] = {SIZES_UP("-DIGNIS_T=3"), SIZES_UP("-DIGNIS_T=4"),
+                                              SIZES_UP("-DIGNIS_T=3 -DIGNIS_WINDOW=1"),
+                                              SIZES_UP("-DIGNIS_T=4 -DIGNIS_WINDOW=1"), NULL};
 #define PAGED_MMA(more)                                                                            \
     {                                                                                              \
         "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more, "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more,            \
@@ -351,6 +353,8 @@ static const char *const attention_paged[] = {SIZES_UP("-DIGNIS_T=3"), SIZES_UP(
     }
 static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention_paged_clusters[] =
                                                                     PAGED_MMA(" -DIGNIS_CLUSTERS=1");
+static const char *const attention_paged_windows[] = PAGED_MMA(" -DIGNIS_WINDOW=1"),
+                         *const attention_paged_window_clusters[] = PAGED_MMA(" -DIGNIS_CLUSTERS=1 -DIGNIS_WINDOW=1");
 static const char *const attention_paged_many[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64",
                                                    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128", NULL};
 static const char *const generate_step[] = PAGED_MMA(""),
@@ -664,6 +668,8 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}}, /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
+    {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_windows, 80, 0, {0, 0, 4}},
+    {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_window_clusters, 90, 0, {0, 0, 8}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU, attention_paged_many, 80, 0, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 60}}, /* heads of 256 */
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed, 90, 90, {0, 0, 4}},

@@ -52,9 +52,9 @@ template <int G> __device__ inline void walk(const ignis__paged &p, findings<G> 
 {
     const ignis__generate_row &row = p.rows[blockIdx.z];
     const paged_heads heads(p, G, blockIdx.y); /* the last group may be smaller; then its first head is repeated */
-    const paged_splits splits(row.position + 1);
+    const paged_splits splits(row.position + 1, p.window);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, end = splits.end;
-    int from = blockIdx.x * splits.keys, to = min(end, from + splits.keys);
+    int from = splits.from(blockIdx.x), to = min(end, from + splits.keys);
     const generate_cache<const T> cache = {p.k, p.kv_heads, p.head_dim}; /* values have the layout of keys */
     const W scale = W(p.scale * LOG2_E);
     ignis_pack<T> k_part[BATCH][CHUNKS], v_part[BATCH][CHUNKS];
@@ -136,7 +136,9 @@ template <int G> __device__ inline void walk(const ignis__paged &p, findings<G> 
                         for (int i = 0; i < PACK; i++)
                             x += q[g][c][i] * W(k_part[j][c][i]);
                     x = reduce_lanes<1, LANES, ignis_sum>(x);
-                    score[j] = place + j * KEYS < to ? x : -ignis_infinity<W>();
+                    if (WINDOW)
+                        x = with_softcap(x, p.softcap);
+                    score[j] = place + j * KEYS < to && place + j * KEYS >= splits.begin ? x : -ignis_infinity<W>();
                     higher = max(higher, score[j]);
                 }
                 const W base = higher == -ignis_infinity<W>() ? W(0) : higher; /* these lanes had no key yet */
@@ -163,7 +165,7 @@ template <int G> __device__ inline void walk(const ignis__paged &p, findings<G> 
 
         /* Combines the keys of a warp, then the warps. Keys of the next split are in flight meanwhile. */
         if (split + (int)gridDim.x < splits.count) {
-            from = (split + gridDim.x) * splits.keys;
+            from = splits.from(split + gridDim.x);
             to = min(end, from + splits.keys);
             find(from);
             fetch(from, true, true);

@@ -16,6 +16,10 @@
 #ifndef IGNIS_HEAD_DIM
 #define IGNIS_HEAD_DIM 64
 #endif
+/*  1: rows may see a window of keys, and scores may have a softcap */
+#ifndef IGNIS_WINDOW
+#define IGNIS_WINDOW 0
+#endif
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W, Wide;
@@ -30,18 +34,30 @@ typedef pair_of<W>::type W2;
 
 constexpr int SPLIT = IGNIS__SPLIT, SPLITS = IGNIS__SPLITS;
 constexpr double LOG2_E = 1.44269504088896340736;
+constexpr bool WINDOW = IGNIS_WINDOW;
 
-/*  The splits of a row's keys. */
+/*  The splits of the keys that a row sees. The first split begins with the tile of the first key. */
 struct paged_splits {
-    int end, keys, count; /* end: of all keys; keys: of a split; count: splits that have keys */
+    /* begin, end: of the keys; base: the first key of the first split; keys: of a split; count: splits that have keys
+     */
+    int begin, base, end, keys, count;
 
-    __device__ explicit paged_splits(int end) : end(end)
+    __device__ explicit paged_splits(int end, int window = 0)
+        : begin(WINDOW && window > 0 ? max(end - window, 0) : 0), base(begin / SPLIT * SPLIT), end(end)
     {
-        const int tiles = (end + SPLIT - 1) / SPLIT;
+        const int tiles = (end - base + SPLIT - 1) / SPLIT;
         keys = SPLIT * ((tiles + SPLITS - 1) / SPLITS);
-        count = end > 0 ? (end + keys - 1) / keys : 0;
+        count = end > 0 ? (end - base + keys - 1) / keys : 0;
     }
+    __device__ int from(int split) const { return base + split * keys; }
 };
+
+/*  Applies the softcap to a score in units of log 2. */
+template <typename F> __device__ inline F with_softcap(F score, double softcap)
+{
+    const F cap = F(softcap * LOG2_E);
+    return softcap > 0 ? cap * F(tanh(score / cap)) : score;
+}
 
 /*  The query heads of a block, at most `most`, which share a key head. */
 struct paged_heads {

@@ -43,14 +43,16 @@ __cluster_dims__(CLUSTER, 1, 1)
     arrivals &arrived = *(arrivals *)memory;
     const ignis__generate_row &row = p.rows[blockIdx.z];
     const paged_heads heads(p, HEADS, blockIdx.y);
-    const paged_splits splits(row.position + 1);
+    const paged_splits splits(row.position + 1, p.window);
     paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, row.pages, p.scale, of_teams[threadIdx.x / TEAM]);
     const int first = blockIdx.x * TEAMS + team.number, stride = gridDim.x * TEAMS, end = splits.end;
     /* pairs of elements that a block of a cluster combines */
     const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER);
     team.kv = heads.kv;
+    team.softcap = p.softcap;
+    team.begin = splits.begin;
     const auto begin = [&](int split) {
-        team.from = split * splits.keys;
+        team.from = splits.from(split);
         team.to = min(end, team.from + splits.keys);
     };
     /* Loads the row's own key and value again: the first load may have come before the earlier kernels wrote them. */

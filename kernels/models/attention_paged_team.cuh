@@ -45,6 +45,8 @@ template <bool only> struct paged_team {
     const int32_t *const page_of; /* pages of the row */
     team_memory &m;
     const float scale;
+    double softcap; /* with WINDOW: of the scores, or 0 */
+    int begin;      /* with WINDOW: the first key that the row sees */
     const int number, warp, g, t, own_d; /* own_d: the first element of a value that this lane has */
     int kv, from, to;                    /* kv: the key head; from, to: keys of the split */
     uint4 keys[2][OWN];                  /* keys, values, pages: of the tile that was fetched */
@@ -53,7 +55,8 @@ template <bool only> struct paged_team {
     float out[D / 64][4], top[2], sum[2]; /* of heads 2 t and 2 t + 1 */
 
     __device__ paged_team(const paged_source &source, const int32_t *page_of, double scale, team_memory &m)
-        : source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), number(threadIdx.x / TEAM),
+        : source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), softcap(0), begin(0),
+          number(threadIdx.x / TEAM),
           warp(threadIdx.x % TEAM / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4),
           own_d(warp * (D / WARPS) + g * OWN)
     {
@@ -153,6 +156,7 @@ template <bool only> struct paged_team {
     template <typename Q> __device__ void add(int at, Q q)
     {
         float s[4] = {0, 0, 0, 0}; /* keys g and g + 8 */
+        const float unit = WINDOW ? 1.0f : scale;
 #pragma unroll
         for (int c = 0; c < OWN; c++) {
             const uint4 &x = keys[0][c], &y = keys[1][c];
@@ -162,8 +166,12 @@ template <bool only> struct paged_team {
             ignis_mma<T>(s, high, of_q.z, of_q.w);
         }
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[i] = at + PAGE * warp + g + i / 2 * 8 < to ? s[i] : -ignis_infinity<float>();
+        for (int i = 0; i < 4; i++) {
+            const int key = at + PAGE * warp + g + i / 2 * 8;
+            if (WINDOW)
+                s[i] = with_softcap(s[i] * scale, softcap);
+            s[i] = key < to && (!WINDOW || key >= begin) ? s[i] : -ignis_infinity<float>();
+        }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const float own = reduce_lanes<4, 32, ignis_max>(max(s[i], s[2 + i]));
@@ -175,7 +183,7 @@ template <bool only> struct paged_team {
         for (int i = 0; i < 2; i++) {
             const float most =
                 max(max(m.tops[0][2 * t + i], m.tops[1][2 * t + i]), max(m.tops[2][2 * t + i], m.tops[3][2 * t + i]));
-            const float higher = max(top[i], most * scale); /* each tile has a key, so that `higher` is finite */
+            const float higher = max(top[i], most * unit); /* each tile has a key, so that `higher` is finite */
             const float factor = ignis_ptx_ex2_ftz(top[i] - higher);
             top[i] = higher;
             /* not fused with the addition below: all kernels have the same bits */
@@ -185,8 +193,8 @@ template <bool only> struct paged_team {
                 out[j][i] *= factor;
                 out[j][2 + i] *= factor;
             }
-            s[i] = ignis_ptx_ex2_ftz(fmaf(s[i], scale, -higher));
-            s[2 + i] = ignis_ptx_ex2_ftz(fmaf(s[2 + i], scale, -higher));
+            s[i] = ignis_ptx_ex2_ftz(fmaf(s[i], unit, -higher));
+            s[2 + i] = ignis_ptx_ex2_ftz(fmaf(s[2 + i], unit, -higher));
             m.weights[2 * t + i][PAGE * warp + g] = T(s[i]);
             m.weights[2 * t + i][PAGE * warp + g + 8] = T(s[2 + i]);
             const float own = reduce_lanes<4, 32, ignis_sum>(s[i] + s[2 + i]);

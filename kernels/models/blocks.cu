@@ -51,11 +51,11 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-/*  Embeds the tokens of a decode step, as ignis_generate_embed; positions: learned ones that are added, or null. grid
-    = rows. */
+/*  Embeds the tokens of a decode step, as ignis_generate_embed; positions: learned ones that are added, or null;
+    scale: of the embeddings. grid = rows. */
 extern "C" __global__ void __launch_bounds__(256)
     ignis_blocks_embed(W *sum, const __grid_constant__ ignis__quantised_weight w, const T *positions,
-                       const ignis__generate_row *rows)
+                       const ignis__generate_row *rows, double scale)
 {
     const ignis__generate_row &row = rows[blockIdx.x];
     W *to = sum + blockIdx.x * w.k;
@@ -66,6 +66,6 @@ extern "C" __global__ void __launch_bounds__(256)
     }
     numbers_of(to, w, row.ids[row.position]);
     __syncthreads();
-    for (int i = threadIdx.x; positions && i < w.k; i += 256)
-        to[i] += W(positions[row.position * w.k + i]);
+    for (int i = threadIdx.x; (positions || scale != 1) && i < w.k; i += 256)
+        to[i] = to[i] * W(scale) + (positions ? W(positions[row.position * w.k + i]) : W(0));
 }

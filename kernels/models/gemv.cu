@@ -76,8 +76,9 @@ template <int N, bool gated> __device__ inline void product(const ignis__gemv &p
         const long long at = (first + c) * p.result_row + column;
         W y = sum[0][c] + (p.bias ? W(p.bias[column]) : W(0));
         if constexpr (gated)
-            y = y * sigmoid(y) * (sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));
-        if (p.kind == IGNIS__GEMV_OUT)
+            y = (p.kind == IGNIS__GEMV_GELU ? gelu(y) : y * sigmoid(y)) *
+                (sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));
+        if (gated || p.kind == IGNIS__GEMV_OUT)
             p.out[at] = T(y);
         else if (p.kind == IGNIS__GEMV_GELU)
             p.out[at] = T(gelu(y));

@@ -176,7 +176,7 @@ struct finish_line {
         if (low >= p.n)
             return;
         if (p.gated) {
-            p.out[row + low] = T(a * sigmoid(a) * b);
+            p.out[row + low] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);
         } else if (p.kind == IGNIS__GEMV_CACHE) {
             if (to) {
                 to[0] = T(rotated(a, b, -sine, cosine));

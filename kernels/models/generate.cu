@@ -42,11 +42,12 @@ extern "C" __global__ void ignis_generate_chunk(ignis__generate_row *to,
 
 /* --- embeddings and norms: a block per row -------------------------------------------------------------------- */
 
-/*  Embeds the rows' tokens. positions: learned ones that are added, or null. The kernel before, which writes the
-    rows, lets this one begin only after all earlier work has ended, because later kernels may load weights before
-    they wait. */
+/*  Embeds the rows' tokens. positions: learned ones that are added, or null; scale: of the embeddings. The kernel
+    before, which writes the rows, lets this one begin only after all earlier work has ended, because later kernels
+    may load weights before they wait. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_generate_embed(W *sum, const T *embedding, const T *positions, const ignis__generate_row *rows, int hidden)
+    ignis_generate_embed(W *sum, const T *embedding, const T *positions, const ignis__generate_row *rows, int hidden,
+                         double scale)
 {
     const ignis__generate_row &row = rows[blockIdx.x];
     const long long to = (long long)blockIdx.x * hidden;
@@ -54,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int i = threadIdx.x; i < hidden; i += 256) {
         W x = 0;
         if (row.position >= 0) {
-            x = W(embedding[(long long)row.ids[row.position] * hidden + i]);
+            x = W(embedding[(long long)row.ids[row.position] * hidden + i]) * W(scale);
             if (positions)
                 x += W(positions[(long long)row.position * hidden + i]);
         }
@@ -62,11 +63,18 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
+/*  A norm: of squares, or around the mean. offset: is added to the weights. */
+struct norm_kind {
+    W eps, offset;
+    bool rms;
+};
+
 /*  Adds, and normalises, a row in packs of N. */
 template <int N>
-__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden, W eps,
-                                    bool rms)
+__device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weight, const T *bias, int hidden,
+                                    const norm_kind &kind)
 {
+    const bool rms = kind.rms;
     typedef ignis_row<W, ignis_block_team, N, true> Row;
     const Row row(sum, hidden);
     typename Row::Batch xs;
@@ -120,7 +128,7 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
         }
         total = ignis_block_sum(total) / W(hidden);
     }
-    const W factor = W(1) / sqrt(total + eps);
+    const W factor = weight ? W(1) / sqrt(total + kind.eps) : W(1);
     /* in the reverse order of the pass before, whose last round is in registers */
     for (int walked = 0; walked <= last; walked++) {
         const int round = rms ? last - walked : walked;
@@ -130,11 +138,13 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
             round,
             [&](int column, auto &x) {
                 constexpr int count = ignis_pack_count<decltype(x)>;
-                const auto by = ignis_load<count>(weight + column);
+                ignis_pack<T, count> by;
                 W values[count];
+                if (weight)
+                    by = ignis_load<count>(weight + column);
 #pragma unroll
                 for (int i = 0; i < count; i++)
-                    values[i] = (x[i] - mean) * factor * W(by[i]);
+                    values[i] = weight ? (x[i] - mean) * factor * (W(by[i]) + kind.offset) : x[i];
                 if (bias) {
                     const auto add = ignis_load<count>(bias + column);
 #pragma unroll
@@ -148,25 +158,73 @@ __device__ inline void add_and_norm(T *y, W *sum, const T *other, const T *weigh
 }
 
 /*  Adds the results of products to the sum, unless `other` is null. Then out is the rms_norm or layer_norm of the
-    sum, unless it is null. bias: or null. packed: rows consist of aligned packs of 16 bytes of the sum. */
+    sum, unless it is null; without weights (null) it is the rounded sum, and rms is set. bias: or null. packed: rows
+    consist of aligned packs of 16 bytes of the sum. */
 extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
     ignis_generate_norm(T *out, W *sum, const T *other, const T *weight, const T *bias, int hidden, double eps, int rms,
-                        int packed)
+                        int packed, double offset)
 {
     const long long at = (long long)blockIdx.x * hidden;
     T *const y = out ? out + at : nullptr;
     const T *const more = other ? other + at : nullptr;
+    const norm_kind kind = {W(eps), W(offset), rms != 0};
     ignis_grid_dependency();
     if (packed)
-        add_and_norm<16 / sizeof(W)>(y, sum + at, more, weight, bias, hidden, W(eps), rms);
+        add_and_norm<16 / sizeof(W)>(y, sum + at, more, weight, bias, hidden, kind);
     else
-        add_and_norm<1>(y, sum + at, more, weight, bias, hidden, W(eps), rms);
+        add_and_norm<1>(y, sum + at, more, weight, bias, hidden, kind);
+}
+
+/*  Returns 1 / sqrt(mean of the squares of a row + eps), or 1 without a norm. All threads of the block get it. */
+__device__ inline W row_factor(const T *row, int n, double eps, bool norm)
+{
+    W squares = 0;
+    for (int i = threadIdx.x; norm && i < n; i += blockDim.x)
+        squares += W(row[i]) * W(row[i]);
+    return norm ? W(1) / sqrt(ignis_block_sum(squares) / W(n) + W(eps)) : W(1);
+}
+
+/*  Adds scale times the rows of `other` to the sum; of their rms_norm, if there are weights. grid = rows. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_generate_residual(W *sum, const T *other, const T *weight, int hidden, double eps, double offset,
+                            double scale)
+{
+    const T *const row = other + (long long)blockIdx.x * hidden;
+    W *const to = sum + (long long)blockIdx.x * hidden;
+    ignis_grid_dependency();
+    const W factor = row_factor(row, hidden, eps, weight) * W(scale);
+    for (int i = threadIdx.x; i < hidden; i += 256)
+        to[i] += W(row[i]) * factor * (weight ? W(weight[i]) + W(offset) : W(1));
+}
+
+/*  Replaces n elements of each row by their rms_norm. stride: of the rows. grid = rows. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_generate_norm_width(T *x, const T *weight, long long stride, int n, double eps, double offset)
+{
+    T *const row = x + blockIdx.x * stride;
+    ignis_grid_dependency();
+    const W factor = row_factor(row, n, eps, true);
+    for (int i = threadIdx.x; i < n; i += 256)
+        row[i] = T(W(row[i]) * factor * (W(weight[i]) + W(offset)));
+}
+
+/*  Multiplies logits by `scale`, and applies a softcap unless it is 0. grid = blocks per row, rows. */
+extern "C" __global__ void __launch_bounds__(256)
+    ignis_generate_logits(float *logits, long long stride, int vocab, double scale, double softcap)
+{
+    float *const row = logits + blockIdx.y * stride;
+    ignis_grid_dependency();
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < vocab; i += gridDim.x * 256) {
+        const float x = row[i] * float(scale);
+        row[i] = softcap > 0 ? float(softcap) * tanhf(x / float(softcap)) : x;
+    }
 }
 
 /* --- after the products of prompts ---------------------------------------------------------------------------- */
 
-/*  Writes silu of the first half of each row, times the second half. grid = blocks per row, rows. */
-extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half)
+/*  Writes silu, or gelu, of the first half of each row, times the second half. grid = blocks per row, rows. */
+extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half,
+                                                                       int is_gelu)
 {
     constexpr int pack = 16 / sizeof(T);
     const T *gates = x + blockIdx.y * 2LL * half, *others = gates + half;
@@ -174,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, cons
     /* else one by one */
     const int first = blockIdx.x * 256 + threadIdx.x, step = gridDim.x * 256,
               packs = pack > 2 && half % pack == 0 ? half / pack : 0;
-    const auto gated = [](W gate, W x) { return T(gate * sigmoid(gate) * x); };
+    const auto gated = [is_gelu](W gate, W x) { return T((is_gelu ? gelu(gate) : gate * sigmoid(gate)) * x); };
     ignis_grid_dependency();
     for (int i = first; i < packs; i += step) {
         auto gate = ignis_load(gates + i * pack);
@@ -213,6 +271,8 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
         cosines[threadIdx.x] = 1;
         if (p.turns)
             sine_cosine(W(position), frequencies.at[threadIdx.x], sines[threadIdx.x], cosines[threadIdx.x]);
+        if (p.turns && p.rest_scale > 0 && threadIdx.x >= p.turning)
+            cosines[threadIdx.x] = W(p.rest_scale);
     }
     const int page = position < 0 ? 0 : row.pages[position / PAGE];
     ignis_grid_dependency();
@@ -254,8 +314,8 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
                 for (int j = 0; j < N; j++) {
                     W one = W(a[k][j]), other = W(b[k][j]);
                     if (weight) {
-                        one *= factors[head - first_head] * W(weight[i + j]);
-                        other *= factors[head - first_head] * W(weight[half + i + j]);
+                        one *= factors[head - first_head] * (W(weight[i + j]) + W(p.weight_offset));
+                        other *= factors[head - first_head] * (W(weight[half + i + j]) + W(p.weight_offset));
                     }
                     x[j] = rotated(one, other, -sines[i + j], cosines[i + j]);
                     y[j] = rotated(other, one, sines[i + j], cosines[i + j]);

@@ -120,6 +120,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->up_bias = ignis__engine_hold_weight(call, from->up_bias, &ok);
         to->down = ignis__engine_hold_weight(call, from->down, &ok);
         to->down_bias = ignis__engine_hold_weight(call, from->down_bias, &ok);
+        to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
+        to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }
     return ok;
 }

@@ -28,6 +28,12 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
     return true;
 }
 
+/*  Tells whether results of attention and MLP are scaled or normalised before they are added. */
+IGNIS__COLD static bool ignis__engine_adds_results(const ignis__engine *engine)
+{
+    return engine->model->residual_scale > 0 || engine->layer[0].attn_norm_behind || engine->layer[0].mlp_norm_behind;
+}
+
 /*  Makes the engine of a model. NULL, and reported, on failure. */
 IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model)
 {
@@ -57,8 +63,10 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
     page_bytes = 2 * model->layers * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
     ok = ignis__engine_check(call, engine, pages, page_bytes);
-    for (i = 0; ok && model->rope && i < model->head_dim / 2; i++)
-        engine->frequencies[i] = model->frequencies[i];
+    for (i = 0; ok && model->rope && i < model->head_dim / 2; i++) {
+        engine->frequencies[0][i] = model->frequencies[i];
+        engine->frequencies[1][i] = model->local_frequencies[i];
+    }
     if (ok &&
         (engine->layer = (ignis__engine_layer *)ignis__alloc(sizeof *engine->layer * (size_t)model->layers)) == NULL)
         ok = ignis__fail_host_memory(call, sizeof *engine->layer * (size_t)model->layers) == IGNIS_OK;
@@ -92,13 +100,18 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->parts, engine->step_rows,
                              (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->bins, engine->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
-         ignis__engine_alloc(call, engine, &engine->rope_table, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
+         ignis__engine_alloc(call, engine, &engine->rope_table, 2, IGNIS__ROPE_HALF, IGNIS_I32) &&
+         (!ignis__engine_adds_results(engine) ||
+          ignis__engine_alloc(call, engine, &engine->result, chunk, model->hidden, model->dtype)) &&
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
-        memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies), sizeof rope_table);
         (void)ignis__op_write(&op, engine->cache); /* takes the memory now, so that a full device fails here */
-        ignis__upload_i32(&op, model->dtype, engine->rope_table, 0, rope_table, IGNIS__ROPE_HALF);
+        for (i = 0; i < 2; i++) {
+            memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies[i]), sizeof rope_table);
+            ignis__upload_i32(&op, model->dtype, engine->rope_table, i * IGNIS__ROPE_HALF, rope_table,
+                              IGNIS__ROPE_HALF);
+        }
         ignis__op_zero(&op, engine->block_counts);
         ignis__op_zero(&op, engine->bins);
         engine->draws_memory =

@@ -7,6 +7,29 @@
 
 #include "room.h"
 
+/*  A pass of rows through the layers: the params of its kernels, and where the layer's keys begin. */
+typedef struct ignis__layers_pass {
+    ignis__op *op;
+    ignis__engine *engine;
+    int count, end;
+    bool is_chunk;
+    ignis__address keys, values;
+    ignis__pre_norm norm;
+    ignis__gemv_desc desc;
+    ignis__generate_cache cache;
+    ignis__gemv_mma direct;
+    ignis__paged paged;
+} ignis__layers_pass;
+
+/*  Launches the norm of a product apart, if the products' kernels cannot compute it. desc->norm is NULL then. */
+static void ignis__engine_norm_apart(ignis__op *op, ignis__gemv_desc *desc)
+{
+    if (!desc->norm || (desc->norm->weight && !(desc->norm->offset > 0)))
+        return;
+    ignis__pre_norm_launch(op, desc->count, desc->x, desc->norm);
+    desc->norm = NULL;
+}
+
 /*  Multiplies rows with weights, with the scratch of the engine. is_chunk: the rows are a chunk of a prompt, and have
     the same bits for any chunk size; else they have the same bits alone and in a batch. */
 static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is_chunk, ignis__gemv_desc *desc)
@@ -14,7 +37,10 @@ static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is
     desc->dequantised = engine->dequantised;
     desc->gate_up = engine->gate_up;
     if (!is_chunk) {
+        const ignis__pre_norm *norm = desc->norm;
+        ignis__engine_norm_apart(op, desc);
         ignis__gemv_run(op, desc);
+        desc->norm = norm;
         return;
     }
     if (desc->norm)
@@ -40,12 +66,35 @@ static void ignis__pre_norm_add_pending(ignis__op *op, int count, ignis__pre_nor
     norm->other = NULL;
 }
 
-/*  Multiplies x with weights and adds the result to `sum`. With several ranks, each one has a slice of the inner
-    elements: rank 0 adds to the sum, the other ranks replace theirs, and a sum over the ranks follows. With many rows
-    and one rank, `norm` adds the result before the next norm. */
-static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int count, bool is_chunk, ignis__array *x,
-                                       ignis__array *weights, ignis__array *bias, ignis__pre_norm *norm)
+/*  Multiplies x with weights, and adds the result to `sum` after a norm, unless `norm` is NULL, and a scale. */
+static void ignis__layers_multiply_result(ignis__layers_pass *pass, ignis__gemv_desc *desc, ignis__array *norm)
 {
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    const ignis__model *model = engine->model;
+    ignis__address sum, result, weight;
+    int hidden = model->hidden;
+    double eps = model->eps, offset = model->norm_offset, scale = model->residual_scale > 0 ? model->residual_scale : 1;
+    void *params[] = {&sum, &result, &weight, &hidden, &eps, &offset, &scale};
+    desc->kind = IGNIS__GEMV_OUT;
+    desc->out = engine->result;
+    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    sum = ignis__op_write(op, engine->sum);
+    result = ignis__op_write(op, engine->result);
+    weight = norm ? ignis__op_read(op, norm) : 0;
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_RESIDUAL), model->dtype, pass->count, 256, params);
+}
+
+/*  Multiplies x with weights and adds the result to `sum`; result_norm: a norm of the result first, or NULL. With
+    several ranks, each one has a slice of the inner elements: rank 0 adds to the sum, the other ranks replace theirs,
+    and a sum over the ranks follows. With many rows and one rank, pass->norm adds the result before the next norm. */
+static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x, ignis__array *weights,
+                                       ignis__array *bias, ignis__array *result_norm)
+{
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    const int count = pass->count;
+    const bool is_chunk = pass->is_chunk;
     bool others = engine->model->parallel.rank > 0;
     ignis__gemv_kind kind =
         others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
@@ -53,15 +102,138 @@ static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int
         count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL,
         NULL,  NULL, NULL};
     ignis__address sum = ignis__op_write(op, engine->sum);
+    if (engine->result) {
+        ignis__layers_multiply_result(pass, &desc, result_norm);
+        return;
+    }
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
         op->ok = ignis__copy_zeros(&op->work, sum,
                                    count * engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size);
     ignis__engine_multiply(op, engine, is_chunk, &desc);
-    norm->other = is_chunk ? engine->gate_up : NULL;
+    pass->norm.other = is_chunk ? engine->gate_up : NULL;
     if (engine->model->parallel.size > 1) {
-        ignis__pre_norm_add_pending(op, count, norm);
+        ignis__pre_norm_add_pending(op, count, &pass->norm);
         ignis__engine_sum_ranks(op, engine, engine->sum, count);
     }
+}
+
+static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ignis__engine *engine, int count, int end,
+                                     bool is_chunk)
+{
+    const ignis__model *model = engine->model;
+    ignis__generate_cache *cache = &pass->cache;
+    ignis__paged *paged = &pass->paged;
+    ignis__gemv_mma *direct = &pass->direct;
+    memset(pass, 0, sizeof *pass);
+    pass->op = op;
+    pass->engine = engine;
+    pass->count = count;
+    pass->end = end;
+    pass->is_chunk = is_chunk;
+    if (is_chunk) {
+        cache->k_too = ignis__op_write(op, engine->gathered);
+        cache->v_too = cache->k_too + (ignis__address)(engine->gathered->numel / 2 * ignis__dtypes[model->dtype].size);
+    }
+    cache->qkv = paged->q = ignis__op_write(op, engine->qkv);
+    cache->rows = paged->rows = direct->places = ignis__op_write(op, engine->rows);
+    cache->eps = model->eps;
+    cache->weight_offset = model->norm_offset;
+    cache->rest_scale = model->rest_scale;
+    cache->turning = model->rotary / 2;
+    cache->heads = paged->heads = direct->heads = model->heads;
+    cache->kv_heads = paged->kv_heads = direct->kv_heads = model->kv_heads;
+    cache->head_dim = paged->head_dim = direct->head_dim = model->head_dim;
+    paged->out = ignis__op_write(op, engine->attended);
+    paged->scratch = ignis__op_write(op, engine->scratch);
+    paged->ended = ignis__op_write(op, engine->block_counts);
+    paged->q_row = engine->qkv->shape.dim[1];
+    paged->scale = model->attention_scale;
+    paged->softcap = model->softcap;
+    paged->splits = engine->splits;
+    paged->settled = end == 0;
+    pass->norm.sum = engine->sum;
+    pass->norm.eps = model->eps;
+    pass->norm.rms = model->rms;
+    pass->norm.offset = model->norm_offset;
+    pass->norm.dtype = model->dtype;
+    pass->desc.count = count;
+}
+
+/*  Computes norms of q and k over all heads, in place. */
+static void ignis__layers_wide_norms(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    const ignis__model *model = pass->engine->model;
+    ignis__address x = pass->cache.qkv, weight;
+    long long stride = pass->paged.q_row;
+    double eps = model->eps, offset = model->norm_offset;
+    int n, i;
+    void *params[] = {&x, &weight, &stride, &n, &eps, &offset};
+    for (i = 0; i < 2; i++) {
+        n = (i == 0 ? model->heads : model->kv_heads) * model->head_dim;
+        weight = ignis__op_read(pass->op, i == 0 ? layer->q_norm : layer->k_norm);
+        ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_NORM_WIDTH), model->dtype, pass->count, 256, params);
+        x += (ignis__address)((int64_t)n * ignis__dtypes[model->dtype].size);
+    }
+}
+
+/*  Computes q, k and v of a layer, rotates them, and puts keys and values into the KV cache. */
+static void ignis__layers_project(ignis__layers_pass *pass, int number)
+{
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    const ignis__model *model = engine->model;
+    const ignis__engine_layer *layer = &engine->layer[number];
+    const ignis__rope_kind rope = model->layer[number].rope;
+    const bool turns = model->rope && rope != IGNIS__ROPE_NONE;
+    ignis__gemv_desc *desc = &pass->desc;
+    ignis__generate_cache *cache = &pass->cache;
+    desc->kind = IGNIS__GEMV_OUT;
+    desc->gated = false;
+    desc->out = engine->qkv;
+    desc->x = engine->normed;
+    desc->weights = layer->qkv;
+    desc->bias = layer->qkv_bias;
+    desc->norm = &pass->norm;
+    desc->cache = NULL;
+    cache->k = pass->paged.k = pass->direct.keys = pass->keys;
+    cache->v = pass->paged.v = pass->direct.values = pass->values;
+    pass->direct.frequencies =
+        turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
+    if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(model->rest_scale > 0) &&
+        ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+        desc->kind = IGNIS__GEMV_CACHE;
+        desc->cache = &pass->direct;
+        desc->dequantised = engine->dequantised;
+        ignis__engine_norm_apart(op, desc);
+        if (layer->qkv->blocks.count)
+            ignis__gemv_run_quantised(op, desc);
+        else
+            ignis__gemv_run_dense(op, desc);
+        return;
+    }
+    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    cache->q_weight = layer->q_norm && !model->wide_norms ? ignis__op_read(op, layer->q_norm) : 0;
+    cache->k_weight = layer->k_norm && !model->wide_norms ? ignis__op_read(op, layer->k_norm) : 0;
+    if (model->wide_norms)
+        ignis__layers_wide_norms(pass, layer);
+    ignis__kv_cache_append(op, pass->count, model->dtype, cache,
+                           turns ? engine->frequencies[rope == IGNIS__ROPE_LOCAL] : NULL);
+}
+
+/*  Computes the inner elements of the MLP. */
+static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    const ignis__model *model = pass->engine->model;
+    ignis__gemv_desc *desc = &pass->desc;
+    desc->kind = model->gelu || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
+    desc->gated = !model->gelu;
+    desc->out = pass->engine->inner;
+    desc->x = pass->engine->normed;
+    desc->weights = layer->up;
+    desc->bias = layer->up_bias;
+    desc->norm = &pass->norm;
+    desc->cache = NULL;
+    ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
 }
 
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
@@ -70,90 +242,53 @@ static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int
 IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk)
 {
     const ignis__model *model = engine->model;
-    ignis__address slab = (ignis__address)(engine->pages * ignis__engine_page_elements(engine) *
-                                           ignis__dtypes[model->dtype].size),
-                   at;
-    ignis__pre_norm norm;
-    ignis__gemv_desc desc;
-    ignis__generate_cache cache;
-    ignis__gemv_mma direct;
-    ignis__paged paged;
+    ignis__address slab =
+        (ignis__address)(engine->pages * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size);
+    ignis__layers_pass pass;
+    ignis__pre_norm *norm = &pass.norm;
     int i;
-    memset(&cache, 0, sizeof cache);
-    memset(&paged, 0, sizeof paged);
-    memset(&direct, 0, sizeof direct);
-    at = ignis__op_write(op, engine->cache);
-    if (is_chunk) {
-        cache.k_too = ignis__op_write(op, engine->gathered);
-        cache.v_too = cache.k_too + (ignis__address)(engine->gathered->numel / 2 * ignis__dtypes[model->dtype].size);
-    }
-    cache.qkv = paged.q = ignis__op_write(op, engine->qkv);
-    cache.rows = paged.rows = direct.places = ignis__op_write(op, engine->rows);
-    cache.eps = model->eps;
-    cache.heads = paged.heads = direct.heads = model->heads;
-    cache.kv_heads = paged.kv_heads = direct.kv_heads = model->kv_heads;
-    cache.head_dim = paged.head_dim = direct.head_dim = model->head_dim;
-    direct.frequencies = model->rope ? ignis__op_write(op, engine->rope_table) : 0;
-    paged.out = ignis__op_write(op, engine->attended);
-    paged.scratch = ignis__op_write(op, engine->scratch);
-    paged.ended = ignis__op_write(op, engine->block_counts);
-    paged.q_row = engine->qkv->shape.dim[1];
-    paged.scale = model->attention_scale;
-    paged.splits = engine->splits;
-    paged.settled = end == 0;
-    memset(&norm, 0, sizeof norm);
-    norm.sum = engine->sum;
-    norm.eps = model->eps;
-    norm.rms = model->rms;
-    memset(&desc, 0, sizeof desc);
-    desc.count = count;
-    desc.norm = &norm;
-    ignis__embed_rows(op, count, model->dtype, engine->sum, engine->embedding, engine->positions, engine->rows);
-    for (i = 0; op->ok && i < model->layers; i++, at += 2 * slab) {
+    ignis__layers_pass_begin(&pass, op, engine, count, end, is_chunk);
+    pass.keys = ignis__op_write(op, engine->cache);
+    ignis__embed_rows(op, count, engine);
+    for (i = 0; op->ok && i < model->layers; i++, pass.keys += 2 * slab) {
         const ignis__engine_layer *layer = &engine->layer[i];
-        norm.weight = layer->attn_norm;
-        norm.bias = layer->attn_norm_bias;
-        desc.kind = IGNIS__GEMV_OUT;
-        desc.gated = false;
-        desc.out = engine->qkv;
-        desc.x = engine->normed;
-        desc.weights = layer->qkv;
-        desc.bias = layer->qkv_bias;
-        desc.cache = NULL;
-        cache.k = paged.k = direct.keys = at;
-        cache.v = paged.v = direct.values = at + slab;
-        if (!is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
-            ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
-            desc.kind = IGNIS__GEMV_CACHE;
-            desc.cache = &direct;
-            desc.dequantised = engine->dequantised;
-            if (layer->qkv->blocks.count)
-                ignis__gemv_run_quantised(op, &desc);
-            else
-                ignis__gemv_run_dense(op, &desc);
-        } else {
-            cache.q_weight = layer->q_norm ? ignis__op_read(op, layer->q_norm) : 0;
-            cache.k_weight = layer->k_norm ? ignis__op_read(op, layer->k_norm) : 0;
-            ignis__engine_multiply(op, engine, is_chunk, &desc);
-            ignis__kv_cache_append(op, count, model->dtype, &cache, model->rope ? engine->frequencies : NULL);
-        }
+        pass.values = pass.keys + slab;
+        pass.paged.window = model->layer[i].window;
+        norm->weight = layer->attn_norm;
+        norm->bias = layer->attn_norm_bias;
+        ignis__layers_project(&pass, i);
+        norm->other = NULL; /* it has been added */
         if (is_chunk)
-            ignis__chunk_attention(op, count, end, &paged, engine->gathered);
+            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
         else
-            ignis__paged_attention(op, count, engine->step_rows, model->dtype, &paged);
-        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, layer->o, layer->o_bias, &norm);
-        norm.weight = layer->mlp_norm;
-        norm.bias = layer->mlp_norm_bias;
-        desc.kind = model->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
-        desc.gated = !model->gelu;
-        desc.out = engine->inner;
-        desc.weights = layer->up;
-        desc.bias = layer->up_bias;
-        desc.cache = NULL;
-        ignis__engine_multiply(op, engine, is_chunk, &desc);
-        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, layer->down, layer->down_bias, &norm);
+            ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
+        if (!model->parallel_blocks)
+            ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
+        norm->weight = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm : layer->mlp_norm;
+        norm->bias = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm_bias : layer->mlp_norm_bias;
+        ignis__layers_expand(&pass, layer);
+        if (model->parallel_blocks) { /* the MLP has read the sum */
+            ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
+            ignis__pre_norm_add_pending(op, count, norm);
+        }
+        ignis__layers_multiply_add(&pass, engine->inner, layer->down, layer->down_bias, layer->mlp_norm_behind);
     }
-    ignis__pre_norm_add_pending(op, count, &norm);
+    ignis__pre_norm_add_pending(op, count, norm);
+}
+
+/*  Multiplies logits by the model's scale, and applies its softcap. */
+static void ignis__engine_scale_logits(ignis__op *op, ignis__engine *engine, int count)
+{
+    const ignis__model *model = engine->model;
+    ignis__address logits = ignis__op_write(op, engine->logits);
+    long long stride = engine->logits->shape.dim[1];
+    double scale = model->logit_scale > 0 ? model->logit_scale : 1, softcap = model->logit_softcap;
+    int vocab = model->vocab;
+    void *params[] = {&logits, &stride, &vocab, &scale, &softcap};
+    if (scale == 1 && !(softcap > 0))
+        return;
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_LOGITS), model->dtype, NULL,
+                     ignis__clamp(ignis__ceil_div(vocab, 1024), 1, 128), count, 1, 256, 1, 0, params);
 }
 
 /*  Launches generate_step.cu, which computes the logits of one uploaded row. */
@@ -244,6 +379,8 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
     norm.bias = engine->norm_bias;
     norm.eps = engine->model->eps;
     norm.rms = engine->model->rms;
+    norm.offset = engine->model->norm_offset;
+    norm.dtype = engine->model->dtype;
     if (engine->model->parallel.size > 1) { /* the agreement follows the first row of logits */
         logits = ignis__op_write(op, engine->logits);
         agreement = ignis__op_write(op, engine->agreement);
@@ -264,10 +401,12 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
                                  NULL,
                                  &norm,
                                  NULL};
+        ignis__engine_norm_apart(op, &desc);
         ignis__gemv_run(op, &desc);
     }
     if (engine->model->parallel.size > 1)
         ignis__engine_sum_ranks(op, engine, engine->logits, count);
+    ignis__engine_scale_logits(op, engine, count);
     if (draws == IGNIS__SAMPLING_NONE)
         return;
     memset(&p, 0, sizeof p);

@@ -12,20 +12,63 @@ IGNIS__PRIVATE bool ignis__lora_has(const struct ignis__lora *lora, const ignis_
 IGNIS__PRIVATE ignis_tensor ignis__lora_add(const struct ignis__lora *lora, const ignis__layer *layer, size_t member,
                                             ignis_tensor x, ignis_tensor y);
 
+/*  Returns the norm of x; x itself if the model has no such norm. */
 static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
 {
+    ignis_tensor_desc desc;
+    ignis_tensor ones;
+    if (!weight.id)
+        return x;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = model->dtype;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    if (!model->rms && !bias.id)
+        bias = ignis_tensor_zeros(ignis_tensor_shape(weight), &desc);
+    if (model->norm_offset > 0) { /* 1 + w would lose digits of w in 16 bits */
+        ones = ignis_tensor_ones(ignis_tensor_shape(weight), &desc);
+        x = ignis_rms_norm(x, ones, model->eps);
+        return ignis_map("x*(1 + w)", IGNIS_INPUTS(x, IGNIS_NAMED(w, weight)));
+    }
     return model->rms ? ignis_rms_norm(x, weight, model->eps) : ignis_layer_norm(x, weight, bias, model->eps);
 }
 
-/*  Returns the norm of each head of x [..., heads * head_dim]. */
+/*  Returns the norm of each head of x [..., heads * head_dim], or of all heads together. */
 static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
 {
     ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    if (!weight.id)
+        return x;
+    if (model->wide_norms)
+        return ignis__model_norm(model, x, weight, ignis__no_tensor());
     if (shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
         return x;
     apart.dim[apart.ndim - 1] = heads;
     apart.dim[apart.ndim++] = model->head_dim;
-    return ignis_reshape(ignis_rms_norm(ignis_reshape(x, apart), weight, model->eps), shape);
+    return ignis_reshape(ignis__model_norm(model, ignis_reshape(x, apart), weight, ignis__no_tensor()), shape);
+}
+
+/*  Multiplies the elements of heads that do not rotate by the model's scale for them. */
+static ignis_tensor ignis__model_rest(const ignis__model *model, ignis_tensor x, int heads)
+{
+    double factors[2 * IGNIS__MODEL_HALF];
+    ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    ignis_tensor_desc desc;
+    ignis_shape one;
+    int i;
+    if (!(model->rest_scale > 0) || shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
+        return x;
+    for (i = 0; i < model->head_dim; i++)
+        factors[i] = i % (model->head_dim / 2) < model->rotary / 2 ? 1 : model->rest_scale;
+    memset(&desc, 0, sizeof desc);
+    memset(&one, 0, sizeof one);
+    desc.dtype = model->dtype;
+    desc.host_dtype = IGNIS_F64;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    one.ndim = 1;
+    one.dim[0] = model->head_dim;
+    apart.dim[apart.ndim - 1] = heads;
+    apart.dim[apart.ndim++] = model->head_dim;
+    return ignis_reshape(ignis_mul(ignis_reshape(x, apart), ignis_tensor_from_host(factors, one, &desc)), shape);
 }
 
 /*  Multiplies x with a weight of a layer, and adds what the adapters add. */
@@ -38,6 +81,7 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
 {
     ignis_tensor qkv = IGNIS__MODEL_LINEAR(h, layer, qkv), part[3];
     ignis_sdpa_desc attention;
+    const bool turns = model->rope && layer->rope != IGNIS__ROPE_NONE;
     ignis_rope_desc rope;
     int64_t sizes[3];
     memset(&attention, 0, sizeof attention);
@@ -45,10 +89,12 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.num_heads = model->heads;
     attention.num_kv_heads = model->kv_heads;
     attention.scale = model->attention_scale;
-    rope.inv_freq_f64 = model->frequencies;
+    attention.window = layer->window;
+    attention.softcap = model->softcap;
+    rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id) {
-        h = ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL);
+    if (!layer->q_norm.id && !(model->rest_scale > 0)) {
+        h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
     sizes[0] = (int64_t)model->heads * model->head_dim;
@@ -56,9 +102,11 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     if (ignis_split(qkv, -1, 3, sizes, part) != IGNIS_OK)
         return ignis__no_tensor();
     rope.num_heads = model->heads;
-    part[0] = ignis_rope(ignis__model_head_norm(model, part[0], layer->q_norm, model->heads), &rope);
+    part[0] = ignis__model_head_norm(model, part[0], layer->q_norm, model->heads);
+    part[0] = turns ? ignis__model_rest(model, ignis_rope(part[0], &rope), model->heads) : part[0];
     rope.num_heads = model->kv_heads;
-    part[1] = ignis_rope(ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads), &rope);
+    part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
+    part[1] = turns ? ignis__model_rest(model, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
     h = ignis_sdpa(part[0], part[1], part[2], &attention);
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
@@ -71,14 +119,14 @@ static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ign
     ignis_tensor part[2];
     if (plain && model->gelu)
         return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
-    if (plain && !layer->up_bias.id && !layer->down_bias.id)
+    if (plain && !model->gelu_gate && !layer->up_bias.id && !layer->down_bias.id)
         return ignis_split(layer->up, 0, 2, NULL, part) == IGNIS_OK ? ignis_mlp_gated(h, part[0], part[1], layer->down)
                                                                     : ignis__no_tensor();
     h = IGNIS__MODEL_LINEAR(h, layer, up);
     if (model->gelu)
         h = ignis_gelu(h);
     else if (ignis_split(h, -1, 2, NULL, part) == IGNIS_OK)
-        h = ignis_silu_mul(part[0], part[1]);
+        h = model->gelu_gate ? ignis_mul(ignis_gelu(part[0]), part[1]) : ignis_silu_mul(part[0], part[1]);
     else
         return ignis__no_tensor();
     return IGNIS__MODEL_LINEAR(h, layer, down);
@@ -97,6 +145,64 @@ static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tenso
     return norm;
 }
 
+/*  Tells whether the additions and norms of a model are those of ignis_add_rms_norm or ignis_add_layer_norm. */
+static bool ignis__model_fuses_norms(const ignis__model *model)
+{
+    const ignis__layer *first = &model->layer[0];
+    return first->attn_norm.id && first->mlp_norm.id && !first->attn_norm_behind.id && !first->mlp_norm_behind.id &&
+           !(model->norm_offset > 0) && !(model->residual_scale > 0) && (model->rms || first->attn_norm_bias.id);
+}
+
+/*  Returns x plus y, after its norm and its scale. */
+static ignis_tensor ignis__model_add(const ignis__model *model, ignis_tensor x, ignis_tensor y, ignis_tensor behind)
+{
+    y = ignis__model_norm(model, y, behind, ignis__no_tensor());
+    return model->residual_scale > 0
+               ? ignis_map("x + scale*y", IGNIS_INPUTS(x, y, IGNIS_VALUE(scale, model->residual_scale)))
+               : ignis_add(x, y);
+}
+
+/*  Applies a layer whose norms are not fused with additions. */
+static ignis_tensor ignis__model_apply_layer(const ignis__model *model, const struct ignis__lora *lora,
+                                             const ignis__layer *layer, ignis_tensor x)
+{
+    ignis_tensor h = ignis__model_norm(model, x, layer->attn_norm, layer->attn_norm_bias), y;
+    y = ignis__model_attention(model, lora, layer, h);
+    if (model->parallel_blocks) {
+        h = layer->mlp_norm.id ? ignis__model_norm(model, x, layer->mlp_norm, layer->mlp_norm_bias) : h;
+        x = ignis__model_add(model, x, y, layer->attn_norm_behind);
+    } else {
+        x = ignis__model_add(model, x, y, layer->attn_norm_behind);
+        h = ignis__model_norm(model, x, layer->mlp_norm, layer->mlp_norm_bias);
+    }
+    return ignis__model_add(model, x, ignis__model_mlp(model, lora, layer, h), layer->mlp_norm_behind);
+}
+
+/*  Applies all layers, and the last norm, one after the other. */
+static ignis_tensor ignis__model_apply_layers(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor x)
+{
+    static const char call[] = "ignis_model_forward";
+    int i;
+    for (i = 0; i < model->layers; i++) {
+        ignis_scope inner = ignis_scope_begin();
+        ignis_tensor before = x;
+        x = ignis_scope_return(inner, ignis__model_apply_layer(model, lora, &model->layer[i], x));
+        ignis__tensor_discard(call, before);
+    }
+    return ignis__model_norm(model, x, model->norm, model->norm_bias);
+}
+
+/*  Returns the logits of the hidden states after the last norm. */
+static ignis_tensor ignis__model_logits(const ignis__model *model, ignis_tensor h)
+{
+    ignis_tensor x = ignis__model_linear(model, h, model->head, ignis__no_tensor());
+    if (model->logit_scale > 0)
+        x = ignis_scale(x, model->logit_scale);
+    if (model->logit_softcap > 0)
+        x = ignis_map("cap*tanh(x/cap)", IGNIS_INPUTS(x, IGNIS_VALUE(cap, model->logit_softcap)));
+    return x;
+}
+
 /*  Applies all layers. Its scopes free everything that the tape does not keep. */
 static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids,
                                        int64_t seq)
@@ -107,6 +213,10 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
     int i;
     if (!model->rope)
         x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
+    if (model->embedding_scale > 0)
+        x = ignis_scale(x, model->embedding_scale);
+    if (!ignis__model_fuses_norms(model))
+        return ignis_scope_return(all, ignis__model_logits(model, ignis__model_apply_layers(model, lora, x)));
     h = ignis__model_norm(model, x, model->layer[0].attn_norm, model->layer[0].attn_norm_bias);
     for (i = 0; i < model->layers; i++) {
         const ignis__layer *layer = &model->layer[i];
@@ -121,7 +231,7 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
         h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm,
                                   last ? model->norm_bias : layer[1].attn_norm_bias);
     }
-    return ignis_scope_return(all, ignis__model_linear(model, h, model->head, ignis__no_tensor()));
+    return ignis_scope_return(all, ignis__model_logits(model, h));
 }
 
 IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)

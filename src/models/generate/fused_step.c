@@ -86,13 +86,26 @@ IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *en
 enum { IGNIS__SINGLE_LAUNCH_MAX_BYTES = 128 << 20, IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0 = 56 << 20 };
 IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 
+/*  Returns whether a model has no feature that generate_step.cu lacks. */
+IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
+{
+    const ignis__model *model = engine->model;
+    bool plain = !engine->result && !model->gelu_gate && !model->parallel_blocks && !model->wide_norms &&
+                 !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
+                 !(model->softcap > 0) && !(model->rest_scale > 0) && !(model->logit_softcap > 0);
+    int i;
+    for (i = 0; plain && i < model->layers; i++)
+        plain = model->layer[i].window == 0 && model->layer[i].rope == IGNIS__ROPE_COMMON;
+    return plain;
+}
+
 /*  Returns whether generate_step.cu supports this model. */
 IGNIS__COLD static bool ignis__engine_supports_single_launch(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
     bool takes = (model->dtype == IGNIS_F16 || model->dtype == IGNIS_BF16) && model->parallel.size <= 1 &&
                  model->head_dim % 16 == 0 && model->inner % 8 == 0 && engine->step_types >= 0 &&
-                 (engine->step_types || !engine->embedding->blocks.count);
+                 (engine->step_types || !engine->embedding->blocks.count) && ignis__engine_is_plain(engine);
     ignis__decode_step_arrays first = ignis__engine_layer_arrays(engine, 0);
     int64_t bytes = 0, most;
     int i;

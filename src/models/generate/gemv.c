@@ -226,8 +226,8 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
     ignis__address result, from;
     ignis__epilogue epilogue;
     ignis__product product;
-    int half = (int)(ignis__weight_rows(desc->weights) / 2);
-    void *gate[] = {&result, &from, &half};
+    int half = (int)(ignis__weight_rows(desc->weights) / 2), is_gelu = desc->kind == IGNIS__GEMV_GELU;
+    void *gate[] = {&result, &from, &half, &is_gelu};
     ignis__array *weights = desc->weights;
     bool gated = desc->gated;
     memset(&product, 0, sizeof product);
@@ -245,8 +245,8 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
         weights = desc->dequantised;
     }
     epilogue.bias = desc->bias;
-    epilogue.activation = desc->kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
-    if (gated && ignis__gemm_supports_paired(op, &product, desc->out, desc->x, weights, &epilogue)) {
+    epilogue.activation = desc->kind == IGNIS__GEMV_GELU && !gated ? (int)IGNIS_ACTIVATION_GELU : 0;
+    if (gated && !is_gelu && ignis__gemm_supports_paired(op, &product, desc->out, desc->x, weights, &epilogue)) {
         epilogue.activation = IGNIS__ACTIVATION_PAIRED;
         gated = false;
     }

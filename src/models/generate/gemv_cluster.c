@@ -19,13 +19,15 @@ IGNIS__PRIVATE bool ignis__gemv_uses_tensor_cores(ignis__op *op, ignis_dtype dty
 IGNIS__PRIVATE void ignis__pre_norm_launch(ignis__op *op, int count, ignis__array *out, const ignis__pre_norm *norm)
 {
     ignis__address to = out ? ignis__op_write(op, out) : 0, from = ignis__op_write(op, norm->sum),
-                   by = ignis__op_read(op, norm->weight), add = norm->bias ? ignis__op_read(op, norm->bias) : 0,
+                   by = norm->weight ? ignis__op_read(op, norm->weight) : 0,
+                   add = norm->bias ? ignis__op_read(op, norm->bias) : 0,
                    other = norm->other ? ignis__op_write(op, norm->other) : 0;
-    int hidden = (int)norm->weight->numel, rms = norm->rms;
+    int hidden = (int)norm->sum->shape.dim[1], rms = norm->rms || !norm->weight;
     int packed = hidden % ignis__pack_elements(norm->sum->dtype) == 0 && (to | from | by | add | other) % 16 == 0;
-    double eps = norm->eps;
-    void *params[] = {&to, &from, &other, &by, &add, &hidden, &eps, &rms, &packed};
-    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_NORM), norm->weight->dtype, count, 256, params);
+    double eps = norm->eps, offset = norm->offset;
+    void *params[] = {&to, &from, &other, &by, &add, &hidden, &eps, &rms, &packed, &offset};
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_NORM), norm->weight ? norm->weight->dtype : norm->dtype, count,
+                         256, params);
 }
 
 IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, const ignis__pre_norm *norm)

@@ -77,14 +77,19 @@ IGNIS__PRIVATE int64_t ignis__weight_columns(const ignis__array *weights)
     return weights->blocks.count ? weights->blocks.columns : weights->shape.dim[1];
 }
 
-IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
-                                      ignis__array *embedding, ignis__array *positions, ignis__array *rows)
+/*  Embeds the uploaded rows. */
+IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, const ignis__engine *engine)
 {
-    ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
-                   learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
+    ignis__array *embedding = engine->embedding;
+    ignis__address to = ignis__op_write(op, engine->sum), from = ignis__op_read(op, embedding),
+                   learned = engine->positions ? ignis__op_read(op, engine->positions) : 0,
+                   places = ignis__op_read(op, engine->rows);
+    double scale = engine->model->embedding_scale > 0 ? engine->model->embedding_scale : 1;
     int hidden = (int)ignis__weight_columns(embedding);
+    const ignis_dtype dtype = engine->model->dtype;
     ignis__quantised_weight q;
-    void *params[] = {&to, &from, &learned, &places, &hidden}, *of_blocks[] = {&to, &q, &learned, &places};
+    void *params[] = {&to, &from, &learned, &places, &hidden, &scale},
+         *of_blocks[] = {&to, &q, &learned, &places, &scale};
     if (!embedding->blocks.count) {
         ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_EMBED), dtype, count, 256, params);
         return;

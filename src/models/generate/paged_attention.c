@@ -32,7 +32,7 @@ IGNIS__PRIVATE int64_t ignis__paged_scratch_elements(const ignis__paged *p, int 
 }
 
 /*  Records the kernels that other devices, or other numbers of rows, take for attention. */
-IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis_dtype dtype, int group, int head_dim,
+IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis_dtype dtype, int group, bool many,
                                                       const char *plain, const char *with_clusters)
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
@@ -40,7 +40,7 @@ IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis
     ignis__record_builtin(group < 2 ? IGNIS__BUILTIN(PAGED_1) : IGNIS__BUILTIN(PAGED_2), dtype, plain, 0, 79);
     ignis__record_builtin(IGNIS__BUILTIN(PAGED_MMA), dtype, plain, 80, IGNIS__EVERY_ARCH);
     ignis__record_builtin(IGNIS__BUILTIN(PAGED_MMA), dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
-    if (head_dim <= IGNIS__MANY_HEAD_DIM)
+    if (many)
         ignis__record_builtin(IGNIS__BUILTIN(PAGED_MANY), dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
@@ -66,14 +66,16 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                              : heads == 1 ? IGNIS__BUILTIN(PAGED_1)
                                           : IGNIS__BUILTIN(PAGED_2);
     size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
-    char plain[32], with_clusters[64];
+    const bool ranged = p.window > 0 || p.softcap > 0; /* programs of their own */
+    char plain[48], with_clusters[80];
     void *params[] = {&p};
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
-    snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d", head_dim);
+    snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d%s", head_dim, ranged ? " -DIGNIS_WINDOW=1" : "");
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
-    ignis__paged_attention_record(op, dtype, group, head_dim, plain, with_clusters);
+    ignis__paged_attention_record(op, dtype, group, head_dim <= IGNIS__MANY_HEAD_DIM && !ranged, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
-    use_many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
+    use_many = mma && !ranged && head_dim <= IGNIS__MANY_HEAD_DIM &&
+               tiles + 4096 <= (size_t)device->info.shared_per_block &&
                ignis__variant_exists(device, IGNIS__BUILTIN(PAGED_MANY), dtype, plain);
     for (; op->ok && count > 0; count -= rows) {
         rows = count < at_a_time ? count : at_a_time;
@@ -139,7 +141,9 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     p.params.kv_heads = kv_heads;
     p.params.head_dim = head_dim;
     p.params.sq = count;
-    p.params.sk = p.params.window = end;
+    p.params.sk = end;
+    p.params.window = paged->window > 0 && paged->window < end ? paged->window : end;
+    p.params.softcap = paged->softcap;
     p.params.causal = 1;
     p.params.scale = paged->scale;
     ignis__sdpa_run(op, dtype, &p);

@@ -42,8 +42,9 @@ typedef enum ignis__sampling_kind {
 
 /*  A norm that comes before a product. other: rows that are added to the sum first, or NULL. */
 typedef struct ignis__pre_norm {
-    ignis__array *sum, *other, *weight, *bias; /* bias: or NULL */
-    double eps;
+    ignis__array *sum, *other, *weight, *bias; /* bias: or NULL; weight: or NULL, the rounded sum then */
+    double eps, offset;                        /* offset: is added to the weights */
+    ignis_dtype dtype;                         /* of the result */
     bool rms;
 } ignis__pre_norm;
 
@@ -66,7 +67,7 @@ enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
 
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
-        *up, *up_bias, *down, *down_bias;
+        *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -90,15 +91,16 @@ typedef struct ignis__engine {
     /* Buffers, all claimed. dequantised: elements of a quantised weight, or NULL. rope_table: the frequencies.
        block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a view of the logits from this
        rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it does not run the steps.
-       step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. */
+       step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. result: of attention or MLP
+       before it is added, if it is scaled or normalised first; else NULL. */
     ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch, *logits, *scores, *biases,
         *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts, *rank_logits, *layer_table,
-        *step_scratch, *agreement;
+        *step_scratch, *result, *agreement;
     int context, step_rows, splits, pages, step_types;
     char step_define[96];
     int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
     int free_count;
-    double frequencies[IGNIS__ROPE_HALF];
+    double frequencies[2][IGNIS__ROPE_HALF]; /* common ones, and those of windowed layers */
     struct {
         /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
         ignis__sequence *sequence;
@@ -176,8 +178,7 @@ IGNIS__PRIVATE void ignis__upload_rows_from(ignis__op *op, ignis_dtype dtype, ig
                                             ignis__generate_row *first, int count);
 IGNIS__PRIVATE int64_t ignis__weight_rows(const ignis__array *weights);
 IGNIS__PRIVATE int64_t ignis__weight_columns(const ignis__array *weights);
-IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
-                                      ignis__array *embedding, ignis__array *positions, ignis__array *rows);
+IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, const ignis__engine *engine);
 
 /* gemv_cluster.c */
 IGNIS__PRIVATE bool ignis__gemv_uses_tensor_cores(ignis__op *op, ignis_dtype dtype, ignis__array *weights);

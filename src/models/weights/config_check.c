@@ -71,6 +71,26 @@ static bool ignis__model_read_size(ignis__model_files *files, const ignis__numbe
     return true;
 }
 
+/*  Reads a number that is positive, or 0 for nothing. */
+static bool ignis__model_read_or_zero(ignis__model_files *files, const ignis__number_key *key, double *number)
+{
+    double value = key->otherwise;
+    int i;
+    if (ignis__model_read_number(files, key->json, key->gguf, &value) == IGNIS__GGUF_BAD)
+        return false;
+    for (i = 0; i < files->config.count; i++)
+        if (files->config.items[i].kind == '0' && key->json && strcmp(files->config.items[i].name, key->json) == 0)
+            value = 0;
+    if (!(value >= 0 && value < 1e12)) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s %g; a positive number, or 0, is needed", files->path,
+                    files->is_gguf ? key->gguf : key->json, value);
+        return false;
+    }
+    *number = value;
+    return true;
+}
+
 /*  Returns the key of a number: the family's own, or the common one. NULL if such models do not have it. */
 static const ignis__number_key *ignis__model_find_key(const ignis__family *family, int number)
 {
@@ -96,6 +116,9 @@ IGNIS__PRIVATE bool ignis__model_read_numbers(ignis__model_files *files, double 
         if (key->kind == 'w' || key->kind == 'W') {
             if (!ignis__model_read_size(files, key, &numbers[i]))
                 return false;
+        } else if (key->kind == 'p') {
+            if (!ignis__model_read_or_zero(files, key, &numbers[i]))
+                return false;
         } else if (!ignis__model_read_real(files, key->json, key->gguf, key->otherwise, &numbers[i])) {
             return false;
         }
@@ -114,7 +137,12 @@ static bool ignis__model_lists(const char *const *names, const char *name, size_
 /*  Returns the requirement for an entry of config.json: the family's own, or the common one; or NULL. */
 static const ignis__json_must *ignis__model_find_must(const ignis__family *family, const char *name)
 {
+    const char *bare = strncmp(name, "rope_parameters.", 16) == 0 ? name + 16 : name;
     const ignis__json_must *must;
+    int i;
+    for (i = 0; i < family->key_count; i++)
+        if (family->keys[i].json && strcmp(family->keys[i].json, bare) == 0)
+            return NULL;
     for (must = family->musts; must->name; must++)
         if (strcmp(must->name, name) == 0)
             return must;
@@ -129,6 +157,8 @@ static bool ignis__model_fits(const ignis__json_must *must, const ignis__config_
 {
     int k;
     if (item->kind == '0')
+        return true;
+    if (must->kind == '*')
         return true;
     if (item->kind != must->kind)
         return false;
@@ -150,7 +180,8 @@ static bool ignis__model_knows(const ignis__family *family, const ignis__config_
     if (!*name || *name == '_' || item->kind == '0' || (item->kind == 'b' && item->number == 0))
         return true;
     if (member && (strncmp(name, "rope_scaling.", 13) == 0 || strncmp(name, "rope_parameters.", 16) == 0))
-        return member[1] == '_' || ignis__model_lists(ignis__rope_keys, member + 1, strcspn(member + 1, ".["));
+        return member[1] == '_' || (member = strrchr(name, '.'),
+                                    ignis__model_lists(ignis__rope_keys, member + 1, strcspn(member + 1, "[")));
     if (ignis__model_lists(ignis__harmless_keys, name, strlen(name)) ||
         ignis__model_lists(ignis__harmless_keys, name, size) || ignis__model_lists(family->harmless, name, size))
         return true;
@@ -247,6 +278,16 @@ static bool ignis__model_knows_gguf(const ignis__family *family, const char *nam
     return false;
 }
 
+/*  Tells whether a family's own table has a key of GGUF files. */
+static bool ignis__model_has_gguf_key(const ignis__family *family, const char *name)
+{
+    int i;
+    for (i = 0; i < family->key_count; i++)
+        if (family->keys[i].gguf && strcmp(family->keys[i].gguf, name) == 0)
+            return true;
+    return false;
+}
+
 /*  Refuses keys of the architecture in a GGUF file that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
@@ -258,6 +299,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     int64_t k;
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__gguf_musts); i++) {
+        if (ignis__model_has_gguf_key(family, ignis__gguf_musts[i].name))
+            continue;
         wanted = ignis__gguf_musts[i].wanted < 0 ? model->head_dim : ignis__gguf_musts[i].wanted;
         value = wanted;
         if (ignis__model_read_number(files, NULL, ignis__gguf_musts[i].name, &value) == IGNIS__GGUF_BAD)

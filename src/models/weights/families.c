@@ -36,6 +36,7 @@ IGNIS__PRIVATE const ignis__json_must ignis__common_musts[] = {
     IGNIS__MUST_BE("num_experts", 'n', 0),
     IGNIS__MUST_BE("num_local_experts", 'n', 0),
     IGNIS__MUST_BE("use_sliding_window", 'b', 0),
+    IGNIS__MUST_BE("sliding_window", '0', 0),
     IGNIS__MUST_BE("rope_interleaved", 'b', 0),
     /* separate settings for each type of layer */
     IGNIS__MUST_BE("rope_parameters.full_attention", '0', 0),
@@ -43,10 +44,6 @@ IGNIS__PRIVATE const ignis__json_must ignis__common_musts[] = {
     {"layer_types[]", 't', 0, {"full_attention", NULL, NULL}},
     IGNIS__MUST_BE("rope_scaling", '{', 0),
     IGNIS__MUST_BE("rope_parameters", '{', 0),
-    IGNIS__MUST_BE("rope_scaling.mscale", '0', 0),
-    IGNIS__MUST_BE("rope_parameters.mscale", '0', 0),
-    IGNIS__MUST_BE("rope_scaling.mscale_all_dim", '0', 0),
-    IGNIS__MUST_BE("rope_parameters.mscale_all_dim", '0', 0),
     IGNIS__MUST_BE("attn_logit_softcapping", '0', 0),
     IGNIS__MUST_BE("final_logit_softcapping", '0', 0),
     {NULL, 0, 0, {NULL, NULL, NULL}},
@@ -115,7 +112,6 @@ IGNIS__PRIVATE const char *const ignis__harmless_keys[] = {"architectures",
                                                            "return_dict_in_generate",
                                                            "rope_theta",
                                                            "sep_token_id",
-                                                           "sliding_window",
                                                            "suppress_tokens",
                                                            "task_specific_params",
                                                            "temperature",
@@ -137,7 +133,11 @@ IGNIS__PRIVATE const char *const ignis__harmless_keys[] = {"architectures",
                                                            NULL};
 
 /*  Entries of rope_scaling and rope_parameters. */
-IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"attention_factor",
+IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
+                                                       "long_factor",
+                                                       "short_factor",
+                                                       "sliding_attention",
+                                                       "attention_factor",
                                                        "beta_fast",
                                                        "beta_slow",
                                                        "factor",
@@ -269,8 +269,8 @@ static const ignis__unused_tensor ignis__gpt2_unused[] = {{".attn.bias", 4}, {".
 
 /* --- Llama, Qwen2, Qwen3 ------------------------------------------------------------------------------------------ */
 
-static const ignis__json_must ignis__llama_musts[] = {
-    IGNIS__MUST_BE("sliding_window", '0', 0),
+static const ignis__json_must ignis__qwen_musts[] = {
+    IGNIS__MUST_BE("sliding_window", '*', 0), /* use_sliding_window is false */
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 
@@ -291,11 +291,255 @@ static const ignis__model_row ignis__qwen3_rows[] = {
     IGNIS__ROW_OF_MLP_NORM,    IGNIS__ROWS_OF_MLP,
 };
 
+/* --- Mistral, Ministral ----------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__mistral_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'w', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+};
+
+static const ignis__json_must ignis__window_musts[] = {
+    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+/* --- Gemma -------------------------------------------------------------------------------------------------------- */
+
+static const ignis__json_must ignis__gemma_musts[] = {
+    {"hidden_act", 't', 0, {"gelu_pytorch_tanh", "gelu", NULL}}, /* transformers takes tanh for both */
+    {"hidden_activation", 't', 0, {"gelu_pytorch_tanh", NULL, NULL}},
+    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
+    IGNIS__MUST_BE("rope_parameters.full_attention", '{', 0),
+    IGNIS__MUST_BE("rope_parameters.sliding_attention", '{', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__gemma_harmless[] = {"cache_implementation", "sliding_window_size", NULL};
+
+static const ignis__number_key ignis__gemma2_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', NULL, "attention.sliding_window_pattern", 2, 65536},
+    {IGNIS__NUMBER_QUERY_SCALAR, 'p', "query_pre_attn_scalar", NULL, 0, 0},
+    {IGNIS__NUMBER_SOFTCAP, 'p', "attn_logit_softcapping", "attn_logit_softcapping", 50, 0},
+    {IGNIS__NUMBER_LOGIT_SOFTCAP, 'p', "final_logit_softcapping", "final_logit_softcapping", 30, 0},
+};
+
+static const ignis__number_key ignis__gemma3_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', "sliding_window_pattern", "attention.sliding_window_pattern", 6, 65536},
+    {IGNIS__NUMBER_QUERY_SCALAR, 'p', "query_pre_attn_scalar", NULL, 0, 0},
+    {IGNIS__NUMBER_LOCAL_THETA, 'r', "rope_local_base_freq", "rope.freq_base_swa", 10000, 0},
+    {IGNIS__NUMBER_SOFTCAP, 'p', "attn_logit_softcapping", "attn_logit_softcapping", 0, 0},
+    {IGNIS__NUMBER_LOGIT_SOFTCAP, 'p', "final_logit_softcapping", "final_logit_softcapping", 0, 0},
+};
+
+#define IGNIS__ROWS_OF_GEMMA                                                                                  \
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"),               \
+        IGNIS__MODEL_ROW(norm, 'H', 0, IGNIS__MODEL_NORM, "model.norm.weight", "output_norm.weight"),         \
+        IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight"),               \
+        IGNIS__NAMED_ROW(attn_norm, 'H', 0, IGNIS__MODEL_NORM, "input_layernorm.weight", "attn_norm.weight"), \
+        IGNIS__ROWS_OF_QKV, IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL), IGNIS__ROWS_OF_O, IGNIS__ROWS_OF_MLP
+#define IGNIS__ROWS_OF_NORMS_AROUND                                                                                   \
+    IGNIS__NAMED_ROW(attn_norm_behind, 'H', 0, IGNIS__MODEL_NORM, "post_attention_layernorm.weight",                  \
+                     "post_attention_norm.weight"),                                                                   \
+        IGNIS__NAMED_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_NORM, "pre_feedforward_layernorm.weight", "ffn_norm.weight"), \
+        IGNIS__NAMED_ROW(mlp_norm_behind, 'H', 0, IGNIS__MODEL_NORM, "post_feedforward_layernorm.weight",             \
+                         "post_ffw_norm.weight")
+
+static const ignis__model_row ignis__gemma_rows[] = {
+    IGNIS__ROWS_OF_GEMMA,
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_NORM, "post_attention_layernorm.weight", "ffn_norm.weight"),
+};
+
+static const ignis__model_row ignis__gemma2_rows[] = {IGNIS__ROWS_OF_GEMMA, IGNIS__ROWS_OF_NORMS_AROUND};
+
+static const ignis__model_row ignis__gemma3_rows[] = {
+    IGNIS__ROWS_OF_GEMMA,
+    IGNIS__ROWS_OF_NORMS_AROUND,
+    IGNIS__NAMED_ROW(q_norm, 'D', 0, IGNIS__MODEL_NORM, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'D', 0, IGNIS__MODEL_NORM, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+};
+
+/* --- Phi-3, Phi-4 ------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__phi3_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'w', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 1, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+};
+
+static const char *const ignis__phi3_harmless[] = {"full_attn_mod", "interpolate_factor", NULL};
+
+#define IGNIS__ROWS_OF_FUSED_MLP                                                   \
+    IGNIS__NAMED_ROW(up, 'G', 'H', 0, "mlp.gate_up_proj.weight", "ffn_up.weight"), \
+        IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.down_proj.weight", "ffn_down.weight")
+
+static const ignis__model_row ignis__phi3_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__NAMED_ROW(qkv, 'F', 'H', IGNIS__MODEL_PAIRS, "self_attn.qkv_proj.weight", "attn_qkv.weight"),
+    IGNIS__NAMED_ROW(o, 'H', 'Q', 0, "self_attn.o_proj.weight", "attn_output.weight"),
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_FUSED_MLP,
+};
+
+/* --- GLM-4 -------------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__glm_keys[] = {
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 0.5, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+};
+
+static const ignis__model_row ignis__glm_rows[] = {
+    IGNIS__ROWS_OF_MODEL,     IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,       IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,         IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_FUSED_MLP,
+};
+
+static const ignis__model_row ignis__glm4_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__NAMED_ROW(attn_norm_behind, 'H', 0, 0, "post_self_attn_layernorm.weight", "post_attention_norm.weight"),
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_FUSED_MLP,
+    IGNIS__NAMED_ROW(mlp_norm_behind, 'H', 0, 0, "post_mlp_layernorm.weight", "post_ffw_norm.weight"),
+};
+
+/* --- Granite 3, MiniCPM, SmolLM3: Llama with scales, or with layers that do not rotate ---------------------------- */
+
+static const ignis__number_key ignis__granite_keys[] = {
+    {IGNIS__NUMBER_ATTENTION_SCALE, 'R', "attention_multiplier", "attention.scale", 0, 0},
+    {IGNIS__NUMBER_EMBEDDING_SCALE, 'R', "embedding_multiplier", "embedding_scale", 0, 0},
+    {IGNIS__NUMBER_RESIDUAL_SCALE, 'R', "residual_multiplier", "residual_scale", 0, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'R', "logits_scaling", "logit_scale", 0, 0},
+};
+
+static const ignis__number_key ignis__minicpm_keys[] = {
+    {IGNIS__NUMBER_EMBEDDING_SCALE, 'R', "scale_emb", "embedding_scale", 0, 0},
+    {IGNIS__NUMBER_RESIDUAL_SCALE, 'R', "scale_depth", "residual_scale", 0, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'p', NULL, "logit_scale", 0, 0},
+    {IGNIS__NUMBER_LOGIT_WIDTH, 'p', "dim_model_base", NULL, 0, 0},
+};
+
+static const ignis__number_key ignis__smollm3_keys[] = {
+    {IGNIS__NUMBER_ROPE_PERIOD, 'w', "no_rope_layer_interval", NULL, 4, 65536},
+};
+
+static const char *const ignis__smollm3_harmless[] = {"no_rope_layers", NULL};
+
+/* --- OLMo 2 and 3 ------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__olmo2_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'w', NULL, "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', NULL, "attention.sliding_window_pattern", 4, 65536},
+};
+
+static const ignis__number_key ignis__olmo3_keys[] = {
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", NULL, 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', NULL, NULL, 4, 65536},
+};
+
+static const ignis__json_must ignis__olmo3_musts[] = {
+    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
+    IGNIS__MUST_BE("rope_parameters.full_attention", '{', 0),
+    IGNIS__MUST_BE("rope_parameters.sliding_attention", '{', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const ignis__model_row ignis__olmo2_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__NAMED_ROW(q_norm, 'Q', 0, 0, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'K', 0, 0, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__NAMED_ROW(attn_norm_behind, 'H', 0, 0, "post_attention_layernorm.weight", "post_attention_norm.weight"),
+    IGNIS__ROWS_OF_MLP,
+    IGNIS__NAMED_ROW(mlp_norm_behind, 'H', 0, 0, "post_feedforward_layernorm.weight", "post_ffw_norm.weight"),
+};
+
+/* --- StableLM ----------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__stablelm_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 0.25, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+};
+
+static const char *const ignis__stablelm_harmless[] = {"norm_eps", "use_qkv_bias", NULL};
+
+static const ignis__model_row ignis__stablelm_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__MODEL_ROW(norm_bias, 'H', 0, 0, "model.norm.bias", "output_norm.bias"),
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__NAMED_ROW(attn_norm_bias, 'H', 0, 0, "input_layernorm.bias", "attn_norm.bias"),
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__NAMED_ROW(mlp_norm_bias, 'H', 0, 0, "post_attention_layernorm.bias", "ffn_norm.bias"),
+    IGNIS__ROWS_OF_MLP,
+};
+
+/* --- InternLM2: its files have q, k and v in groups of heads, or apart as GGUF files ------------------------------ */
+
+static const char *const ignis__internlm2_harmless[] = {"attn_implementation", NULL};
+
+#define IGNIS__GGUF_PART_ROW(member, rows, how, gguf)                       \
+    {                                                                       \
+        IGNIS__ROW_LAYER(member), rows, 'H', how, NULL, "blk.#." gguf, NULL \
+    }
+
+static const ignis__model_row ignis__internlm2_rows[] = {
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.tok_embeddings.weight", "token_embd.weight"),
+    IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),
+    IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "output.weight", "output.weight"),
+    IGNIS__NAMED_ROW(attn_norm, 'H', 0, 0, "attention_norm.weight", "attn_norm.weight"),
+    {IGNIS__ROW_LAYER(qkv), 'F', 'H', IGNIS__MODEL_GROUPED, "model.layers.#.attention.wqkv.weight", NULL, NULL},
+    IGNIS__GGUF_PART_ROW(qkv, 'Q', IGNIS__MODEL_PAIRS, "attn_q.weight"),
+    IGNIS__GGUF_PART_ROW(qkv, 'K', IGNIS__MODEL_PAIRS, "attn_k.weight"),
+    IGNIS__GGUF_PART_ROW(qkv, 'K', 0, "attn_v.weight"),
+    IGNIS__NAMED_ROW(o, 'H', 'Q', 0, "attention.wo.weight", "attn_output.weight"),
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "ffn_norm.weight", "ffn_norm.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "feed_forward.w1.weight", "ffn_gate.weight", "feed_forward.w1_w3.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "feed_forward.w3.weight", "ffn_up.weight", "feed_forward.w1_w3.weight"),
+    IGNIS__NAMED_ROW(down, 'H', 'I', 0, "feed_forward.w2.weight", "ffn_down.weight"),
+};
+
+/* --- Command-R ---------------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__cohere_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'r', "logit_scale", "logit_scale", 0.0625, 0},
+};
+
+static const ignis__number_key ignis__cohere2_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'r', "logit_scale", "logit_scale", 0.0625, 0},
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', "sliding_window_pattern", "attention.sliding_window_pattern", 4, 65536},
+};
+
+static const char *const ignis__cohere_harmless[] = {
+    "cache_implementation", "order_of_interleaved_layers", "position_embedding_type",
+    "rotary_pct",           "use_embedding_sharing",       "use_gated_activation",
+    "use_parallel_block",   "use_parallel_embedding",      NULL};
+
+static const ignis__model_row ignis__cohere_rows[] = {
+    IGNIS__ROWS_OF_MODEL, IGNIS__ROW_OF_ATTN_NORM, IGNIS__ROWS_OF_QKV, IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,     IGNIS__ROWS_OF_MLP,
+};
+
 /* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
 
 #define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
 #define IGNIS__KEYS(list) list, IGNIS__COUNT(list)
 #define IGNIS__NO_KEYS NULL, 0
+#define IGNIS__GEMMA (IGNIS__ONE_PLUS | IGNIS__GELU_GATE | IGNIS__SQUARE_ROOT_SCALE)
+#define IGNIS__COHERE (IGNIS__LAYER_NORMS | IGNIS__PARALLEL_BLOCKS | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
 
 IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {NULL, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, NULL},
@@ -303,9 +547,46 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      IGNIS__ROWS(ignis__gpt2_rows), IGNIS__KEYS(ignis__gpt2_keys), ignis__gpt2_musts, ignis__gpt2_harmless,
      ignis__gpt2_unused},
     {"llama", "llama", "LlamaForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows), IGNIS__NO_KEYS,
-     ignis__llama_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__no_musts,
+     ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"qwen2", "qwen2", "Qwen2ForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
      ignis__none_harmless, ignis__rotary_unused},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__no_musts,
+    {"qwen3", "qwen3", "Qwen3ForCausalLM", 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
      ignis__none_harmless, ignis__rotary_unused},
+    {"mistral", NULL, "MistralForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"ministral", NULL, "MinistralForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"gemma", "gemma", "GemmaForCausalLM", IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma_rows), IGNIS__NO_KEYS,
+     ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
+    {"gemma2", "gemma2", "Gemma2ForCausalLM", IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma2_rows),
+     IGNIS__KEYS(ignis__gemma2_keys), ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
+    {"gemma3_text", "gemma3", "Gemma3ForCausalLM", IGNIS__GEMMA | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__gemma3_rows),
+     IGNIS__KEYS(ignis__gemma3_keys), ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
+    {"phi3", "phi3", "Phi3ForCausalLM", 0, IGNIS__ROWS(ignis__phi3_rows), IGNIS__KEYS(ignis__phi3_keys),
+     ignis__window_musts, ignis__phi3_harmless, ignis__rotary_unused},
+    {"glm", NULL, "GlmForCausalLM", IGNIS__HF_PAIRS, IGNIS__ROWS(ignis__glm_rows), IGNIS__KEYS(ignis__glm_keys),
+     ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"glm4", "glm4", "Glm4ForCausalLM", IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm4_rows),
+     IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"granite", "granite", "GraniteForCausalLM", IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED,
+     IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__granite_keys), ignis__no_musts, ignis__none_harmless,
+     ignis__rotary_unused},
+    {"olmo2", "olmo2", "Olmo2ForCausalLM", IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
+     IGNIS__KEYS(ignis__olmo2_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"olmo3", NULL, "Olmo3ForCausalLM", IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
+     IGNIS__KEYS(ignis__olmo3_keys), ignis__olmo3_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"smollm3", "smollm3", "SmolLM3ForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__smollm3_keys), ignis__qwen_musts, ignis__smollm3_harmless, ignis__rotary_unused},
+    {"minicpm", "minicpm", "MiniCPMForCausalLM", IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED | IGNIS__DEPTH_SCALE,
+     IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__minicpm_keys), ignis__no_musts, ignis__none_harmless,
+     ignis__rotary_unused},
+    {"stablelm", "stablelm", "StableLmForCausalLM", IGNIS__LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
+     IGNIS__KEYS(ignis__stablelm_keys), ignis__no_musts, ignis__stablelm_harmless, ignis__rotary_unused},
+    {"internlm2", "internlm2", "InternLM2ForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__internlm2_rows),
+     IGNIS__NO_KEYS, ignis__no_musts, ignis__internlm2_harmless, ignis__rotary_unused},
+    {"cohere", "command-r", "CohereForCausalLM", IGNIS__COHERE, IGNIS__ROWS(ignis__cohere_rows),
+     IGNIS__KEYS(ignis__cohere_keys), ignis__no_musts, ignis__cohere_harmless, ignis__rotary_unused},
+    {"cohere2", "cohere2", "Cohere2ForCausalLM", IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
+     IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
+     ignis__rotary_unused},
 };

@@ -84,8 +84,9 @@ static bool ignis__model_read_special_tokens(ignis__model_files *files, ignis__m
 
 /*  Computes the sizes of heads from the numbers of the description. False, and reported, if they contradict each
     other. */
-static bool ignis__model_read_heads(const ignis__model_files *files, ignis__model *model, const double *numbers)
+static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
+    double share;
     model->heads = (int)numbers[IGNIS__NUMBER_HEADS];
     model->kv_heads = numbers[IGNIS__NUMBER_KV_HEADS] > 0 ? (int)numbers[IGNIS__NUMBER_KV_HEADS] : model->heads;
     model->head_dim = (int)numbers[IGNIS__NUMBER_HEAD_DIM];
@@ -107,6 +108,24 @@ static bool ignis__model_read_heads(const ignis__model_files *files, ignis__mode
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                     "heads of '%s' have %d numbers; an even number up to %d is needed", files->path, model->head_dim,
                     2 * IGNIS__MODEL_HALF);
+        return false;
+    }
+    model->rotary = model->head_dim;
+    share = numbers[IGNIS__NUMBER_ROTARY_SHARE];
+    if (share > 0 && !files->is_gguf &&
+        ignis__model_read_number(files, "rope_parameters.partial_rotary_factor", NULL, &share) == IGNIS__GGUF_BAD)
+        return false;
+    if (share > 0 && share <= 1 && !files->is_gguf) /* rounded down, as in transformers */
+        model->rotary = (int)(model->head_dim * share);
+    else if (share > 1)
+        model->rotary = INT32_MAX;
+    if (numbers[IGNIS__NUMBER_ROTARY] > 0)
+        model->rotary = (int)numbers[IGNIS__NUMBER_ROTARY];
+    if (model->rope && (model->rotary < 2 || model->rotary > model->head_dim || model->rotary % 2 != 0)) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' rotates %d elements of heads of %d; an even number from 2 up to that is "
+                    "needed",
+                    files->path, model->rotary, model->head_dim);
         return false;
     }
     return true;
@@ -138,15 +157,112 @@ static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model
     return true;
 }
 
+/*  Returns a scale that a model is multiplied by; 0 if it is 1, which changes nothing. */
+static double ignis__model_scale(double scale) { return scale == 1 ? 0 : scale; }
+
+/*  Sets the features that most families lack. */
+static void ignis__model_set_features(const ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const unsigned features = ignis__families[model->family].features;
+    double scale = numbers[IGNIS__NUMBER_LOGIT_SCALE];
+    model->rms = !(features & IGNIS__LAYER_NORMS);
+    model->rope = !(features & IGNIS__POSITIONS);
+    model->gelu = features & IGNIS__PLAIN_GELU;
+    model->gelu_gate = features & IGNIS__GELU_GATE;
+    model->parallel_blocks = features & IGNIS__PARALLEL_BLOCKS;
+    model->wide_norms = features & IGNIS__WIDE_NORMS;
+    model->norm_offset = features & IGNIS__ONE_PLUS ? 1 : 0;
+    model->embedding_scale =
+        ignis__model_scale(features & IGNIS__SQUARE_ROOT_SCALE ? ignis__square_root(model->hidden)
+                                                               : numbers[IGNIS__NUMBER_EMBEDDING_SCALE]);
+    model->residual_scale =
+        ignis__model_scale(numbers[IGNIS__NUMBER_RESIDUAL_SCALE] /
+                           (features & IGNIS__DEPTH_SCALE && !files->is_gguf ? ignis__square_root(model->layers) : 1));
+    if (numbers[IGNIS__NUMBER_LOGIT_WIDTH] > 0)
+        scale = model->hidden / numbers[IGNIS__NUMBER_LOGIT_WIDTH];
+    model->logit_scale = ignis__model_scale(scale > 0 && features & IGNIS__LOGITS_DIVIDED ? 1 / scale : scale);
+    model->softcap = numbers[IGNIS__NUMBER_SOFTCAP];
+    model->logit_softcap = numbers[IGNIS__NUMBER_LOGIT_SOFTCAP];
+}
+
+/*  Returns the item'th entry of a list of config.json; NULL if the list is shorter. */
+static const ignis__config_item *ignis__model_list_item(const ignis__config *config, const char *name, int item)
+{
+    int i;
+    for (i = 0; i < config->count; i++)
+        if (strcmp(config->items[i].name, name) == 0 && item-- == 0)
+            return &config->items[i];
+    return NULL;
+}
+
+/*  Sets which layers have a window, and how each layer rotates: by the lists of config.json, or else by periods. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model)
+{
+    static const char *const lists[] = {"layer_types[]", "no_rope_layers[]"};
+    const unsigned features = ignis__families[model->family].features;
+    double numbers[IGNIS__NUMBERS];
+    int i, period, rope_period, window;
+    if (!ignis__model_read_numbers(files, numbers))
+        return false;
+    window = (int)numbers[IGNIS__NUMBER_WINDOW];
+    period = (int)numbers[IGNIS__NUMBER_WINDOW_PERIOD];
+    rope_period = (int)numbers[IGNIS__NUMBER_ROPE_PERIOD];
+    for (i = 0; i < 2; i++) {
+        const bool exists = ignis__model_list_item(&files->config, lists[i], 0) != NULL;
+        if (!exists || (ignis__model_list_item(&files->config, lists[i], model->layers - 1) &&
+                        !ignis__model_list_item(&files->config, lists[i], model->layers)))
+            continue;
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "config.json of '%s' has a list %s of another length than its %d layers", files->path, lists[i],
+                    model->layers);
+        return false;
+    }
+    for (i = 0; i < model->layers; i++) {
+        ignis__layer *layer = &model->layer[i];
+        const ignis__config_item *type = ignis__model_list_item(&files->config, lists[0], i),
+                                 *turns = ignis__model_list_item(&files->config, lists[1], i);
+        bool windowed = type && type->kind == 't' ? strcmp(type->text, "sliding_attention") == 0
+                                                  : window > 0 && (period == 0 || (i + 1) % period != 0);
+        bool rotates =
+            turns && turns->kind == 'n' ? turns->number != 0 : rope_period == 0 || (i + 1) % rope_period != 0;
+        if (windowed && window == 0) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "config.json of '%s' says that layer %d has a window, and does not say of how many tokens",
+                        files->path, i);
+            return false;
+        }
+        layer->window = windowed && window < model->context ? window : 0; /* a longer one cuts nothing */
+        layer->rope = !rotates || (features & IGNIS__ONLY_WINDOWS_ROTATE && !windowed) ? IGNIS__ROPE_NONE
+                      : features & IGNIS__LOCAL_ROPE && windowed                       ? IGNIS__ROPE_LOCAL
+                                                                                       : IGNIS__ROPE_COMMON;
+    }
+    return true;
+}
+
+/*  Sets the scale of the scores of attention. */
+static void ignis__model_set_attention_scale(const ignis__model_files *files, ignis__model *model,
+                                             const double *numbers)
+{
+    double scalar = numbers[IGNIS__NUMBER_QUERY_SCALAR];
+    /* GGUF files of Gemma lack it. The largest models differ from the others; llama.cpp knows them by their depth */
+    if (files->is_gguf && model->family == IGNIS_MODEL_GEMMA2 && model->layers == 46)
+        scalar = (double)model->hidden / model->heads;
+    if (files->is_gguf && model->family == IGNIS_MODEL_GEMMA3 && model->layers == 62)
+        scalar = (double)model->hidden / model->heads;
+    model->attention_scale = numbers[IGNIS__NUMBER_ATTENTION_SCALE] > 0
+                                 ? numbers[IGNIS__NUMBER_ATTENTION_SCALE]
+                                 : 1 / ignis__square_root(scalar > 0 ? scalar : model->head_dim);
+    model->attention_scale *= model->attention_factor * model->attention_factor;
+    if (model->rotary < model->head_dim && model->attention_factor != 1) /* the factor is for rotated elements */
+        model->rest_scale = 1 / model->attention_factor;
+}
+
 /*  Reads the description. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[files->family];
-    double numbers[IGNIS__NUMBERS];
+    double numbers[IGNIS__NUMBERS], theta;
     model->family = files->family;
-    model->rms = !(family->features & IGNIS__LAYER_NORMS);
-    model->rope = !(family->features & IGNIS__POSITIONS);
-    model->gelu = family->features & IGNIS__PLAIN_GELU;
+    model->rope = !(ignis__families[files->family].features & IGNIS__POSITIONS);
     if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
         return false;
     if (!ignis__model_read_numbers(files, numbers))
@@ -156,6 +272,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;
     model->context = (int)numbers[IGNIS__NUMBER_CONTEXT];
     model->eps = numbers[IGNIS__NUMBER_EPS];
+    if (!model->max_tokens)
+        model->max_tokens = model->context < 4096 ? model->context : 4096;
     if (model->layers > files->source_count) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                     "the description of '%s' has %d layers, but there are %lld tensors", files->path, model->layers,
@@ -165,6 +283,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     if (!ignis__model_read_heads(files, model, numbers) || !ignis__model_read_vocabulary(files, model) ||
         (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
         return false;
+    ignis__model_set_features(files, model, numbers);
     if (model->rope && !ignis__model_read_rope_scaling(files, model))
         return false;
     model->attention_factor = model->rope ? model->attention_factor : 1;
@@ -172,6 +291,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         ignis__model_frequencies(model);
     if (model->rope && !ignis__model_read_rope_divisors(files, model))
         return false;
-    model->attention_scale = model->attention_factor * model->attention_factor / ignis__square_root(model->head_dim);
+    theta = numbers[IGNIS__NUMBER_LOCAL_THETA] > 0 ? numbers[IGNIS__NUMBER_LOCAL_THETA] : model->theta;
+    ignis__model_plain_frequencies(model, theta, model->local_frequencies);
+    ignis__model_set_attention_scale(files, model, numbers);
     return ignis__model_read_special_tokens(files, model);
 }

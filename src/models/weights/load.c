@@ -84,11 +84,17 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
                                   got < 0 ? reason : "it has become shorter");
 }
 
-/*  Returns the row of a llama GGUF file that has row `row` of a part. */
-static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
+/*  Converts weights of norms that the file has 1 larger. */
+static void ignis__model_subtract_one(const ignis__model_source *source, const unsigned char *from, int64_t count,
+                                      char *to, ignis_dtype dtype)
 {
-    int64_t half = model->head_dim / 2, inside = row % model->head_dim;
-    return row - inside + 2 * (inside % half) + inside / half;
+    int64_t i;
+    for (i = 0; i < count; i++) {
+        double value;
+        ignis__convert(&value, IGNIS_F64, from + i * source->bytes, source->dtype, 1);
+        value -= 1;
+        ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, &value, IGNIS_F64, 1);
+    }
 }
 
 /*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
@@ -187,8 +193,9 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     int64_t begin = source->begin + first * file_row + part->skip_columns / source->elements * source->bytes;
     unsigned char *read;
     bool direct;
-    bool pairs = loading->files->is_gguf && part->row->how & IGNIS__MODEL_PAIRS &&
-                 ignis__families[loading->model->family].features & IGNIS__GGUF_PAIRS;
+    bool pairs = ignis__model_moves_rows(loading->files, loading->model, part->row);
+    bool larger = loading->files->is_gguf && part->row->how & IGNIS__MODEL_NORM &&
+                  ignis__families[loading->model->family].features & IGNIS__ONE_PLUS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
         if (!ignis__model_fill_transposed(loading, reader, chunk, to, dtype))
             return false;
@@ -196,7 +203,7 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
             ignis__model_pack_rows(part, NULL, reader->values + row * part->columns, reader, row, chunk->rows, out);
         return true;
     }
-    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !source->packed;
+    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed;
     read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
     if (source->packed) {
         if (!ignis__model_fill_packed(loading, reader, chunk))
@@ -212,12 +219,20 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     }
     if (direct)
         return true;
+    if (larger && !pairs) {
+        ignis__model_subtract_one(source, read, chunk->rows, out, dtype);
+        return true;
+    }
     if (!part->blocks && !pairs && !source->quant) {
         ignis__convert(out, dtype, read, source->dtype, chunk->rows * part->columns);
         return true;
     }
     for (row = 0; row < chunk->rows; row++) {
-        const unsigned char *from = read + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
+        const unsigned char *from =
+            read + (pairs
+                        ? ignis__model_head_row(loading->files, loading->model, part, chunk->first + row) - chunk->first
+                        : row) *
+                       row_bytes;
         bool kept = part->blocks && source->quant == (uint32_t)part->blocks;
         if (!kept)
             ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,

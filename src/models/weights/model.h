@@ -10,6 +10,23 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_LLAMA, /* Llama 2 and 3, TinyLlama, SmolLM, SmolLM2 */
     IGNIS_MODEL_QWEN2, /* and Qwen2.5 */
     IGNIS_MODEL_QWEN3,
+    IGNIS_MODEL_MISTRAL,   /* of folders; GGUF files of Mistral say llama */
+    IGNIS_MODEL_MINISTRAL, /* as MISTRAL */
+    IGNIS_MODEL_GEMMA,
+    IGNIS_MODEL_GEMMA2,
+    IGNIS_MODEL_GEMMA3, /* the text models, and the text part in GGUF files of others */
+    IGNIS_MODEL_PHI3,   /* Phi-3, Phi-3.5, Phi-4, Phi-4-mini */
+    IGNIS_MODEL_GLM,    /* GLM-4 in folders for transformers */
+    IGNIS_MODEL_GLM4,   /* GLM-4-0414 */
+    IGNIS_MODEL_GRANITE,
+    IGNIS_MODEL_OLMO2, /* and GGUF files of OLMo 3 */
+    IGNIS_MODEL_OLMO3,
+    IGNIS_MODEL_SMOLLM3,
+    IGNIS_MODEL_MINICPM,
+    IGNIS_MODEL_STABLELM,
+    IGNIS_MODEL_INTERNLM2,
+    IGNIS_MODEL_COHERE,  /* Command-R */
+    IGNIS_MODEL_COHERE2, /* Command R7B, Command A */
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 
@@ -117,7 +134,8 @@ IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *in
     Weights that are read by one product are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the
     rows of q_proj, k_proj and v_proj, and "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and
     up_proj; their biases likewise. The name of one part gives a new tensor over its rows: it shares their
-    memory and requires no gradient; use it to read and write values. Weights of products are [out, in], also
+    memory and requires no gradient; use it to read and write values. Where a family's files have rows of heads
+    in another order than Ignis, the name gives a copy in the files' order. Weights of products are [out, in], also
     those of GPT-2, whose files are transposed. A tied head is the embedding. The name of a quantised weight,
     or of a part of it, gives a new tensor with a copy in the model's dtype: use it to read values.
     Returns: the tensor, or no handle.
@@ -159,7 +177,8 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
 
 /*  ignis_model_save - write a model as a folder that transformers and ignis_model_open open: config.json and
     model.safetensors
-    Names and layouts are those of Hugging Face. The dtype is the model's; quantised weights are converted to
+    Names and layouts are those of Hugging Face. config.json is written for GPT-2, Llama, Qwen2 and Qwen3, and
+    copied from the model's folder for other families. The dtype is the model's; quantised weights are converted to
     it. The folder is made if it does not exist. Other files are copied if the folder that the model was
     opened from has them: generation_config.json, tokenizer.json, tokenizer_config.json,
     special_tokens_map.json, added_tokens.json, chat_template.jinja and .json, vocab.json, merges.txt,
@@ -167,7 +186,7 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
     merged.
     Returns: IGNIS_OK, or the reason; then the folder may have some of the files, each of them whole.
     Errors: ARGUMENT (null), FREED, UNSUPPORTED (this thread captures a graph; a share of a model; a GGUF
-    file's own frequencies, which config.json cannot express), and those of ignis_save.
+    file's own frequencies, which config.json cannot express; a GGUF file of other families), and those of ignis_save.
     Ownership: as ignis_save.
     Threads: any. Streams: reads on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_model_save(ignis_model model, const char *folder);

@@ -183,6 +183,22 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
     return false;
 }
 
+/*  Checks that ranks can share the layers of this family. False, and reported, if not: norms over the width, and
+    results that are scaled or normalised before they are added, need sums over the ranks first. */
+static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    bool apart = model->wide_norms || model->residual_scale > 0;
+    int i;
+    for (i = 0; i < family->row_count; i++)
+        apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
+                                              family->rows[i].member == offsetof(ignis__layer, mlp_norm_behind));
+    if (!apart || model->parallel.size <= 1)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "a model of %s cannot be shared by %d ranks",
+                             family->model_type, model->parallel.size);
+}
+
 /*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
 IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc,
                                                         ignis__model_files *files, ignis__model *model, int *count)
@@ -195,6 +211,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->dtype = desc->dtype;
     model->cache_dtype = desc->cache_dtype;
     model->parallel = desc->parallel;
+    model->max_tokens = desc->context;
     model->parallel.size += model->parallel.size == 0;
     model->weights = desc->requires_grad || model->parallel.size > 1 ? IGNIS_WEIGHTS_NUMBERS : desc->weights;
     if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) && ignis__packed_join(files)
@@ -205,14 +222,13 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
                         model->context);
         else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
             ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
-        else
+        else if (ignis__model_read_layers(files, model) && ignis__model_check_ranks(call, model))
             parts = ignis__model_parts_make(call, files, model, count);
     }
     if (parts && !ignis__model_match_tensors(files, model, parts, *count)) {
         ignis__free(parts);
         parts = NULL;
     }
-    model->max_tokens = desc->context ? desc->context : model->context < 4096 ? model->context : 4096;
     model->sequences = desc->sequences ? desc->sequences : 1;
     if (!parts) {
         ignis__free(model->layer);
@@ -238,6 +254,17 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
             k = heads > model->hidden ? heads : model->hidden;
     int64_t scratch = ignis__blocks_scratch_elements(model->inner > k ? model->inner : k);
     return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
+}
+
+/*  Tells whether the family has norms of q and k. */
+static bool ignis__model_has_head_norms(const ignis__model *model)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    int i;
+    for (i = 0; i < family->row_count; i++)
+        if (family->rows[i].in_layer && family->rows[i].member == offsetof(ignis__layer, q_norm))
+            return true;
+    return false;
 }
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
@@ -267,7 +294,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
                             : info->cache_bytes * info->cache_bytes_of_token;
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
        the last logits */
-    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
+    info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +
                                      (model->gelu ? 1 : 4) * (int64_t)model->inner) +
                              model->vocab + ignis__model_scratch_elements(model)) *
                             ignis__dtypes[model->dtype].size;

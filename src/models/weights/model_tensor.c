@@ -44,6 +44,46 @@ IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tens
     return ignis__tensor_adopt(call, view, false);
 }
 
+/*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
+IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
+                                                     const ignis__model_part *part)
+{
+    ignis_tensor tensor = ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype), from;
+    ignis_shape shape, rows;
+    ignis_tensor_desc desc;
+    int32_t *ids;
+    int64_t i;
+    if (!tensor.id || (!part->moved && !part->grouped))
+        return tensor;
+    ids = (int32_t *)ignis__alloc_for(call, (size_t)part->rows * sizeof *ids);
+    if (!ids)
+        return ignis__no_tensor();
+    for (i = 0; i < part->rows; i++)
+        ids[part->moved ? ignis__model_head_row(NULL, model, part, i) : ignis__model_file_row(part, i)] = (int32_t)i;
+    shape = rows = ignis_tensor_shape(tensor);
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = desc.host_dtype = IGNIS_I32;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    rows.ndim = 1;
+    from = ignis_tensor_from_host(ids, rows, &desc);
+    ignis__free(ids);
+    rows.ndim = 2;
+    rows.dim[1] = shape.ndim == 2 ? shape.dim[1] : 1;
+    return ignis_reshape(ignis_embedding(ignis_reshape(tensor, rows), from), shape);
+}
+
+/*  As ignis__model_part_tensor, without intermediate tensors in the caller's scope, and without a tape. */
+static ignis_tensor ignis__model_moved_tensor(const char *call, const ignis__model *model,
+                                              const ignis__model_part *part)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor tensor;
+    (void)ignis_no_grad_begin();
+    tensor = ignis__model_part_tensor(call, model, part);
+    (void)ignis_no_grad_end();
+    return ignis_scope_return(scope, tensor);
+}
+
 IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const char *name)
 {
     static const char call[] = "ignis_model_tensor";
@@ -64,6 +104,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         if (!part)
             ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
                         ignis__families[model->family].model_type, model->layers, ignis__name_write(name).text);
+        else if (part->moved || part->grouped)
+            tensor = ignis__model_moved_tensor(call, model, part);
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;
         else

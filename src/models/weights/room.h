@@ -13,6 +13,13 @@
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, the limit of attention */
 #define IGNIS__RANKS 64       /* that share a model, at most */
 #define IGNIS__MODEL_STOPS 16 /* the size of ignis_model_info.ends */
+/*  How the heads of a layer are rotated. */
+typedef enum ignis__rope_kind {
+    IGNIS__ROPE_COMMON,
+    IGNIS__ROPE_LOCAL, /* by the frequencies of windowed layers */
+    IGNIS__ROPE_NONE
+} ignis__rope_kind;
+
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
     ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
@@ -21,6 +28,9 @@ typedef struct ignis__layer {
     ignis_tensor mlp_norm, mlp_norm_bias;
     ignis_tensor up, up_bias; /* gated: the rows of gate, then those of up */
     ignis_tensor down, down_bias;
+    ignis_tensor attn_norm_behind, mlp_norm_behind; /* of the results of attention and MLP, before they are added */
+    int window;                                     /* keys that a token sees, its own included; 0: all */
+    ignis__rope_kind rope;
 } ignis__layer;
 
 /*  How RoPE frequencies are scaled, as in the description. */
@@ -29,6 +39,8 @@ typedef enum ignis__rope_scaling {
     IGNIS__ROPE_SCALING_LINEAR,
     IGNIS__ROPE_SCALING_LLAMA3,
     IGNIS__ROPE_SCALING_YARN,
+    IGNIS__ROPE_SCALING_DYNAMIC, /* changes nothing up to the model's context */
+    IGNIS__ROPE_SCALING_LONGROPE,
     IGNIS__ROPE_SCALING_TABLE /* by the divisors of a GGUF file */
 } ignis__rope_scaling;
 
@@ -39,9 +51,16 @@ typedef struct ignis__model {
         context;                   /* heads, kv_heads, inner: of this rank's share */
     ignis_model_parallel parallel; /* size: at least 1 */
     double attention_scale;
-    bool rms, rope, gelu; /* otherwise: layer norms, learned positions, a gate with silu */
-    bool tied;            /* the head is the embedding */
-    double frequencies[IGNIS__MODEL_HALF];
+    bool rms, rope, gelu; /* otherwise: layer norms, learned positions, an MLP with a gate */
+    /* gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the same input; wide_norms: the
+       norms of q and k are over all heads */
+    bool gelu_gate, parallel_blocks, wide_norms;
+    int rotary; /* elements of a head that rotate */
+    /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
+    double rest_scale; /* of the elements of q and k that do not rotate */
+    double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
+    bool tied; /* the head is the embedding */
+    double frequencies[IGNIS__MODEL_HALF], local_frequencies[IGNIS__MODEL_HALF];
     ignis_dtype dtype, cache_dtype;
     ignis_weights weights;
     int max_tokens, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
@@ -158,20 +177,34 @@ enum {
     IGNIS__LAYER_NORMS = 1, /* with means; biases, if the table has them */
     IGNIS__POSITIONS = 2,   /* learned positions, no rotation */
     IGNIS__PLAIN_GELU = 4,  /* an MLP without a gate */
-    IGNIS__GGUF_PAIRS = 8   /* in GGUF files the elements i and i + head_dim / 2 of a head of q and k are adjacent */
+    /* elements of a head of q and k that rotate together are adjacent in GGUF files, in folders */
+    IGNIS__GGUF_PAIRS = 8,
+    IGNIS__HF_PAIRS = 16,
+    IGNIS__ONE_PLUS = 32,              /* RMS norms multiply by 1 + w; GGUF files have 1 + w */
+    IGNIS__GELU_GATE = 64,             /* the gate is gelu */
+    IGNIS__PARALLEL_BLOCKS = 128,      /* attention and MLP have the same input, and are added together */
+    IGNIS__WIDE_NORMS = 256,           /* norms of q and k over all heads */
+    IGNIS__SQUARE_ROOT_SCALE = 512,    /* embeddings are scaled by the square root of their width */
+    IGNIS__LOGITS_DIVIDED = 1024,      /* the logit scale is a divisor */
+    IGNIS__LOCAL_ROPE = 2048,          /* windowed layers rotate by frequencies of their own, without scaling */
+    IGNIS__ONLY_WINDOWS_ROTATE = 4096, /* layers without a window do not rotate */
+    IGNIS__DEPTH_SCALE = 8192          /* the residual scale is divided by the square root of the layers */
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
 enum {
-    IGNIS__MODEL_IN_OUT = 1,  /* [in, out] in a safetensors file */
-    IGNIS__MODEL_PAIRS = 2,   /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
-    IGNIS__MODEL_HEAD = 4,    /* only if the head is not tied */
-    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
+    IGNIS__MODEL_IN_OUT = 1,   /* [in, out] in a safetensors file */
+    IGNIS__MODEL_PAIRS = 2,    /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
+    IGNIS__MODEL_NORM = 16,    /* of an RMS norm: see IGNIS__ONE_PLUS */
+    IGNIS__MODEL_GROUPED = 32, /* in a folder each head of k follows its heads of q, and precedes its head of v */
+    IGNIS__MODEL_HEAD = 4,     /* only if the head is not tied */
+    IGNIS__MODEL_OPTIONAL = 8  /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
-    queries and keys, D a head, I inner, 3 three times hidden. */
+    queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner. hf or gguf
+    is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
     size_t member;      /* of ignis__layer or ignis__model */
@@ -191,11 +224,26 @@ typedef enum ignis__number {
     IGNIS__NUMBER_CONTEXT,
     IGNIS__NUMBER_EPS,
     IGNIS__NUMBER_HEAD_DIM,
+    IGNIS__NUMBER_ROTARY,        /* elements of a head that rotate */
+    IGNIS__NUMBER_ROTARY_SHARE,  /* the same as a fraction of a head */
+    IGNIS__NUMBER_WINDOW,        /* keys that a token sees in windowed layers */
+    IGNIS__NUMBER_WINDOW_PERIOD, /* every so manyth layer has no window */
+    IGNIS__NUMBER_ROPE_PERIOD,   /* does not rotate */
+    IGNIS__NUMBER_LOCAL_THETA,   /* the base of the frequencies of windowed layers */
+    IGNIS__NUMBER_QUERY_SCALAR,  /* attention is scaled by 1 / sqrt(this) */
+    IGNIS__NUMBER_ATTENTION_SCALE,
+    IGNIS__NUMBER_EMBEDDING_SCALE,
+    IGNIS__NUMBER_RESIDUAL_SCALE,
+    IGNIS__NUMBER_LOGIT_SCALE,
+    IGNIS__NUMBER_LOGIT_WIDTH, /* logits are divided by the width / this */
+    IGNIS__NUMBER_SOFTCAP,     /* of the scores of attention */
+    IGNIS__NUMBER_LOGIT_SOFTCAP,
     IGNIS__NUMBERS
 } ignis__number;
 
 /*  Where a number of a description is. kind: 'w' a whole number from 1 to `most`, 'r' a positive number; in
-    capitals if it is required. otherwise: its value if it is missing, 0 if it follows from other numbers. */
+    capitals if it is required; 'p' a positive number or 0. otherwise: its value if it is missing, 0 if it follows
+    from other numbers, or if the model does not have the feature. */
 typedef struct ignis__number_key {
     ignis__number number;
     char kind;
@@ -248,7 +296,11 @@ typedef struct ignis__model_part {
     int64_t file_rows, file_columns, run,
         stride; /* each group of `run` rows begins `stride` rows after the group before it in the file */
     int64_t skip_rows, skip_columns; /* before this rank's share in the file */
-    int blocks;                      /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
+    /* each head is a run of its own: of a part with q, k and v that ranks share, or whose heads are in groups */
+    bool by_heads, grouped;
+    bool moved; /* the file has elements of heads in another order: see ignis__model_moves_rows */
+    int heads, kv_heads, rank, ranks;
+    int blocks; /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
     const ignis__model_source *from;
     ignis_tensor *to;
 } ignis__model_part;
@@ -317,15 +369,21 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
 /* rope_scaling.c */
 IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ignis__model *model);
 IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model);
+IGNIS__PRIVATE void ignis__model_plain_frequencies(const ignis__model *model, double theta, double *to);
 IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, ignis__model *model);
 
 /* hyperparameter.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model);
 
 /* weight_map.c */
 IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer);
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row);
+IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, const ignis__model *model,
+                                            const ignis__model_row *row);
+IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, const ignis__model *model,
+                                             const ignis__model_part *part, int64_t row);
 IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family);
 IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
                                                           const ignis__model_row *row, int layer);
@@ -402,6 +460,8 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model);
 
 /* model_tensor.c */
+IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
+                                                     const ignis__model_part *part);
 IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
                                                     ignis_dtype dtype);
 IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *model);

@@ -1,4 +1,4 @@
-/*  models/weights/rope_scaling.c - RoPE scaling: linear, llama3, yarn, or the divisors of a GGUF file; frequencies
+/*  models/weights/rope_scaling.c - RoPE frequencies, scaled: linear, llama3, yarn, longrope, divisors of a GGUF file
 
     Logarithms and powers are computed here, so that the C library's math is not linked.
     May use: config_check.c, checkpoint.c. Locks: none. */
@@ -46,17 +46,25 @@ static double ignis__model_scale_llama3(double frequency, double factor, double 
 
 static bool ignis__model_set_rope_scaling(ignis__model_files *files, ignis__model *model, const char *kind)
 {
-    static const char *const kinds[] = {"default", "linear", "llama3", "yarn", "none"};
+    static const struct {
+        const char *name;
+        ignis__rope_scaling scaling;
+        bool in_gguf; /* llama3 and dynamic are not; such GGUF files have divisors instead, or nothing */
+    } kinds[] = {{"default", IGNIS__ROPE_SCALING_NONE, true},      {"none", IGNIS__ROPE_SCALING_NONE, true},
+                 {"linear", IGNIS__ROPE_SCALING_LINEAR, true},     {"llama3", IGNIS__ROPE_SCALING_LLAMA3, false},
+                 {"yarn", IGNIS__ROPE_SCALING_YARN, true},         {"dynamic", IGNIS__ROPE_SCALING_DYNAMIC, false},
+                 {"longrope", IGNIS__ROPE_SCALING_LONGROPE, true}, {"su", IGNIS__ROPE_SCALING_LONGROPE, false}};
     int i;
-    for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
+    for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i].name) != 0; i++)
         continue;
-    model->rope_scaling = i == 4 ? IGNIS__ROPE_SCALING_NONE : (ignis__rope_scaling)i;
-    if (i < IGNIS__COUNT(kinds) &&
-        !(files->is_gguf && model->rope_scaling == IGNIS__ROPE_SCALING_LLAMA3)) /* GGUF files have divisors instead */
+    if (i < IGNIS__COUNT(kinds) && (!files->is_gguf || kinds[i].in_gguf)) {
+        model->rope_scaling = kinds[i].scaling;
         return true;
+    }
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
                 ignis__name_write(kind).text,
-                files->is_gguf ? "none, linear and yarn" : "default, linear, llama3 and yarn");
+                files->is_gguf ? "none, linear, yarn and longrope"
+                               : "default, linear, llama3, yarn, dynamic and longrope");
     return false;
 }
 
@@ -87,11 +95,52 @@ static bool ignis__model_check_attention_factor(ignis__model_files *files)
     return false;
 }
 
+static const char ignis__rope_of_full[] = "rope_parameters.full_attention";
+
+/*  Reads the attention factor of yarn in config.json: itself, or the ratio of those of mscale and mscale_all_dim. */
+static bool ignis__model_read_yarn_factor(ignis__model_files *files, ignis__model *model, const char *group)
+{
+    double log_factor = model->factor > 1 ? 0.1 * ignis__ln(model->factor) : 0, scale = 0, all = 0;
+    char name[80];
+    snprintf(name, sizeof name, "%s.mscale", group);
+    if (ignis__model_read_number(files, name, NULL, &scale) == IGNIS__GGUF_BAD)
+        return false;
+    snprintf(name, sizeof name, "%s.mscale_all_dim", group);
+    if (ignis__model_read_number(files, name, NULL, &all) == IGNIS__GGUF_BAD)
+        return false;
+    snprintf(name, sizeof name, "%s.attention_factor", group);
+    return ignis__model_read_real(
+        files, name, NULL, scale != 0 && all != 0 ? (scale * log_factor + 1) / (all * log_factor + 1) : log_factor + 1,
+        &model->attention_factor);
+}
+
+/*  Reads the attention factor and the original context of longrope. The divisors follow with the frequencies. */
+static bool ignis__model_read_longrope(ignis__model_files *files, ignis__model *model, const char *group)
+{
+    double factor, usual;
+    char name[80];
+    snprintf(name, sizeof name, "%s.original_max_position_embeddings", group);
+    if (!ignis__config_find(&files->config, name))
+        snprintf(name, sizeof name, "original_max_position_embeddings");
+    if (!ignis__model_read_real(files, name, "rope.scaling.original_context_length", model->context, &model->original))
+        return false;
+    factor = model->context / model->original;
+    snprintf(name, sizeof name, "%s.factor", group);
+    if (ignis__model_read_number(files, name, NULL, &factor) == IGNIS__GGUF_BAD)
+        return false;
+    usual =
+        factor > 1 && model->original > 1 ? ignis__square_root(1 + ignis__ln(factor) / ignis__ln(model->original)) : 1;
+    snprintf(name, sizeof name, "%s.attention_factor", group);
+    return ignis__model_read_real(files, name, "rope.scaling.attn_factor", usual, &model->attention_factor);
+}
+
 /*  Reads the RoPE scaling. Old and new forms of config.json: rope_scaling {rope_type or type, ...} and
     rope_theta, or all in rope_parameters. A GGUF file has keys. */
 IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ignis__model *model)
 {
-    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling",
+    const char *group = ignis__config_find(&files->config, "rope_parameters.full_attention") ? ignis__rope_of_full
+                        : ignis__config_find(&files->config, "rope_parameters")              ? "rope_parameters"
+                                                                                             : "rope_scaling",
                *text = NULL;
     const char *factor = NULL; /* its key in a GGUF file */
     const ignis__config_item *kind;
@@ -125,9 +174,11 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
     if (text && !ignis__model_set_rope_scaling(files, model, text))
         return false;
     yarn = model->rope_scaling == IGNIS__ROPE_SCALING_YARN;
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_LONGROPE)
+        return ignis__model_read_longrope(files, model, group);
     if (files->is_gguf && !yarn && !ignis__model_check_attention_factor(files))
         return false;
-    if (model->rope_scaling == IGNIS__ROPE_SCALING_NONE)
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_NONE || model->rope_scaling == IGNIS__ROPE_SCALING_DYNAMIC)
         return true;
     if (!ignis__model_read_real(files, IGNIS__IN_GROUP("factor"), factor, 0, &model->factor))
         return false;
@@ -153,14 +204,15 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
                     "the description of '%s' has rope_theta %g; yarn needs one above 1", files->path, model->theta);
         return false;
     }
-    usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
-    if (!ignis__model_read_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
-                                files->is_gguf ? 1 : usual, &model->attention_factor))
-        return false;
     if (files->is_gguf) { /* a GGUF file multiplies the usual factor, config.json replaces it */
+        usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
+        if (!ignis__model_read_real(files, NULL, "rope.scaling.attn_factor", 1, &model->attention_factor))
+            return false;
         model->attention_factor *= usual;
         return true;
     }
+    if (!ignis__model_read_yarn_factor(files, model, group))
+        return false;
     kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("truncate"));
     model->uncut = kind && kind->kind == 'b' && kind->number == 0;
     if (kind && kind->kind != 'b') {
@@ -175,13 +227,13 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
 /*  Returns, for yarn, the index of the frequency with this number of turns within the original context. */
 static double ignis__model_yarn_index(const ignis__model *model, double turns)
 {
-    return model->head_dim * ignis__ln(model->original / (IGNIS__TWO_PI * turns)) / (2 * ignis__ln(model->theta));
+    return model->rotary * ignis__ln(model->original / (IGNIS__TWO_PI * turns)) / (2 * ignis__ln(model->theta));
 }
 
-/*  Computes f_i = theta^(-2 i / head_dim), scaled. */
+/*  Computes f_i = theta^(-2 i / rotary), scaled; 0 for elements that do not rotate. */
 IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
 {
-    double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
+    double ratio = ignis__root_of_degree(1 / model->theta, model->rotary / 2), f = 1, low = 0, high = 0, t;
     int i;
     if (model->rope_scaling == IGNIS__ROPE_SCALING_YARN) {
         low = ignis__model_yarn_index(model, model->high);
@@ -189,10 +241,10 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
         low = model->uncut ? low : ignis__floor(low);
         high = model->uncut ? high : -ignis__floor(-high);
         low = low < 0 ? 0 : low;
-        high = high > model->head_dim - 1 ? model->head_dim - 1 : high;
+        high = high > model->rotary - 1 ? model->rotary - 1 : high;
         high = high == low ? high + 0.001 : high;
     }
-    for (i = 0; i < model->head_dim / 2; i++, f *= ratio) {
+    for (i = 0; i < model->rotary / 2; i++, f *= ratio) {
         t = (i - low) / (high - low == 0 ? 1 : high - low);
         t = t < 0 ? 0 : t > 1 ? 1 : t;
         model->frequencies[i] =
@@ -204,20 +256,24 @@ IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
     }
 }
 
-/*  Reads a GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
-IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, ignis__model *model)
+/*  Computes frequencies without scaling. */
+IGNIS__PRIVATE void ignis__model_plain_frequencies(const ignis__model *model, double theta, double *to)
 {
-    ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
-    float divisor[IGNIS__MODEL_HALF];
-    int i, half = model->head_dim / 2, guess;
-    bool like, alone;
-    if (!source)
-        return true;
+    double ratio = ignis__root_of_degree(1 / theta, model->rotary / 2), f = 1;
+    int i;
+    for (i = 0; model->rope && i < model->rotary / 2; i++, f *= ratio)
+        to[i] = f;
+}
+
+/*  Reads a tensor of divisors of the frequencies from a GGUF file. */
+static bool ignis__model_read_divisors(ignis__model_files *files, ignis__model_source *source, int half, float *divisor)
+{
+    int i;
     source->used = true;
     if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
-                    ignis__model_type_write(source).text, ignis__shape_write(&source->shape).text, half);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s %s; F32 [%d] is needed",
+                    source->name, files->path, ignis__model_type_write(source).text,
+                    ignis__shape_write(&source->shape).text, half);
         return false;
     }
     if (!ignis__model_read_source(files, source, divisor, half * 4))
@@ -225,11 +281,76 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
     for (i = 0; i < half; i++) {
         if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                        "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed", files->path,
+                        "tensor %s of '%s' has %g at %d; positive numbers are needed", source->name, files->path,
                         (double)divisor[i], i);
             return false;
         }
     }
+    return true;
+}
+
+/*  Divides the frequencies by the short or the long factors of longrope: the long ones if sequences may be longer than
+    the original context. */
+static bool ignis__model_apply_longrope(ignis__model_files *files, ignis__model *model)
+{
+    const bool is_long = model->max_tokens > model->original;
+    const char *which = is_long ? "long_factor" : "short_factor",
+               *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    ignis__model_source *factors[2] = {NULL, NULL};
+    float divisor[IGNIS__MODEL_HALF];
+    int half = model->rotary / 2, count = 0, i;
+    char name[64];
+    if (files->is_gguf) {
+        factors[0] = ignis__model_source_find(files, "rope_factors_short.weight");
+        factors[1] = ignis__model_source_find(files, "rope_factors_long.weight");
+        if (!factors[0] || !factors[1]) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "'%s' stretches positions by longrope, and has no tensor rope_factors_%s.weight", files->path,
+                        factors[0] ? "long" : "short");
+            return false;
+        }
+        if (!ignis__model_read_divisors(files, factors[!is_long], half, divisor) ||
+            !ignis__model_read_divisors(files, factors[is_long], half, divisor))
+            return false;
+        count = half;
+    }
+    snprintf(name, sizeof name, "%s.%s[]", group, which);
+    for (i = 0; !files->is_gguf && i < files->config.count; i++) {
+        const ignis__config_item *item = &files->config.items[i];
+        if (strcmp(item->name, name) != 0)
+            continue;
+        if (item->kind != 'n' || !(item->number > 0 && item->number < 1e12)) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "config.json of '%s': item %d of %s is not a positive number", files->path, count, which);
+            return false;
+        }
+        if (count < half)
+            divisor[count] = (float)item->number;
+        count++;
+    }
+    if (count != half) {
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s' has %d items of %s; %d are needed",
+                    files->path, count, which, half);
+        return false;
+    }
+    for (i = 0; i < half; i++)
+        model->frequencies[i] /= (double)divisor[i];
+    return true;
+}
+
+/*  Reads divisors of the frequencies: those of longrope, or a GGUF file's own, as converters of Llama 3 write them. */
+IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, ignis__model *model)
+{
+    ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
+    float divisor[IGNIS__MODEL_HALF];
+    int i, half = model->rotary / 2, guess;
+    bool like, alone;
+    if (model->rope_scaling == IGNIS__ROPE_SCALING_LONGROPE)
+        return ignis__model_apply_longrope(files, model);
+    if (!source)
+        return true;
+    if (!ignis__model_read_divisors(files, source, half, divisor))
+        return false;
     alone = model->rope_scaling == IGNIS__ROPE_SCALING_NONE;
     model->rope_scaling = IGNIS__ROPE_SCALING_TABLE;
     for (guess = 8; guess <= 32 && model->rope_scaling == IGNIS__ROPE_SCALING_TABLE;

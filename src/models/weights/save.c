@@ -64,7 +64,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     for (i = 1; i < model->stop_count; i++)
         ignis__string_add(text, ", %d", (int)model->stops[i]);
     ignis__string_add(text, "%s", model->stop_count > 1 ? "]" : "");
-    if (model->rope_scaling) {
+    if (model->rope_scaling && model->rope_scaling <= IGNIS__ROPE_SCALING_YARN) {
         ignis__string_add(text, ",\n  \"rope_scaling\": {\"rope_type\": \"%s\"", stretches[model->rope_scaling]);
         ignis__model_write_number(text, "factor", model->factor);
         if (model->rope_scaling != IGNIS__ROPE_SCALING_LINEAR) {
@@ -101,10 +101,23 @@ IGNIS__PRIVATE bool ignis__model_write(const char *call, const char *path, const
     return begun && ignis__replace_end(&to, ok);
 }
 
+/*  Writes config.json; that of the folder that the model was opened from, for families with more features than
+    ignis__model_write_config knows. */
 static bool ignis__model_save_config(const char *call, const ignis__model *model, const char *path)
 {
-    char config[4096];
+    char config[4096], *from;
     ignis__string_writer text;
+    int64_t size;
+    int file;
+    bool ok;
+    if (model->family > IGNIS_MODEL_QWEN3) {
+        from = ignis__model_path(call, model->path, "config.json");
+        file = from ? ignis__file_open(from, &size) : -1;
+        ok = file >= 0 ? ignis__model_write(call, path, NULL, file, size)
+                       : from && ignis__file_fail(call, from, "opened");
+        ignis__free(from);
+        return ok;
+    }
     ignis__string_begin(&text, config, sizeof config);
     ignis__model_write_config(model, &text);
     return ignis__model_write(call, path, config, -1, (int64_t)text.length);
@@ -151,7 +164,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     for (i = 0; ok && i < count; i++) {
         names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer);
         texts[i] = names[i].text;
-        tensors[i] = ignis__model_slice_rows(call, *parts[i].to, parts[i].first, parts[i].rows, model->dtype);
+        tensors[i] = ignis__model_part_tensor(call, model, &parts[i]);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
             tensors[i] = ignis_transpose(tensors[i], 0, 1);
         ok = tensors[i].id != 0;
@@ -176,6 +189,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         return ignis__failed();
     if (!folder)
         ignis__fail_null(call, "folder");
+    else if (model->family > IGNIS_MODEL_QWEN3 && !ignis__path_is_special(model->path))
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "a %s model that was opened from a GGUF file has no config.json to be written with",
+                    ignis__families[model->family].model_type);
     else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");

@@ -29,6 +29,8 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'K': return (int64_t)model->kv_heads * model->head_dim;
     case 'D': return model->head_dim;
     case 'I': return model->inner;
+    case 'F': return (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    case 'G': return (int64_t)2 * model->inner;
     default: return 1;
     }
 }
@@ -41,7 +43,8 @@ IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
 
 /*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
     values, elements of the MLP, and rows of an untied head. Every rank has the rest. */
-static void ignis__model_select_share(const ignis__model *model, ignis__model_part *part)
+static void ignis__model_select_share(const ignis__model_files *files, const ignis__model *model,
+                                      ignis__model_part *part)
 {
     const ignis__model_row *row = part->row;
     int64_t ranks = model->parallel.size, rank = model->parallel.rank;
@@ -50,10 +53,17 @@ static void ignis__model_select_share(const ignis__model *model, ignis__model_pa
     if (row->how & IGNIS__MODEL_HEAD) {
         part->skip_rows = rank * ignis__model_head_rows(model);
         part->rows = part->run = ignis__clamp(model->vocab - part->skip_rows, 0, ignis__model_head_rows(model));
-    } else if (strchr("QKI3", row->rows)) {
-        part->run = row->rows == '3' ? part->rows / 3 : part->rows;
+    } else if (strchr("QKI3FG", row->rows)) {
+        part->run = row->rows == '3' ? part->rows / 3 : row->rows == 'G' ? part->rows / 2 : part->rows;
         part->file_rows = part->rows * ranks;
         part->skip_rows = part->run * rank;
+    }
+    if (row->rows == 'F') {
+        part->grouped = row->how & IGNIS__MODEL_GROUPED && !(files && files->is_gguf);
+        part->by_heads = ranks > 1 || part->grouped;
+        part->run = part->by_heads ? model->head_dim : part->rows;
+        part->heads = model->heads, part->kv_heads = model->kv_heads;
+        part->rank = (int)rank, part->ranks = (int)ranks;
     }
     part->stride = part->run * ranks;
     if (row->columns == 'Q' || row->columns == 'I') {
@@ -65,7 +75,45 @@ static void ignis__model_select_share(const ignis__model *model, ignis__model_pa
 /*  Returns the row of the file with a row of a part. */
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
 {
-    return part->skip_rows + row / part->run * part->stride + row % part->run;
+    int64_t head = row / part->run, heads = (int64_t)part->heads * part->ranks, kv_heads = part->kv_heads,
+            group = part->by_heads ? part->heads / part->kv_heads : 0, which, kv;
+    if (!part->by_heads)
+        return part->skip_rows + head * part->stride + row % part->run;
+    if (head < part->heads) { /* of q; then of k and v */
+        head += (int64_t)part->rank * part->heads;
+        head = part->grouped ? head / group * (group + 2) + head % group : head;
+    } else {
+        which = (head - part->heads) / kv_heads;
+        kv = part->rank * kv_heads + (head - part->heads) % kv_heads;
+        head = part->grouped ? kv * (group + 2) + group + which : heads + which * kv_heads * part->ranks + kv;
+    }
+    return head * part->run + row % part->run;
+}
+
+/*  Tells whether elements of heads have another order in the file: those that rotate together are adjacent there, or
+    only the first elements of a head rotate. Here elements i and i + head_dim / 2 rotate together. files: NULL for
+    the order of a folder. */
+IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, const ignis__model *model,
+                                            const ignis__model_row *row)
+{
+    unsigned pairs = files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS;
+    return row->how & IGNIS__MODEL_PAIRS && model->rope &&
+           (ignis__families[model->family].features & pairs || model->rotary < model->head_dim);
+}
+
+/*  Returns the row of the file, within its heads, that has row `row` of a part. */
+IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, const ignis__model *model,
+                                             const ignis__model_part *part, int64_t row)
+{
+    unsigned pairs =
+        ignis__families[model->family].features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
+    int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
+    int64_t i = inside % half, second = inside / half;
+    if (part->row->rows == 'F' && row >= (int64_t)(model->heads + model->kv_heads) * model->head_dim)
+        return row;
+    if (i >= turning) /* does not rotate */
+        return row - inside + 2 * turning + second * (half - turning) + i - turning;
+    return row - inside + (pairs ? 2 * i + second : second * turning + i);
 }
 
 /*  Returns the prefix of a family's names: GPT-2's first files have none. */
@@ -97,6 +145,8 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
 {
     const ignis__family *family = &ignis__families[model->family];
     int i;
+    if (!(files && files->is_gguf ? row->gguf : row->hf))
+        return false;
     if (row->how & IGNIS__MODEL_HEAD)
         return !model->tied;
     if (!(row->how & IGNIS__MODEL_OPTIONAL))
@@ -106,6 +156,7 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     for (i = 0; i < family->row_count; i++) {
         const ignis__model_row *other = &family->rows[i];
         if (other->in_layer == row->in_layer && other->member == row->member &&
+            (files->is_gguf ? other->gguf : other->hf) &&
             ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer).text))
             return true;
     }
@@ -129,8 +180,9 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
                 memset(part, 0, sizeof *part);
                 part->row = row;
                 part->layer = layer;
-                ignis__model_select_share(model, part);
+                ignis__model_select_share(files, model, part);
                 part->to = ignis__model_member(model, row, layer);
+                part->moved = ignis__model_moves_rows(files, model, row);
                 if (before && before->member == row->member)
                     part->first = parts[count - 1].first + parts[count - 1].rows;
                 else

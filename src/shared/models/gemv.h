@@ -2,7 +2,8 @@
 /*  Params of the products with one or a few rows. Rows of x have k elements, rows of results result_row. Kernels define
     T, the type of elements, and Wide, that of sums. */
 
-/*  Where a product goes; GELU: out, by that activation; ADD: to the sum; CACHE: q, k and v of heads, rotated. */
+/*  Where a product goes; GELU: out, by that activation, or gated by it in place of silu; ADD: to the sum; CACHE: q, k
+    and v of heads, rotated. */
 typedef enum ignis__gemv_kind {
     IGNIS__GEMV_OUT,
     IGNIS__GEMV_GELU,

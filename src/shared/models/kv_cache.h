@@ -16,10 +16,12 @@ typedef struct ignis__generate_cache {
     /* of an rms_norm of each head before it is rotated; null if there is no norm */
     IGNIS__POINTER(const T) q_weight, k_weight;
     IGNIS__POINTER(const ignis__generate_row) rows;
-    double eps;
-    int heads, kv_heads, head_dim, turns;
+    /* weight_offset: is added to the weights of the norms; rest_scale: multiplies elements of q and k from pair
+       `turning` on, which do not rotate */
+    double eps, weight_offset, rest_scale;
+    int heads, kv_heads, head_dim, turns, turning, nothing;
 } ignis__generate_cache;
-IGNIS__ASSERT_SIZE(ignis__generate_cache, 88);
+IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);
 
 /*  Attention of rows over the pages of their sequences. */
 typedef struct ignis__paged {
@@ -37,5 +39,8 @@ typedef struct ignis__paged {
     int heads, kv_heads, head_dim, splits;
     int settled; /* earlier kernels write no keys and values of the row's sequence, except those of the row itself */
     int count;   /* rows */
+    /* with -DIGNIS_WINDOW=1. softcap: of the scores, or 0; window: keys that a row sees, its own included, or 0: all */
+    double softcap;
+    int window, nothing;
 } ignis__paged;
-IGNIS__ASSERT_SIZE(ignis__paged, 96);
+IGNIS__ASSERT_SIZE(ignis__paged, 112);

@@ -619,8 +619,11 @@ static const struct stretch_case {
     {"longrope",
      {{"rope.scaling.factor", 4}},
      NULL,
-     "stretches positions by 'longrope'; none, linear and yarn are known"},
-    {"llama3", {{"rope.scaling.factor", 4}}, NULL, "stretches positions by 'llama3'; none, linear and yarn are known"},
+     "stretches positions by longrope, and has no tensor rope_factors_short.weight"},
+    {"llama3",
+     {{"rope.scaling.factor", 4}},
+     NULL,
+     "stretches positions by 'llama3'; none, linear, yarn and longrope are known"},
 };
 static const struct stretch_case *stretch_now;
 

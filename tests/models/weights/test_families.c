@@ -1,0 +1,893 @@
+// SPDX-License-Identifier: MIT
+/*  test_families.c - tiny models of each family, from folders and GGUF files, against the test's own forward in double
+
+    The forward here follows the layouts and formulas of transformers: it knows nothing of the library's tables. */
+#include "fault.h"
+#include "tensor.h"
+
+#include "ignis_models.h"
+
+#include "checkpoint.h"
+
+enum { H = 32, Q = 4, KV = 2, D = 16, I = 48, V = 61, LAYERS = 4, CONTEXT = 96, WINDOW = 5, LONG = 80, SEQ = 13 };
+
+/*  A key of a GGUF file: kind 'u' a whole number, 'f' a real one, 't' a text. */
+typedef struct gguf_key {
+    const char *name;
+    char kind;
+    double value;
+    const char *text;
+} gguf_key;
+
+/*  What a family computes, in the words of transformers. Scales are 0 for none. */
+typedef struct family {
+    const char *model_type, *architecture, *json;
+    gguf_key keys[10];
+    /* norms of a layer, by the names of their tensors, or NULL */
+    const char *before_attention, *behind_attention, *before_mlp, *behind_mlp;
+    const char *q_norm, *k_norm;
+    bool wide_norms, layer_norm, norm_bias, one_plus, gelu, parallel, biases, tied;
+    bool fused_qkv, fused_mlp, grouped;
+    bool hf_pairs, gguf_pairs;
+    int rotary, window, period, no_rope_period, context;
+    bool only_windows_rotate, local_rope;
+    double theta, local_theta, linear, scale, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
+    double factors, attention_factor; /* longrope: frequency i is divided by factors + i / 8 */
+} family;
+
+#define LLAMA_NORMS .before_attention = "input_layernorm", .before_mlp = "post_attention_layernorm"
+#define WINDOWS                                       \
+    {                                                 \
+        "attention.sliding_window", 'u', WINDOW, NULL \
+    }
+#define PATTERN(n)                                       \
+    {                                                    \
+        "attention.sliding_window_pattern", 'u', n, NULL \
+    }
+#define ROTARY(n)                            \
+    {                                        \
+        "rope.dimension_count", 'u', n, NULL \
+    }
+
+static const family families[] = {
+    {.model_type = "mistral", .json = "\"sliding_window\": 5", LLAMA_NORMS, .window = WINDOW, .theta = 10000},
+    {.model_type = "ministral",
+     .json = "\"sliding_window\": 5, \"layer_types\": [\"sliding_attention\", \"full_attention\", "
+             "\"sliding_attention\", \"full_attention\"]",
+     LLAMA_NORMS,
+     .window = WINDOW,
+     .period = 2,
+     .theta = 10000},
+    {.model_type = "gemma",
+     .architecture = "gemma",
+     .json = "\"hidden_act\": \"gelu\", \"hidden_activation\": null",
+     LLAMA_NORMS,
+     .one_plus = true,
+     .gelu = true,
+     .tied = true,
+     .embedding_scale = 5.656854249492381,
+     .theta = 10000},
+    {.model_type = "gemma2",
+     .architecture = "gemma2",
+     .json = "\"hidden_activation\": \"gelu_pytorch_tanh\", \"sliding_window\": 5, \"query_pre_attn_scalar\": 16, "
+             "\"attn_logit_softcapping\": 2.5, \"final_logit_softcapping\": 3.0",
+     .keys = {WINDOWS, {"attn_logit_softcapping", 'f', 2.5, NULL}, {"final_logit_softcapping", 'f', 3, NULL}},
+     .before_attention = "input_layernorm",
+     .behind_attention = "post_attention_layernorm",
+     .before_mlp = "pre_feedforward_layernorm",
+     .behind_mlp = "post_feedforward_layernorm",
+     .one_plus = true,
+     .gelu = true,
+     .tied = true,
+     .window = WINDOW,
+     .period = 2,
+     .softcap = 2.5,
+     .logit_softcap = 3,
+     .embedding_scale = 5.656854249492381,
+     .theta = 10000},
+    {.model_type = "gemma3_text",
+     .architecture = "gemma3",
+     .json = "\"hidden_activation\": \"gelu_pytorch_tanh\", \"sliding_window\": 5, \"query_pre_attn_scalar\": 16, "
+             "\"sliding_window_pattern\": 3, \"rope_local_base_freq\": 500, \"rope_scaling\": {\"rope_type\": "
+             "\"linear\", \"factor\": 8.0}, \"attn_logit_softcapping\": null",
+     .keys = {WINDOWS,
+              PATTERN(3),
+              {"rope.freq_base_swa", 'f', 500, NULL},
+              {"rope.scaling.type", 't', 0, "linear"},
+              {"rope.scaling.factor", 'f', 8, NULL}},
+     .before_attention = "input_layernorm",
+     .behind_attention = "post_attention_layernorm",
+     .before_mlp = "pre_feedforward_layernorm",
+     .behind_mlp = "post_feedforward_layernorm",
+     .q_norm = "self_attn.q_norm",
+     .k_norm = "self_attn.k_norm",
+     .one_plus = true,
+     .gelu = true,
+     .tied = true,
+     .window = WINDOW,
+     .period = 3,
+     .local_rope = true,
+     .local_theta = 500,
+     .linear = 8,
+     .embedding_scale = 5.656854249492381,
+     .theta = 10000},
+    {.model_type = "phi3",
+     .architecture = "phi3",
+     .json = "\"sliding_window\": 5, \"original_max_position_embeddings\": 24, \"partial_rotary_factor\": 0.75, "
+             "\"rope_scaling\": {\"type\": \"longrope\", \"long_factor\": [2, 2.125, 2.25, 2.375, 2.5, 2.625], "
+             "\"short_factor\": [1, 1, 1, 1, 1, 1]}",
+     .keys = {WINDOWS,
+              ROTARY(12),
+              {"rope.scaling.type", 't', 0, "longrope"},
+              {"rope.scaling.attn_factor", 'f', 1.198419202103781, NULL},
+              {"rope.scaling.original_context_length", 'u', 24, NULL}},
+     LLAMA_NORMS,
+     .fused_qkv = true,
+     .fused_mlp = true,
+     .rotary = 12,
+     .window = WINDOW,
+     .factors = 2,
+     .attention_factor = 1.198419202103781, /* sqrt(1 + ln(96 / 24) / ln(24)) */
+     .theta = 10000},
+    {.model_type = "glm",
+     .json = "\"partial_rotary_factor\": 0.5",
+     LLAMA_NORMS,
+     .fused_mlp = true,
+     .biases = true,
+     .rotary = 8,
+     .hf_pairs = true,
+     .theta = 10000},
+    {.model_type = "glm4",
+     .architecture = "glm4",
+     .json = "\"partial_rotary_factor\": 0.5",
+     .keys = {ROTARY(8)},
+     .before_attention = "input_layernorm",
+     .behind_attention = "post_self_attn_layernorm",
+     .before_mlp = "post_attention_layernorm",
+     .behind_mlp = "post_mlp_layernorm",
+     .fused_mlp = true,
+     .biases = true,
+     .rotary = 8,
+     .hf_pairs = true,
+     .gguf_pairs = true,
+     .theta = 10000},
+    {.model_type = "granite",
+     .architecture = "granite",
+     .json = "\"attention_multiplier\": 0.3, \"embedding_multiplier\": 3.0, \"residual_multiplier\": 0.4, "
+             "\"logits_scaling\": 2.5",
+     .keys = {{"attention.scale", 'f', 0.3, NULL},
+              {"embedding_scale", 'f', 3, NULL},
+              {"residual_scale", 'f', 0.4, NULL},
+              {"logit_scale", 'f', 2.5, NULL}},
+     LLAMA_NORMS,
+     .gguf_pairs = true,
+     .tied = true,
+     .scale = 0.3,
+     .embedding_scale = 3,
+     .residual_scale = 0.4,
+     .logit_scale = 0.4,
+     .theta = 10000},
+    {.model_type = "olmo2",
+     .architecture = "olmo2",
+     .json = "\"attention_bias\": false",
+     .behind_attention = "post_attention_layernorm",
+     .behind_mlp = "post_feedforward_layernorm",
+     .q_norm = "self_attn.q_norm",
+     .k_norm = "self_attn.k_norm",
+     .wide_norms = true,
+     .theta = 10000},
+    {.model_type = "olmo3",
+     .architecture = "olmo2",
+     .json = "\"sliding_window\": 5, \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", "
+             "\"factor\": 4, \"rope_theta\": 10000}, \"sliding_attention\": {\"rope_type\": \"default\", "
+             "\"rope_theta\": 10000}}",
+     .keys = {WINDOWS, {"rope.scaling.type", 't', 0, "linear"}, {"rope.scaling.factor", 'f', 4, NULL}},
+     .behind_attention = "post_attention_layernorm",
+     .behind_mlp = "post_feedforward_layernorm",
+     .q_norm = "self_attn.q_norm",
+     .k_norm = "self_attn.k_norm",
+     .wide_norms = true,
+     .window = WINDOW,
+     .period = 4,
+     .local_rope = true,
+     .local_theta = 10000,
+     .linear = 4,
+     .theta = 10000},
+    {.model_type = "smollm3",
+     .architecture = "smollm3",
+     .json = "\"no_rope_layers\": [1, 1, 1, 0], \"use_sliding_window\": false, \"sliding_window\": null",
+     LLAMA_NORMS,
+     .gguf_pairs = true,
+     .tied = true,
+     .no_rope_period = 4,
+     .theta = 10000},
+    {.model_type = "minicpm",
+     .architecture = "minicpm",
+     .json = "\"scale_emb\": 12, \"scale_depth\": 1.4, \"dim_model_base\": 16",
+     .keys = {{"embedding_scale", 'f', 12, NULL}, {"residual_scale", 'f', 0.7, NULL}, {"logit_scale", 'f', 2, NULL}},
+     LLAMA_NORMS,
+     .gguf_pairs = true,
+     .tied = true,
+     .embedding_scale = 12,
+     .residual_scale = 0.7,
+     .logit_scale = 0.5,
+     .theta = 10000},
+    {.model_type = "stablelm",
+     .architecture = "stablelm",
+     .json = "\"layer_norm_eps\": 1e-05, \"partial_rotary_factor\": 0.25, \"use_qkv_bias\": true",
+     .keys = {ROTARY(4)},
+     LLAMA_NORMS,
+     .layer_norm = true,
+     .norm_bias = true,
+     .biases = true,
+     .rotary = 4,
+     .theta = 10000},
+    {.model_type = "internlm2",
+     .architecture = "internlm2",
+     .json = "\"bias\": false, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}",
+     .before_attention = "attention_norm",
+     .before_mlp = "ffn_norm",
+     .grouped = true,
+     .gguf_pairs = true,
+     .theta = 10000},
+    {.model_type = "cohere",
+     .architecture = "command-r",
+     .json = "\"layer_norm_eps\": 1e-05, \"logit_scale\": 0.25, \"use_qk_norm\": false",
+     .keys = {{"logit_scale", 'f', 0.25, NULL}},
+     .before_attention = "input_layernorm",
+     .layer_norm = true,
+     .parallel = true,
+     .hf_pairs = true,
+     .gguf_pairs = true,
+     .tied = true,
+     .logit_scale = 0.25,
+     .theta = 10000},
+    {.model_type = "cohere2",
+     .architecture = "cohere2",
+     .json = "\"layer_norm_eps\": 1e-05, \"logit_scale\": 0.25, \"sliding_window\": 5, \"sliding_window_pattern\": 4",
+     .keys = {WINDOWS, {"logit_scale", 'f', 0.25, NULL}},
+     .before_attention = "input_layernorm",
+     .layer_norm = true,
+     .parallel = true,
+     .hf_pairs = true,
+     .gguf_pairs = true,
+     .tied = true,
+     .window = WINDOW,
+     .period = 4,
+     .only_windows_rotate = true,
+     .logit_scale = 0.25,
+     .theta = 10000},
+};
+enum { FAMILIES = COUNT_OF(families) };
+
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
+
+static void add(ck_model *m, int rows, int columns, const char *name, const char *gguf, int layer)
+{
+    char hf[96], own[64];
+    snprintf(hf, sizeof hf, layer < 0 ? "%s" : "model.layers.%%d.%s", name);
+    snprintf(own, sizeof own, layer < 0 ? "%s" : "blk.%%d.%s", gguf);
+    ck_add(m, rows, columns, hf, own, layer, false, false);
+}
+
+static void add_norm(const family *f, ck_model *m, int rows, const char *name, const char *gguf, int layer)
+{
+    char hf[96], own[64];
+    int64_t i;
+    if (!name)
+        return;
+    snprintf(hf, sizeof hf, "%s.weight", name);
+    snprintf(own, sizeof own, "%s.weight", gguf);
+    add(m, rows, 0, hf, own, layer);
+    for (i = 0; f->one_plus && i < rows; i++) /* around 0 */
+        m->tensors[m->count - 1].v[i] = (double)(float)(m->tensors[m->count - 1].v[i] - 1);
+    snprintf(hf, sizeof hf, "%s.bias", name);
+    snprintf(own, sizeof own, "%s.bias", gguf);
+    if (f->norm_bias)
+        add(m, rows, 0, hf, own, layer);
+}
+
+static void make_tensors(const family *f, ck_model *m)
+{
+    const int q = Q * D, k = KV * D;
+    int l;
+    memset(m, 0, sizeof *m);
+    m->family = f->model_type;
+    m->vocab = V, m->seed = 40 + (int)(f - families);
+    add(m, V, H, f->grouped ? "model.tok_embeddings.weight" : "model.embed_tokens.weight", "token_embd.weight", -1);
+    add_norm(f, m, H, "model.norm", "output_norm", -1);
+    if (!f->tied)
+        add(m, V, H, f->grouped ? "output.weight" : "lm_head.weight", "output.weight", -1);
+    for (l = 0; l < LAYERS; l++) {
+        add_norm(f, m, H, f->before_attention, "attn_norm", l);
+        add_norm(f, m, H, f->behind_attention, "post_attention_norm", l);
+        add_norm(f, m, H, f->before_mlp, "ffn_norm", l);
+        add_norm(f, m, H, f->behind_mlp, "post_ffw_norm", l);
+        add_norm(f, m, f->wide_norms ? q : D, f->q_norm, "attn_q_norm", l);
+        add_norm(f, m, f->wide_norms ? k : D, f->k_norm, "attn_k_norm", l);
+        if (f->fused_qkv || f->grouped) {
+            add(m, q + 2 * k, H, f->grouped ? "attention.wqkv.weight" : "self_attn.qkv_proj.weight", "attn_qkv.weight",
+                l);
+        } else {
+            add(m, q, H, "self_attn.q_proj.weight", "attn_q.weight", l);
+            add(m, k, H, "self_attn.k_proj.weight", "attn_k.weight", l);
+            add(m, k, H, "self_attn.v_proj.weight", "attn_v.weight", l);
+        }
+        if (f->biases) {
+            add(m, q, 0, "self_attn.q_proj.bias", "attn_q.bias", l);
+            add(m, k, 0, "self_attn.k_proj.bias", "attn_k.bias", l);
+            add(m, k, 0, "self_attn.v_proj.bias", "attn_v.bias", l);
+        }
+        add(m, H, q, f->grouped ? "attention.wo.weight" : "self_attn.o_proj.weight", "attn_output.weight", l);
+        if (f->fused_mlp) {
+            add(m, 2 * I, H, "mlp.gate_up_proj.weight", "ffn_up.weight", l);
+        } else {
+            add(m, I, H, f->grouped ? "feed_forward.w1.weight" : "mlp.gate_proj.weight", "ffn_gate.weight", l);
+            add(m, I, H, f->grouped ? "feed_forward.w3.weight" : "mlp.up_proj.weight", "ffn_up.weight", l);
+        }
+        add(m, H, I, f->grouped ? "feed_forward.w2.weight" : "mlp.down_proj.weight", "ffn_down.weight", l);
+    }
+}
+
+/* --- the forward, in double --------------------------------------------------------------------------------------- */
+
+static const double *of_layer(const ck_model *m, int layer, const char *name, const char *end)
+{
+    char format[96];
+    snprintf(format, sizeof format, "model.layers.%%d.%s%s", name, end);
+    return ck_values(m, format, layer);
+}
+
+static void norm(const family *f, const ck_model *m, int layer, const char *name, const double *x, int n, double *y)
+{
+    const double *w, *b;
+    double mean = 0, square = 0;
+    int i;
+    if (!name) {
+        memmove(y, x, (size_t)n * sizeof *y);
+        return;
+    }
+    w = layer < 0 ? ck_values(m, "model.norm.weight", 0) : of_layer(m, layer, name, ".weight");
+    b = layer < 0 ? ck_values(m, "model.norm.bias", 0) : of_layer(m, layer, name, ".bias");
+    for (i = 0; f->layer_norm && i < n; i++)
+        mean += x[i] / n;
+    for (i = 0; i < n; i++)
+        square += (x[i] - mean) * (x[i] - mean) / n;
+    for (i = 0; i < n; i++)
+        y[i] = (x[i] - mean) / sqrt(square + 1e-5) * (w[i] + (f->one_plus ? 1 : 0)) + (b ? b[i] : 0);
+}
+
+static bool windowed(const family *f, int l) { return f->window && !(f->period && (l + 1) % f->period == 0); }
+
+static void rotate(const family *f, int l, double *x, int position)
+{
+    const int turning = f->rotary ? f->rotary : D;
+    const bool local = f->local_rope && windowed(f, l);
+    const double factor = f->attention_factor > 0 ? f->attention_factor : 1;
+    int i;
+    if ((f->no_rope_period && (l + 1) % f->no_rope_period == 0) || (f->only_windows_rotate && !windowed(f, l)))
+        return;
+    for (i = 0; i < turning / 2; i++) {
+        double w = pow(local ? f->local_theta : f->theta, -2.0 * i / turning), a, b;
+        double *one = f->hf_pairs ? x + 2 * i : x + i, *other = f->hf_pairs ? one + 1 : one + turning / 2;
+        w /= f->linear > 0 && !local ? f->linear : 1;
+        w /= f->factors > 0 ? f->factors + i / 8.0 : 1;
+        a = *one, b = *other;
+        *one = factor * (a * cos(position * w) - b * sin(position * w));
+        *other = factor * (b * cos(position * w) + a * sin(position * w));
+    }
+}
+
+/*  Rows of q, k and v of a layer, in the order of heads. */
+static void project(const family *f, const ck_model *m, int l, const double *x, double *qkv)
+{
+    const int q = Q * D, k = KV * D, group = Q / KV;
+    double all[(Q + 2 * KV) * D];
+    int head, i;
+    if (f->fused_qkv) {
+        ck_linear(qkv, of_layer(m, l, "self_attn.qkv_proj", ".weight"), NULL, x, q + 2 * k, H);
+    } else if (f->grouped) { /* of each key head: its queries, its key, its value */
+        ck_linear(all, of_layer(m, l, "attention.wqkv", ".weight"), NULL, x, q + 2 * k, H);
+        for (head = 0; head < Q + 2 * KV; head++) {
+            int of = head / (group + 2), in = head % (group + 2),
+                to = in < group ? of * group + in : Q + (in - group) * KV + of;
+            for (i = 0; i < D; i++)
+                qkv[to * D + i] = all[head * D + i];
+        }
+    } else {
+        ck_linear(qkv, of_layer(m, l, "self_attn.q_proj", ".weight"), of_layer(m, l, "self_attn.q_proj", ".bias"), x, q,
+                  H);
+        ck_linear(qkv + q, of_layer(m, l, "self_attn.k_proj", ".weight"), of_layer(m, l, "self_attn.k_proj", ".bias"),
+                  x, k, H);
+        ck_linear(qkv + q + k, of_layer(m, l, "self_attn.v_proj", ".weight"),
+                  of_layer(m, l, "self_attn.v_proj", ".bias"), x, k, H);
+    }
+}
+
+static void attention(const family *f, const ck_model *m, int l, const double *h, int seq, double *out)
+{
+    const int q = Q * D, k = KV * D, width = q + 2 * k;
+    double *qkv = (double *)calloc((size_t)(seq * width), 8), score[LONG + 4], attended[Q * D];
+    int s, j, i, head;
+    for (s = 0; s < seq; s++) {
+        double *row = qkv + s * width;
+        project(f, m, l, h + s * H, row);
+        if (f->wide_norms) {
+            norm(f, m, l, f->q_norm, row, q, row);
+            norm(f, m, l, f->k_norm, row + q, k, row + q);
+        }
+        for (head = 0; head < Q + KV; head++) {
+            if (f->q_norm && !f->wide_norms)
+                norm(f, m, l, head < Q ? f->q_norm : f->k_norm, row + head * D, D, row + head * D);
+            rotate(f, l, row + head * D, s);
+        }
+    }
+    for (s = 0; s < seq; s++) {
+        for (head = 0; head < Q; head++) {
+            const int kv = head / (Q / KV), first = windowed(f, l) && s >= f->window ? s - f->window + 1 : 0;
+            double most = -1e300, sum = 0;
+            for (j = first; j <= s; j++) {
+                for (score[j] = 0, i = 0; i < D; i++)
+                    score[j] += qkv[s * width + head * D + i] * qkv[j * width + q + kv * D + i];
+                score[j] *= f->scale > 0 ? f->scale : 1 / sqrt(D);
+                score[j] = f->softcap > 0 ? f->softcap * tanh(score[j] / f->softcap) : score[j];
+                most = score[j] > most ? score[j] : most;
+            }
+            for (j = first; j <= s; j++)
+                sum += score[j] = exp(score[j] - most);
+            for (i = 0; i < D; i++)
+                for (attended[head * D + i] = 0, j = first; j <= s; j++)
+                    attended[head * D + i] += score[j] / sum * qkv[j * width + q + k + kv * D + i];
+        }
+        ck_linear(out + s * H, of_layer(m, l, f->grouped ? "attention.wo" : "self_attn.o_proj", ".weight"), NULL,
+                  attended, H, q);
+    }
+    free(qkv);
+}
+
+static void mlp(const family *f, const ck_model *m, int l, const double *h, double *out)
+{
+    double gate[2 * I];
+    int i;
+    if (f->fused_mlp) {
+        ck_linear(gate, of_layer(m, l, "mlp.gate_up_proj", ".weight"), NULL, h, 2 * I, H);
+    } else {
+        ck_linear(gate, of_layer(m, l, f->grouped ? "feed_forward.w1" : "mlp.gate_proj", ".weight"), NULL, h, I, H);
+        ck_linear(gate + I, of_layer(m, l, f->grouped ? "feed_forward.w3" : "mlp.up_proj", ".weight"), NULL, h, I, H);
+    }
+    for (i = 0; i < I; i++) {
+        double g = gate[i];
+        g = f->gelu ? 0.5 * g * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (g + 0.044715 * g * g * g)))
+                    : g / (1 + exp(-g));
+        gate[i] = g * gate[I + i];
+    }
+    ck_linear(out, of_layer(m, l, f->grouped ? "feed_forward.w2" : "mlp.down_proj", ".weight"), NULL, gate, H, I);
+}
+
+static void forward(const family *f, const ck_model *m, const int32_t *ids, int seq, double *logits)
+{
+    double *x = (double *)calloc((size_t)(seq * H), 8), *h = (double *)calloc((size_t)(seq * H), 8),
+           *a = (double *)calloc((size_t)(seq * H), 8), y[H], z[H];
+    const double residual = f->residual_scale > 0 ? f->residual_scale : 1;
+    const double *embedding = m->tensors[0].v, *head = f->tied ? embedding : m->tensors[f->norm_bias ? 3 : 2].v;
+    int l, s, i;
+    for (i = 0; i < seq * H; i++)
+        x[i] = embedding[ids[i / H] * H + i % H] * (f->embedding_scale > 0 ? f->embedding_scale : 1);
+    for (l = 0; l < LAYERS; l++) {
+        for (s = 0; s < seq; s++)
+            norm(f, m, l, f->before_attention, x + s * H, H, h + s * H);
+        attention(f, m, l, h, seq, a);
+        for (s = 0; s < seq; s++) {
+            norm(f, m, l, f->behind_attention, a + s * H, H, y);
+            if (f->parallel) {
+                mlp(f, m, l, h + s * H, z);
+                for (i = 0; i < H; i++)
+                    x[s * H + i] += y[i] + z[i];
+                continue;
+            }
+            for (i = 0; i < H; i++)
+                x[s * H + i] += residual * y[i];
+            norm(f, m, l, f->before_mlp, x + s * H, H, y);
+            mlp(f, m, l, y, z);
+            norm(f, m, l, f->behind_mlp, z, H, y);
+            for (i = 0; i < H; i++)
+                x[s * H + i] += residual * y[i];
+        }
+    }
+    for (s = 0; s < seq; s++) {
+        norm(f, m, -1, "", x + s * H, H, y);
+        ck_linear(logits + (int64_t)s * V, head, NULL, y, V, H);
+        for (i = 0; i < V; i++) {
+            double *to = &logits[(int64_t)s * V + i];
+            *to *= f->logit_scale > 0 ? f->logit_scale : 1;
+            *to = f->logit_softcap > 0 ? f->logit_softcap * tanh(*to / f->logit_softcap) : *to;
+        }
+    }
+    free(x), free(h), free(a);
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static void write_config(const family *f, const char *change)
+{
+    char text[2048];
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"%s\", \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d, "
+             "\"num_key_value_heads\": %d, %s\"intermediate_size\": %d, \"vocab_size\": %d, "
+             "\"max_position_embeddings\": %d, \"tie_word_embeddings\": %s, \"bos_token_id\": 1, %s%s%s%s}",
+             f->model_type, H, LAYERS, Q, KV, "\"head_dim\": 16, ", I, V, CONTEXT, f->tied ? "true" : "false",
+             f->layer_norm ? "" : "\"rms_norm_eps\": 1e-05, ", change,
+             strstr(f->json, "rope_parameters") ? "" : "\"rope_theta\": 10000, ", f->json);
+    ck_write_text(test_path("f"), "config.json", text);
+}
+
+static void write_folder(const family *f, const ck_model *m)
+{
+    char path[256];
+    test_remove_folder(test_path("f"));
+    CHECK_INT(ignis__folder_make_all(test_path("f")), true);
+    write_config(f, "");
+    snprintf(path, sizeof path, "%s/model.safetensors", test_path("f"));
+    ck_write_safetensors(m, path, IGNIS_F32, 0, 1);
+}
+
+/*  Appends a tensor to a GGUF file. order: the row of `v` for each row of the file, or null; plus: is added. */
+static void put_tensor(ck_bytes *head, ck_bytes *data, const char *name, const double *v, const int *order, int rows,
+                       int columns, double plus)
+{
+    int r, c, n = columns ? columns : 1;
+    while (data->size % 32)
+        ck_put(data, "", 1);
+    ck_text(head, name), ck_u32(head, columns ? 2 : 1);
+    if (columns)
+        ck_u64(head, (uint64_t)columns);
+    ck_u64(head, (uint64_t)rows), ck_u32(head, 0), ck_u64(head, data->size);
+    for (r = 0; r < rows; r++)
+        for (c = 0; c < n; c++)
+            ck_f32(data, (float)(v[(int64_t)(order ? order[r] : r) * n + c] + plus));
+}
+
+/*  The rows of the tensor that a GGUF file has in its order: a row of pairs is taken from both halves of a head. */
+static void pair_rows(int *order, int rows)
+{
+    int r;
+    for (r = 0; r < rows; r++)
+        order[r] = r - r % D + r % D / 2 + r % D % 2 * (D / 2);
+}
+
+static void write_gguf_file(const family *f, const ck_model *m, const char *path)
+{
+    static const char *const parts[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
+    ck_bytes head = {0}, list = {0}, data = {0};
+    uint32_t keys = 9, tensors = 0;
+    int order[(Q + 2 * KV) * D], in_pairs[Q * D], i, k, r;
+    char name[96];
+    for (i = 0; i < m->count; i++) {
+        const ck_tensor *t = &m->tensors[i];
+        const bool is_q = strstr(t->gguf, "attn_q."), is_k = strstr(t->gguf, "attn_k.");
+        const bool moved = f->gguf_pairs && !f->hf_pairs;
+        if (f->grouped && strstr(t->gguf, "attn_qkv")) {
+            for (k = 0; k < 3; k++, tensors++) {
+                const int heads = k == 0 ? Q : KV, group = Q / KV;
+                pair_rows(in_pairs, heads * D);
+                for (r = 0; r < heads * D; r++) {
+                    int row = moved && k < 2 ? in_pairs[r] : r, own = row / D;
+                    own = k == 0 ? own / group * (group + 2) + own % group : own * (group + 2) + group + k - 1;
+                    order[r] = own * D + row % D;
+                }
+                snprintf(name, sizeof name, "%.*s%s", (int)(strstr(t->gguf, "attn_qkv") - t->gguf), t->gguf, parts[k]);
+                put_tensor(&list, &data, name, t->v, order, heads * D, H, 0);
+            }
+            continue;
+        }
+        pair_rows(order, t->rows);
+        put_tensor(&list, &data, t->gguf, t->v, moved && (is_q || is_k) ? order : NULL, t->rows, t->columns,
+                   f->one_plus && !t->columns ? 1 : 0);
+        tensors++;
+    }
+    for (i = 0; f->factors > 0 && i < 2; i++, tensors++) {
+        double factors[D];
+        for (k = 0; k < f->rotary / 2; k++)
+            factors[k] = i ? f->factors + k / 8.0 : 1;
+        put_tensor(&list, &data, i ? "rope_factors_long.weight" : "rope_factors_short.weight", factors, NULL,
+                   f->rotary / 2, 0, 0);
+    }
+    for (i = 0; f->keys[i].name; i++)
+        keys++;
+    ck_put(&head, "GGUF", 4), ck_u32(&head, 3), ck_u64(&head, tensors), ck_u64(&head, keys);
+    ck_text(&head, "general.architecture"), ck_u32(&head, 8), ck_text(&head, f->architecture);
+    ck_key_u32(&head, f->architecture, "block_count", LAYERS);
+    ck_key_u32(&head, f->architecture, "embedding_length", H);
+    ck_key_u32(&head, f->architecture, "feed_forward_length", I);
+    ck_key_u32(&head, f->architecture, "context_length", CONTEXT);
+    ck_key_u32(&head, f->architecture, "attention.head_count", Q);
+    ck_key_u32(&head, f->architecture, "attention.head_count_kv", KV);
+    ck_key_u32(&head, f->architecture, "attention.key_length", D);
+    ck_key_f32(&head, f->architecture,
+               f->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5);
+    for (i = 0; f->keys[i].name; i++) {
+        if (f->keys[i].kind == 'u') {
+            ck_key_u32(&head, f->architecture, f->keys[i].name, (int)f->keys[i].value);
+        } else if (f->keys[i].kind == 'f') {
+            ck_key_f32(&head, f->architecture, f->keys[i].name, f->keys[i].value);
+        } else {
+            snprintf(name, sizeof name, "%s.%s", f->architecture, f->keys[i].name);
+            ck_text(&head, name), ck_u32(&head, 8), ck_text(&head, f->keys[i].text);
+        }
+    }
+    ck_put(&head, list.data, list.size);
+    while (head.size % 32)
+        ck_put(&head, "", 1);
+    ck_put(&head, data.data, data.size);
+    test_write_file(path, head.data, head.size);
+    free(head.data), free(list.data), free(data.data);
+}
+
+/* --- comparisons -------------------------------------------------------------------------------------------------- */
+
+static ignis_model open_model(const char *path, ignis_dtype dtype)
+{
+    ignis_model_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.path = path;
+    desc.dtype = dtype;
+    desc.sequences = 2;
+    return ignis_model_open(&desc);
+}
+
+static void compare(const family *f, const char *what, const float *got, const double *wanted, int count,
+                    double tolerance)
+{
+    double most = 0, worst = 0;
+    char text[200];
+    int i;
+    for (i = 0; i < count; i++) {
+        double off = fabs((double)got[i] - wanted[i]);
+        most = fabs(wanted[i]) > most ? fabs(wanted[i]) : most;
+        worst = !(off <= worst) ? off : worst;
+    }
+    if (getenv("IGNIS_TEST_SHOW"))
+        printf("%s, %s: off by %g of %g\n", f->model_type, what, worst, most);
+    if (worst <= tolerance * most && most > 0.05)
+        return;
+    snprintf(text, sizeof text, "%s, %s: off by %g of %g", f->model_type, what, worst, most);
+    test__fail(__FILE__, __LINE__, text);
+}
+
+static void ids_of(int32_t *ids, int count)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        ids[i] = (int32_t)(i * 31 + i / 7) % V;
+}
+
+/*  Sequences: tokens fed as steps, then a prompt that is a chunk, and a step after it. */
+static void check_sequences(const family *f, const ck_model *m, ignis_model model, double tolerance)
+{
+    static double wanted[(LONG + 1) * V];
+    float logits[V];
+    int32_t ids[LONG + 1];
+    ignis_sequence sequence = ignis_sequence_begin(model);
+    ids_of(ids, LONG + 1);
+    forward(f, m, ids, LONG + 1, wanted);
+    CHECK_OK(ignis_sequence_feed(sequence, ids, 9));
+    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
+    compare(f, "steps", logits, wanted + 8 * V, V, tolerance);
+    CHECK_OK(ignis_sequence_truncate(sequence, 0));
+    CHECK_OK(ignis_sequence_feed(sequence, ids, LONG));
+    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
+    compare(f, "chunk", logits, wanted + (LONG - 1) * V, V, tolerance);
+    CHECK_OK(ignis_sequence_feed(sequence, ids + LONG, 1));
+    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
+    compare(f, "step after chunk", logits, wanted + LONG * V, V, tolerance);
+    CHECK_OK(ignis_sequence_free(sequence));
+}
+
+static void check_whole(const family *f, const ck_model *m, ignis_model model, double tolerance)
+{
+    float scores[SEQ * V];
+    double wanted[SEQ * V];
+    int32_t ids[SEQ];
+    ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor tensor;
+    ids_of(ids, SEQ);
+    forward(f, m, ids, SEQ, wanted);
+    tensor = ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &desc));
+    CHECK_OK(ignis_tensor_to_host(tensor, scores, IGNIS_F32, SEQ * V));
+    compare(f, "whole text", scores, wanted, SEQ * V, tolerance);
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  Tensors have the values and the order of the files by their names; a saved model is the same model. */
+static void check_tensors(const family *f, const ck_model *m, ignis_model model)
+{
+    int i;
+    for (i = 0; i < m->count; i++) {
+        const ck_tensor *t = &m->tensors[i];
+        int64_t count = (int64_t)t->rows * (t->columns ? t->columns : 1), k, wrong = 0;
+        double *got = (double *)calloc((size_t)count, sizeof *got);
+        ignis_scope scope = ignis_scope_begin();
+        CHECK_OK(ignis_tensor_to_host(ignis_model_tensor(model, t->name), got, IGNIS_F64, count));
+        for (k = 0; k < count; k++)
+            wrong += got[k] != t->v[k];
+        if (wrong)
+            printf("%s, %s: %lld of %lld values are wrong\n", f->model_type, t->name, (long long)wrong,
+                   (long long)count);
+        CHECK_INT(wrong, 0);
+        CHECK_OK(ignis_scope_end(scope));
+        free(got);
+    }
+    test_remove_folder(test_path("saved"));
+    CHECK_OK(ignis_model_save(model, test_path("saved")));
+    model = open_model(test_path("saved"), IGNIS_F32);
+    check_whole(f, m, model, 1e-5);
+    CHECK_OK(ignis_model_free(model));
+}
+
+TEST(folders_agree_with_a_forward_in_double)
+{
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < FAMILIES; i++) {
+        ck_model m;
+        ignis_model model;
+        make_tensors(&families[i], &m);
+        write_folder(&families[i], &m);
+        model = open_model(test_path("f"), IGNIS_F32);
+        if (!model.id)
+            test__fail(__FILE__, __LINE__, ignis_status_message());
+        ignis_status_clear();
+        if (model.id) {
+            check_whole(&families[i], &m, model, 1e-5); /* sums of f32 */
+            check_sequences(&families[i], &m, model, 1e-5);
+            check_tensors(&families[i], &m, model);
+        }
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+}
+
+TEST(gguf_files_agree_with_a_forward_in_double)
+{
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < FAMILIES; i++) {
+        ck_model m;
+        ignis_model model;
+        if (!families[i].architecture)
+            continue;
+        make_tensors(&families[i], &m);
+        write_gguf_file(&families[i], &m, test_path("m.gguf"));
+        model = open_model(test_path("m.gguf"), IGNIS_F32);
+        if (!model.id)
+            test__fail(__FILE__, __LINE__, ignis_status_message());
+        ignis_status_clear();
+        if (model.id)
+            check_whole(&families[i], &m, model, 1e-5);
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+}
+
+TEST(tensor_cores_agree_with_a_forward_in_double)
+{
+    static const char *const names[] = {"mistral", "gemma2", "gemma3_text", "olmo2", "cohere2"};
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < FAMILIES; i++) {
+        ck_model m;
+        ignis_model model;
+        for (k = 0; k < COUNT_OF(names) && strcmp(names[k], families[i].model_type) != 0;)
+            k++;
+        if (k == COUNT_OF(names))
+            continue;
+        make_tensors(&families[i], &m);
+        ck_round_all(&m, IGNIS_BF16);
+        write_folder(&families[i], &m);
+        model = open_model(test_path("f"), IGNIS_BF16);
+        check_sequences(&families[i], &m, model, 4e-2); /* 8 bits, over 4 layers */
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+}
+
+static const family *family_of(const char *name)
+{
+    int i;
+    for (i = 0; strcmp(families[i].model_type, name) != 0;)
+        i++;
+    return &families[i];
+}
+
+TEST(descriptions_that_contradict_themselves_are_refused)
+{
+    static const struct {
+        const char *family, *change, *message;
+        ignis_status status;
+    } cases[] = {
+        {"ministral", "\"layer_types\": [\"sliding_attention\"], ", "a list layer_types[] of another length than its 4",
+         IGNIS_ERROR_FORMAT},
+        {"mistral", "\"layer_types\": [\"sliding_attention\", \"x\", \"x\", \"x\"], ", "has layer_types[] 'x'",
+         IGNIS_ERROR_UNSUPPORTED},
+        {"mistral", "", NULL, IGNIS_ERROR_FORMAT},
+        {"gemma2", "\"attention_type\": 3, ", "has 'attention_type' 3, an entry that the table of gemma2",
+         IGNIS_ERROR_UNSUPPORTED},
+        {"gemma3_text", "\"use_bidirectional_attention\": true, ", "has 'use_bidirectional_attention' true",
+         IGNIS_ERROR_UNSUPPORTED},
+        {"granite", "\"sliding_window\": 7, ", "has sliding_window 7, which Ignis cannot do", IGNIS_ERROR_UNSUPPORTED},
+        {"smollm3", "\"no_rope_layers\": [1], ", "a list no_rope_layers[] of another length", IGNIS_ERROR_FORMAT},
+        {"cohere", "\"use_qk_norm\": true, ", "has 'use_qk_norm' true", IGNIS_ERROR_UNSUPPORTED},
+        {"stablelm", "\"use_parallel_residual\": true, ", "has 'use_parallel_residual' true", IGNIS_ERROR_UNSUPPORTED},
+    };
+    ignis_model_desc desc;
+    ignis_model_info info;
+    ck_model m;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("f");
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        const family *f = family_of(cases[i].family);
+        family changed = *f;
+        make_tensors(f, &m);
+        if (!cases[i].message) /* a windowed layer without a window */
+            changed.json = "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\", "
+                           "\"full_attention\"]";
+        write_folder(&changed, &m);
+        write_config(&changed, cases[i].message ? cases[i].change : "");
+        CHECK_INT(ignis_model_inspect(&desc, &info), cases[i].status);
+        CHECK_HAS(ignis_status_message(),
+                  cases[i].message ? cases[i].message : "layer 1 has a window, and does not say");
+        ignis_status_clear();
+        ck_free(&m);
+    }
+    CHECK_INT(memory().live_bytes, 0);
+}
+
+TEST(numbers_of_rotations_and_shares_are_checked)
+{
+    static const struct {
+        const char *family, *json, *message;
+    } cases[] = {
+        {"phi3", "\"partial_rotary_factor\": 0.7", "rotates 11 elements of heads of 16"},
+        {"phi3", "\"partial_rotary_factor\": 1.5", "rotates 2147483647 elements of heads of 16"},
+        {"phi3",
+         "\"partial_rotary_factor\": 0.75, \"rope_scaling\": {\"type\": \"longrope\", \"long_factor\": [2, 2], "
+         "\"short_factor\": [1, 1]}",
+         "has 2 items of short_factor; 6 are needed"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"longrope\", \"long_factor\": [2], \"short_factor\": [1, -1]}",
+         "item 1 of short_factor is not a positive number"},
+        {"gemma2", "\"sliding_window\": 5, \"final_logit_softcapping\": -1",
+         "has final_logit_softcapping -1; a positive"},
+        {"gemma2", "\"final_logit_softcapping\": 1", "has no sliding_window"},
+        {"granite", "\"attention_multiplier\": 0.3", "has no embedding_multiplier"},
+        {"minicpm", "\"scale_emb\": 12", "has no scale_depth"},
+    };
+    ignis_model_desc desc;
+    ignis_model_info info;
+    ck_model m;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("f");
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        family changed = *family_of(cases[i].family);
+        make_tensors(family_of(cases[i].family), &m);
+        changed.json = cases[i].json;
+        write_folder(&changed, &m);
+        CHECK_INT(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT);
+        CHECK_HAS(ignis_status_message(), cases[i].message);
+        ignis_status_clear();
+        ck_free(&m);
+    }
+    make_tensors(family_of("olmo2"), &m); /* norms over the width need all ranks */
+    write_folder(family_of("olmo2"), &m);
+    desc.parallel.size = 2;
+    CHECK_INT(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED);
+    CHECK_HAS(ignis_status_message(), "a model of olmo2 cannot be shared by 2 ranks");
+    ignis_status_clear();
+    ck_free(&m);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
