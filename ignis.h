@@ -334,7 +334,8 @@
         its rule: its gradient by operations on tensors. An operation without a second derivative is refused by its
         name, when create_graph meets it. The recorded operations live as long as the gradients. All of this is work
         on the current stream; in a capture it becomes part of the graph, if the forward is captured too.
-        ignis_retain_grad keeps the gradient of a result in ignis_backward.
+        ignis_retain_grad keeps the gradient of a result in ignis_backward. ignis_derivative is short for derivatives
+        at points: ignis_derivative(ignis_derivative(u, x), x) is the second one.
 
         Arrays that an operation has saved must not change before backward uses them. If a saved array was written to
         since (its version has changed), backward fails, and no gradient changes. Operations inside a capture are
@@ -568,7 +569,7 @@
             ignis_optimizer_swap_ema(optimizer);    // the weights
 
         ignis_initialize fills weights before training: Kaiming, Xavier, orthogonal and truncated normal values, as
-        torch.nn.init has them.
+        torch.nn.init has them. ignis_parameter makes a weight, fills it and adds it to an optimizer in one call.
 
     ---- begin example groups
         // A head that learns ten times as fast as the rest, without decay of its bias
@@ -2867,6 +2868,17 @@ typedef struct ignis_grad_desc {
 IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
                                   int input_count, ignis_tensor *grads, const ignis_grad_desc *desc);
 
+/*  ignis_derivative - the gradient of the sum of an output's elements with regard to an input, on the tape
+    As ignis_grad with create_graph and seeds of 1. Where each row of the output depends on its own row of the input
+    alone, as of a network at points, the rows of the result are the derivatives there; the derivative of that is the
+    second one.
+    Shapes and dtypes: those of the input.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_grad.
+    Ownership: as ignis_tensor_from_host.
+    Threads: the one that recorded the output. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_derivative(ignis_tensor output, ignis_tensor input);
+
 /*  ignis_hvp - multiply the second derivatives of an output of one element by vectors (Pearlmutter 1994)
     products[i] is the sum over j of d^2 output / (d inputs[i] d inputs[j]) times vectors[j]: one gradient with
     create_graph, and one of that. No matrix is stored. Inputs that the gradient does not depend on get zeros. The tape
@@ -4756,6 +4768,16 @@ typedef struct ignis_init_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_desc *desc);
 
+/*  ignis_parameter - make a tensor of f32 that an optimizer trains, on the thread's current device
+    One of two dimensions or more is a weight: ignis_initialize fills it, and weight decay applies to it. Others are
+    zeros, and have none; a desc fills these too. desc may be null for all defaults. For other dtypes see
+    ignis_optimizer_add.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_tensor_zeros, ignis_initialize and ignis_optimizer_add.
+    Ownership: as ignis_tensor_from_host; the optimizer keeps its memory until it is freed.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_parameter(ignis_optimizer optimizer, ignis_shape shape, const ignis_init_desc *desc);
+
 /* >>graph - a step captured once, replayed with one call -------------------------------------------------------- */
 
 /*  Work captured once and replayed with one call. */
@@ -5493,6 +5515,10 @@ static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return i
 static inline ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_desc &desc)
 {
     return ignis_initialize(tensor, &desc);
+}
+static inline ignis_tensor ignis_parameter(ignis_optimizer optimizer, ignis_shape shape, const ignis_init_desc &desc)
+{
+    return ignis_parameter(optimizer, shape, &desc);
 }
 static inline ignis_status ignis_save_with(const char *path, const char *const *names, const ignis_tensor *tensors,
                                            int count, const ignis_save_desc &desc)
@@ -41933,7 +41959,7 @@ IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count,
     return ignis__grad_call("ignis_grad", outputs, output_count, inputs, input_count, grads, &options);
 }
 
-/*  >>ops.jacobian - ignis_hvp and ignis_jacobian: gradients of gradients
+/*  >>ops.jacobian - ignis_derivative, ignis_hvp and ignis_jacobian: gradients of gradients
 
     A product with second derivatives is the gradient of a gradient times a vector. A row of a Jacobian is the gradient
     of one element of the output.
@@ -41950,6 +41976,31 @@ static ignis_tensor ignis__zeros_like(ignis_tensor like, const ignis_shape *shap
     desc.device = info.device == 0 ? IGNIS_DEVICE_0 : info.device;
     desc.requires_grad = requires_grad;
     return ignis_tensor_zeros(shape ? *shape : info.shape, &desc);
+}
+
+IGNIS_API ignis_tensor ignis_derivative(ignis_tensor output, ignis_tensor input)
+{
+    static const char call[] = "ignis_derivative";
+    ignis_tensor_desc like = IGNIS__ZERO;
+    ignis_grad_desc desc = IGNIS__ZERO;
+    ignis_tensor seed, result = IGNIS__ZERO;
+    ignis__outer_call outer;
+    ignis_tensor_info info;
+    if (!ignis__enter(call))
+        return result;
+    ignis__outer_call_begin(&outer, call, NULL);
+    if (ignis_tensor_query(output, &info) == IGNIS_OK) {
+        like.dtype = info.dtype;
+        like.device = info.device == 0 ? IGNIS_DEVICE_0 : info.device;
+        seed = ignis_tensor_ones(info.shape, &like);
+        desc.seeds = &seed;
+        desc.create_graph = true;
+        if (seed.id)
+            (void)ignis_grad(&output, 1, &input, 1, &result, &desc);
+        ignis__tensor_discard(call, seed);
+    }
+    ignis__outer_call_end(&outer);
+    return result;
 }
 
 /*  Fills the gradients of gradients; those that have no handle yet become zeros. */
@@ -45162,6 +45213,27 @@ IGNIS_API ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_de
     if (d.kind == IGNIS_INIT_KAIMING_UNIFORM || d.kind == IGNIS_INIT_XAVIER_UNIFORM)
         return ignis_array_map(data, "sqrt(3*k)*(2*rand() - 1)", IGNIS_ARRAYS(IGNIS_ARRAY_VALUE(k, k)));
     return ignis_array_map(data, "sqrt(k)*randn()", IGNIS_ARRAYS(IGNIS_ARRAY_VALUE(k, k)));
+}
+
+IGNIS_API ignis_tensor ignis_parameter(ignis_optimizer optimizer, ignis_shape shape, const ignis_init_desc *desc)
+{
+    static const char call[] = "ignis_parameter";
+    const bool is_weight = shape.ndim > 1;
+    ignis_tensor_desc trained = IGNIS__ZERO;
+    ignis__outer_call outer;
+    ignis_tensor tensor;
+    bool ok;
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    ignis__outer_call_begin(&outer, call, NULL);
+    trained.requires_grad = true;
+    tensor = ignis_tensor_zeros(shape, &trained);
+    ok = tensor.id && ((!is_weight && !desc) || ignis_initialize(tensor, desc) == IGNIS_OK) &&
+         ignis_optimizer_add(optimizer, tensor, is_weight) == IGNIS_OK;
+    if (!ok)
+        ignis__tensor_discard(call, tensor);
+    ignis__outer_call_end(&outer);
+    return ok ? tensor : ignis__no_tensor();
 }
 
 /* ===============================================================================================================
@@ -50954,6 +51026,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_detach(...) IGNIS__AT(ignis_detach(__VA_ARGS__))
 #define ignis_checkpoint(...) IGNIS__AT(ignis_checkpoint(__VA_ARGS__))
 #define ignis_grad(...) IGNIS__AT(ignis_grad(__VA_ARGS__))
+#define ignis_derivative(...) IGNIS__AT(ignis_derivative(__VA_ARGS__))
 #define ignis_hvp(...) IGNIS__AT(ignis_hvp(__VA_ARGS__))
 #define ignis_jacobian(...) IGNIS__AT(ignis_jacobian(__VA_ARGS__))
 #define ignis_matmul(...) IGNIS__AT(ignis_matmul(__VA_ARGS__))
@@ -51109,6 +51182,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_optimizer_query(...) IGNIS__AT(ignis_optimizer_query(__VA_ARGS__))
 #define ignis_optimizer_state(...) IGNIS__AT(ignis_optimizer_state(__VA_ARGS__))
 #define ignis_initialize(...) IGNIS__AT(ignis_initialize(__VA_ARGS__))
+#define ignis_parameter(...) IGNIS__AT(ignis_parameter(__VA_ARGS__))
 #define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))
 #define ignis_graph_launch(...) IGNIS__AT(ignis_graph_launch(__VA_ARGS__))
 #define ignis_graph_launches(...) IGNIS__AT(ignis_graph_launches(__VA_ARGS__))

@@ -393,6 +393,7 @@ static void grad(void)
     ignis_grad_desc desc = {.create_graph = true};
     energy = ignis_sum(ignis_map("x*x*sin(x)", IGNIS_INPUTS(x)));
     ignis_grad(&energy, 1, &x, 1, &first, &desc); // the derivative at each x
+    first = ignis_derivative(energy, x);          // the same in short
     energy = ignis_sum(ignis_map("first*first", IGNIS_INPUTS(first)));
     ignis_grad(&energy, 1, &x, 1, &second, NULL); // through the first one: x.grad is not touched
     printf("%g\n", ignis_item(ignis_mean(second)));
@@ -447,6 +448,10 @@ static void init(void)
     ignis_init_desc desc = {.kind = IGNIS_INIT_XAVIER_UNIFORM, .gain = IGNIS_GAIN_TANH};
     ignis_tensor w = ignis_tensor_zeros(IGNIS_SHAPE(32, 16), &wanted);
     ignis_initialize(w, &desc); // for ignis_linear and a tanh
+    ignis_optimizer optimizer = ignis_adamw(NULL);
+    ignis_parameter(optimizer, IGNIS_SHAPE(32, 16), &desc); // the same, and trained
+    ignis_parameter(optimizer, IGNIS_SHAPE(32), NULL);      // zeros: a bias
+    ignis_optimizer_free(optimizer);
 }
 
 /* >>optim */

@@ -51,13 +51,17 @@ VULKAN := $(if $(VULKAN_HEADER),$(if $(filter GPU,$(DEVICE)),vulkan_buffer))
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
-RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat spectral burgers cg custom_op memory_contract frame_loop \
+RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat spectral burgers wgan_gp pinn moe cg custom_op \
+    memory_contract frame_loop \
     share_array ring $(CUDART) $(VULKAN) allreduce generate lora
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
 spectral = $(OUT)/spectral $(OUT)/spectral.png
 burgers = $(OUT)/burgers $(OUT)/burgers.png $(OUT)/burgers_loss.svg
+wgan_gp = $(OUT)/wgan_gp $(OUT)/wgan_gp.png
+pinn = $(OUT)/pinn $(if $(SIMULATOR),10)
+moe = $(OUT)/moe $(if $(SIMULATOR),10)
 cg = $(OUT)/cg $(OUT)/cg.png
 train_gpt = $(OUT)/train_gpt $(if $(SIMULATOR),--steps 100) --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors \
     --export $(OUT)/gpt
@@ -82,6 +86,7 @@ run: $(SIMULATOR)
 	@echo '    $(OUT)/fit_image.png  a network learns a picture: the picture, then what it has made of it so far'
 	@echo '    $(OUT)/spectral.png   two shear layers roll up into vortices'
 	@echo '    $(OUT)/burgers.png    a network solves an equation, above the exact solution'
+	@echo '    $(OUT)/wgan_gp.png    points that a network makes, beside real ones and the numbers of its critic'
 	@echo '    $(OUT)/heat.png       a plate cools, at six times'
 	@echo '    $(OUT)/loss.svg       the loss of a small GPT while it learns'
 	@echo "    $(OUT)/cg.png         Poisson's equation, solved by conjugate gradients"

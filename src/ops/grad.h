@@ -27,6 +27,17 @@ typedef struct ignis_grad_desc {
 IGNIS_API ignis_status ignis_grad(const ignis_tensor *outputs, int output_count, const ignis_tensor *inputs,
                                   int input_count, ignis_tensor *grads, const ignis_grad_desc *desc);
 
+/*  ignis_derivative - the gradient of the sum of an output's elements with regard to an input, on the tape
+    As ignis_grad with create_graph and seeds of 1. Where each row of the output depends on its own row of the input
+    alone, as of a network at points, the rows of the result are the derivatives there; the derivative of that is the
+    second one.
+    Shapes and dtypes: those of the input.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_grad.
+    Ownership: as ignis_tensor_from_host.
+    Threads: the one that recorded the output. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_derivative(ignis_tensor output, ignis_tensor input);
+
 /*  ignis_hvp - multiply the second derivatives of an output of one element by vectors (Pearlmutter 1994)
     products[i] is the sum over j of d^2 output / (d inputs[i] d inputs[j]) times vectors[j]: one gradient with
     create_graph, and one of that. No matrix is stored. Inputs that the gradient does not depend on get zeros. The tape

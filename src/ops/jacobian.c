@@ -1,4 +1,4 @@
-/*  >>ops.jacobian - ignis_hvp and ignis_jacobian: gradients of gradients
+/*  >>ops.jacobian - ignis_derivative, ignis_hvp and ignis_jacobian: gradients of gradients
 
     A product with second derivatives is the gradient of a gradient times a vector. A row of a Jacobian is the gradient
     of one element of the output.
@@ -17,6 +17,31 @@ static ignis_tensor ignis__zeros_like(ignis_tensor like, const ignis_shape *shap
     desc.device = info.device == 0 ? IGNIS_DEVICE_0 : info.device;
     desc.requires_grad = requires_grad;
     return ignis_tensor_zeros(shape ? *shape : info.shape, &desc);
+}
+
+IGNIS_API ignis_tensor ignis_derivative(ignis_tensor output, ignis_tensor input)
+{
+    static const char call[] = "ignis_derivative";
+    ignis_tensor_desc like = IGNIS__ZERO;
+    ignis_grad_desc desc = IGNIS__ZERO;
+    ignis_tensor seed, result = IGNIS__ZERO;
+    ignis__outer_call outer;
+    ignis_tensor_info info;
+    if (!ignis__enter(call))
+        return result;
+    ignis__outer_call_begin(&outer, call, NULL);
+    if (ignis_tensor_query(output, &info) == IGNIS_OK) {
+        like.dtype = info.dtype;
+        like.device = info.device == 0 ? IGNIS_DEVICE_0 : info.device;
+        seed = ignis_tensor_ones(info.shape, &like);
+        desc.seeds = &seed;
+        desc.create_graph = true;
+        if (seed.id)
+            (void)ignis_grad(&output, 1, &input, 1, &result, &desc);
+        ignis__tensor_discard(call, seed);
+    }
+    ignis__outer_call_end(&outer);
+    return result;
 }
 
 /*  Fills the gradients of gradients; those that have no handle yet become zeros. */

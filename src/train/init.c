@@ -113,3 +113,24 @@ IGNIS_API ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_de
         return ignis_array_map(data, "sqrt(3*k)*(2*rand() - 1)", IGNIS_ARRAYS(IGNIS_ARRAY_VALUE(k, k)));
     return ignis_array_map(data, "sqrt(k)*randn()", IGNIS_ARRAYS(IGNIS_ARRAY_VALUE(k, k)));
 }
+
+IGNIS_API ignis_tensor ignis_parameter(ignis_optimizer optimizer, ignis_shape shape, const ignis_init_desc *desc)
+{
+    static const char call[] = "ignis_parameter";
+    const bool is_weight = shape.ndim > 1;
+    ignis_tensor_desc trained = IGNIS__ZERO;
+    ignis__outer_call outer;
+    ignis_tensor tensor;
+    bool ok;
+    if (!ignis__enter(call))
+        return ignis__no_tensor();
+    ignis__outer_call_begin(&outer, call, NULL);
+    trained.requires_grad = true;
+    tensor = ignis_tensor_zeros(shape, &trained);
+    ok = tensor.id && ((!is_weight && !desc) || ignis_initialize(tensor, desc) == IGNIS_OK) &&
+         ignis_optimizer_add(optimizer, tensor, is_weight) == IGNIS_OK;
+    if (!ok)
+        ignis__tensor_discard(call, tensor);
+    ignis__outer_call_end(&outer);
+    return ok ? tensor : ignis__no_tensor();
+}

@@ -49,3 +49,13 @@ typedef struct ignis_init_desc {
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_desc *desc);
+
+/*  ignis_parameter - make a tensor of f32 that an optimizer trains, on the thread's current device
+    One of two dimensions or more is a weight: ignis_initialize fills it, and weight decay applies to it. Others are
+    zeros, and have none; a desc fills these too. desc may be null for all defaults. For other dtypes see
+    ignis_optimizer_add.
+    Returns: the tensor, or no handle.
+    Errors: those of ignis_tensor_zeros, ignis_initialize and ignis_optimizer_add.
+    Ownership: as ignis_tensor_from_host; the optimizer keeps its memory until it is freed.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_parameter(ignis_optimizer optimizer, ignis_shape shape, const ignis_init_desc *desc);

@@ -5,7 +5,7 @@ Builds torch_driver.c with cc, gives it random cases in f32 and bf16 (formulas: 
 result in f64 for the very same inputs. An error is the largest difference, divided by the largest number of the tensor.
 The limit is what three roundings of the element type make (f32: 1e-5, for sums of some hundred terms; bf16: 6e-3), or twice the error that
 PyTorch itself has in that type, up to 1e-4 and 3e-2: attention rounds probabilities to bf16, for example, in both. Operations
-that only move or convert elements have to be exact. Then a block of GPT and one of Llama are trained for 20 steps by AdamW in f32,
+that only move or convert elements have to be exact. "second" are second derivatives: the gradients of gradients. Then a block of GPT and one of Llama are trained for 20 steps by AdamW in f32,
 and the losses have to be PyTorch's to 1e-4. Runs on the GPU; where there is none, on the simulator, with PyTorch on the CPU."""
 import argparse
 import math
@@ -232,6 +232,48 @@ def conv3d_cases(m):
     yield conv_of(m, 3, 1, 8 * m.random.randint(1, 3), 8 * m.random.randint(1, 3), True)
     yield conv_of(m, 3, m.random.randint(2, 3), m.random.randint(1, 5), m.random.randint(1, 5), False)
     yield conv_of(m, 3, m.random.randint(2, 17), 1, 1, True)
+
+
+def conv_transpose_of(m, sides, groups, channels, outs, bias):
+    """As conv_of; padding that leaves some pixels, and pixels more after the last one, fewer than the stride."""
+    stride, dilation, kernel = ([m.random.randint(low, high) for _ in range(sides)] for low, high in ((1, 3), (1, 2), (1, 4)))
+    padding = [m.random.randint(0, d * (k - 1) // 2) for d, k in zip(dilation, kernel)]
+    more = [m.random.randint(0, s - 1) for s in stride]
+    size = [m.random.randint(1, 7) for _ in range(sides)]
+    inputs = [m.normal(m.random.randint(1, 3), *size, groups * channels), m.normal(groups * channels, *kernel, outs)]
+    fn = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[sides - 1]
+    first = lambda x: x.movedim(-1, 1)
+    convolve = lambda x, w, b=None: fn(first(x), first(w), b, stride, padding, more, groups, dilation).movedim(1, -1)
+    ints = [groups] + [n for row in (stride, padding, dilation, more) for n in (row * 3)[:3]]
+    note = f"stride {stride} padding {padding} dilation {dilation} output padding {more} groups {groups}"
+    return Case(f"conv_transpose{sides}d", inputs + [m.normal(groups * outs)] * bias, convolve, ints=ints, note=note)
+
+
+def conv_transpose_cases(m):
+    for sides in (1, 2, 3):
+        yield conv_transpose_of(m, sides, 1, 8 * m.random.randint(1, 4), 8 * m.random.randint(1, 4), True)
+        yield conv_transpose_of(m, sides, m.random.randint(1, 3), m.random.randint(1, 9), m.random.randint(1, 9), False)
+
+
+def symmetric(x):
+    """A matrix of eigenvalues from 1 on."""
+    return x @ x.mT / x.shape[-1] + torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
+
+
+LINALG = {
+    0: lambda x: torch.linalg.cholesky(symmetric(x)), 1: lambda x, b: torch.linalg.solve(symmetric(x), b), 2: lambda x: torch.linalg.inv(symmetric(x)),
+    3: lambda x: torch.linalg.det(symmetric(x)), 4: lambda x: torch.linalg.slogdet(symmetric(x))[1], 5: lambda x: torch.linalg.eigvalsh(symmetric(x)),
+    6: torch.linalg.svdvals, 7: lambda x: torch.linalg.matrix_exp(symmetric(x)),
+    8: lambda x, b: torch.linalg.solve_triangular(symmetric(x).tril(), b, upper=False),
+}
+
+
+def linalg_cases(m):
+    """In f32, as PyTorch's have no bf16."""
+    for number, fn in LINALG.items():
+        n, batch = m.size(24), m.size(5)
+        inputs = [m.normal(batch, n, n).float()] + ([m.normal(batch, n, m.size(7)).float()] if number in (1, 8) else [])
+        yield Case("linalg", inputs, fn, ints=[number], note=f"function {number}, {n} x {n}")
 
 
 def activation_cases(m, op, fn, exact=False):
@@ -754,6 +796,17 @@ def scatter_cases(m):
         yield Case("scatter", [m.normal(*shape), index, m.normal(*shape)], lambda x, i, y, d=dim: x.scatter(d, i, y), ints=[dim], exact=True, note=f"dim {dim}")
 
 
+def index_put_cases(m):
+    """As scatter: where slices replace others, each place at most once."""
+    shape, inner = [m.size(30), m.size(30)], m.size(20)
+    for add in (0, 1):
+        count = m.size(200) if add else m.random.randint(1, shape[0])
+        rows = m.integers(0, shape[0], count) if add else torch.randperm(shape[0])[:count]
+        columns = m.integers(0, shape[1], count)
+        yield Case("index_put", [m.normal(*shape, inner), m.normal(count, inner), rows, columns],
+                   lambda x, v, i, j, a=add: x.index_put((i, j), v, accumulate=bool(a)), ints=[2, add], exact=not add, note="added" if add else "")
+
+
 def nonzero_cases(m):
     yield Case("nonzero", [m.integers(0, 2, *m.lead(), m.size(300))], lambda x: x.nonzero(), exact=True, differentiate=False)
 
@@ -909,6 +962,36 @@ def group_norm_cases(m):
         channels = groups * m.random.choice([1, 3, 8, 64])
         yield Case("group_norm", [m.normal(m.size(4), m.size(12), 1 + m.size(12), channels), m.normal(channels) + 1, m.normal(channels)],
                    channels_last(lambda x, w, b, g=groups: F.group_norm(x, g, w, b, 1e-5)), ints=[groups])
+
+
+# --- second derivatives -------------------------------------------------------------------------------------------------
+
+
+SECOND = ("mul", "matmul", "linear", "conv1d", "conv2d", "conv_transpose", "gelu", "silu", "silu_mul", "softmax", "log_softmax", "layer_norm", "rms_norm",
+          "group_norm", "rope", "sdpa", "mean_dim", "gather", "index_select", "scatter", "scatter_add", "index_put", "cumsum", "cumprod", "logcumsumexp",
+          "fft", "einsum", "linalg", "mse_loss", "max_pool", "avg_pool", "tril")
+
+
+def second_of(case):
+    """The case whose outputs are the gradients of half the sum of the squares of this one's."""
+
+    def gradients(*inputs):
+        inputs = [x.detach().requires_grad_() if w and not x.requires_grad else x for x, w in zip(inputs, case.wanted)]
+        total = sum((y * y).sum() / 2 for y in outputs_of(case.reference, inputs))
+        return torch.autograd.grad(total, [x for x, w in zip(inputs, case.wanted) if w], create_graph=True)
+
+    second = Case("d " + case.op, case.inputs, gradients, case.ints, case.doubles, note=case.note)
+    second.wanted = case.wanted
+    return second
+
+
+def second_cases(m):
+    """In f32: gradients of gradients in 16 bits are mostly their rounding. Those of eigenvalues and singular values divide by their differences, which
+    may be small."""
+    for name in SECOND if m.dtype == torch.float32 else ():
+        for case in globals()[name + "_cases"](m):
+            if any(case.wanted) and (case.op != "linalg" or case.ints[0] not in (5, 6)):
+                yield second_of(case)
 
 
 # --- optimizers ---------------------------------------------------------------------------------------------------------

@@ -292,6 +292,11 @@ static void run_cummin(job *j)
     one(j, ignis_cummin(j->in[0], (int)j->ints[0], &j->out[1]));
     j->out_count += j->ints[1] != 0;
 }
+/*  how many indices; whether to add */
+static void run_index_put(job *j)
+{
+    one(j, ignis_index_put(j->in[0], j->in + 2, (int)j->ints[0], j->in[1], j->ints[1] != 0));
+}
 static void run_scatter(job *j) { one(j, ignis_scatter(j->in[0], (int)j->ints[0], j->in[1], j->in[2])); }
 static void run_nonzero(job *j) { one(j, ignis_nonzero(j->in[0])); }
 static void run_masked_select(job *j) { one(j, ignis_masked_select(j->in[0], j->in[1])); }
@@ -397,6 +402,45 @@ static void run_conv(job *j)
         desc.dilation[i] = (int)j->ints[7 + i];
     }
     one(j, convs[j->name[4] - '1'](j->in[0], j->in[1], bias, &desc));
+}
+
+/*  groups, stride, padding, dilation and output padding, each of three sides */
+static void run_conv_transpose(job *j)
+{
+    typedef ignis_tensor (*conv)(ignis_tensor x, ignis_tensor w, ignis_tensor bias,
+                                 const ignis_conv_transpose_desc *desc);
+    static const conv convs[] = {ignis_conv_transpose1d, ignis_conv_transpose2d, ignis_conv_transpose3d};
+    ignis_conv_transpose_desc desc;
+    ignis_tensor none = {0}, bias = j->input_count > 2 ? j->in[2] : none;
+    int i;
+    desc.groups = (int)j->ints[0];
+    for (i = 0; i < 3; i++) {
+        desc.stride[i] = (int)j->ints[1 + i];
+        desc.padding[i] = (int)j->ints[4 + i];
+        desc.dilation[i] = (int)j->ints[7 + i];
+        desc.output_padding[i] = (int)j->ints[10 + i];
+    }
+    one(j, convs[j->name[14] - '1'](j->in[0], j->in[1], bias, &desc));
+}
+
+/*  which function; of x, or of the symmetric x x^T / n + 1 */
+static void run_linalg(job *j)
+{
+    const ignis_tensor x = j->in[0];
+    const ignis_shape shape = ignis_tensor_shape(x);
+    ignis_tensor a = ignis_matmul_t(x, x), sign;
+    a = ignis_map("a/n + (index(-1) == index(-2))", IGNIS_INPUTS(a, IGNIS_VALUE(n, (double)shape.dim[shape.ndim - 1])));
+    switch (j->ints[0]) {
+    case 0: one(j, ignis_cholesky(a, NULL)); break;
+    case 1: one(j, ignis_solve(a, j->in[1], NULL)); break;
+    case 2: one(j, ignis_inverse(a, NULL)); break;
+    case 3: one(j, ignis_det(a)); break;
+    case 4: one(j, ignis_logdet(a, &sign)); break;
+    case 5: one(j, ignis_eigh(a, NULL)); break;
+    case 6: one(j, ignis_svd(x, NULL, NULL)); break;
+    case 7: one(j, ignis_matrix_exp(a)); break;
+    default: one(j, ignis_solve_triangular(a, j->in[1], NULL)); break;
+    }
 }
 
 /*  dimension, count, whether sizes follow, sizes */
@@ -706,6 +750,10 @@ static const struct {
     {"unfold", run_unfold},
     {"fold", run_fold},
     {"grid_sample", run_grid_sample},
+    {"conv_transpose1d", run_conv_transpose},
+    {"conv_transpose2d", run_conv_transpose},
+    {"conv_transpose3d", run_conv_transpose},
+    {"linalg", run_linalg},
     {"relu", run_relu},
     {"gelu", run_gelu},
     {"gelu_exact", run_gelu_exact},
@@ -749,6 +797,7 @@ static const struct {
     {"einsum", run_einsum},
     {"cumsum", run_cumsum},
     {"scatter", run_scatter},
+    {"index_put", run_index_put},
     {"nonzero", run_nonzero},
     {"masked_select", run_masked_select},
     {"unique", run_unique},
@@ -780,6 +829,26 @@ static const struct {
     {"train_llama", run_train_llama},
 };
 
+/*  Replaces the outputs by the gradients of half the sum of their squares by all inputs that require one, on the tape:
+    for operations whose name begins with "d ". */
+static void take_gradients(job *j)
+{
+    ignis_tensor wanted[MAX_TENSORS], total = {0};
+    ignis_grad_desc desc;
+    ignis_tensor_info info;
+    int i, count = 0;
+    for (i = 0; i < j->out_count; i++) {
+        ignis_tensor part = ignis_map_sum("0.5*y*y", IGNIS_INPUTS(IGNIS_NAMED(y, j->out[i])));
+        total = i ? ignis_add(total, part) : part;
+    }
+    for (i = 0; i < j->input_count; i++)
+        if (ignis_tensor_query(j->in[i], &info) == IGNIS_OK && info.requires_grad)
+            wanted[count++] = j->in[i];
+    memset(&desc, 0, sizeof desc);
+    desc.create_graph = true;
+    j->out_count = ignis_grad(&total, 1, wanted, count, j->out, &desc) == IGNIS_OK ? count : 0;
+}
+
 /*  Backward with a gradient for each output. Of several, the weighted sum is differentiated, which gives each output
     its gradient exactly. */
 static ignis_status differentiate(job *j)
@@ -801,6 +870,7 @@ static void run_case(FILE *cases, FILE *results)
     char message[MESSAGE] = "";
     ignis_scope scope = ignis_scope_begin();
     int64_t count;
+    bool is_second;
     size_t op;
     int i;
     memset(&j, 0, sizeof j);
@@ -816,12 +886,17 @@ static void run_case(FILE *cases, FILE *results)
         j.in[i] = get_tensor(cases);
     for (i = 0; i < j.gradient_count; i++)
         j.gradients[i] = get_tensor(cases);
+    is_second = strncmp(j.name, "d ", 2) == 0;
+    if (is_second)
+        memmove(j.name, j.name + 2, NAME - 2);
     for (op = 0; op < sizeof operations / sizeof operations[0] && strcmp(operations[op].name, j.name) != 0; op++)
         ;
     if (op == sizeof operations / sizeof operations[0])
         snprintf(message, sizeof message, "there is no operation %s", j.name);
     else
         operations[op].run(&j);
+    if (!message[0] && ignis_status_last() == IGNIS_OK && is_second)
+        take_gradients(&j);
     if (!message[0] && ignis_status_last() == IGNIS_OK && j.gradient_count && j.gradient_count != j.out_count)
         snprintf(message, sizeof message, "there are %d outputs, and %d gradients", j.out_count, (int)j.gradient_count);
     else if (!message[0] && ignis_status_last() == IGNIS_OK && j.gradient_count)

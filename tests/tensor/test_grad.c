@@ -523,6 +523,32 @@ TEST(products_with_second_derivatives)
 }
 
 /*  Rows where the output is shorter, columns where the input is. */
+TEST(derivatives_at_points)
+{
+    const double at[] = {-1, 0.5, 2};
+    ignis_scope scope;
+    ignis_tensor x, y, g;
+    int i;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    x = tensor_of(at, IGNIS_SHAPE(3, 1), IGNIS_F64, true);
+    y = ignis_map("x*x*x", IGNIS_INPUTS(x));
+    g = ignis_derivative(ignis_derivative(y, x), x);
+    CHECK_SHAPE_IS(g, IGNIS_SHAPE(3, 1));
+    for (i = 0; i < 3; i++)
+        CHECK_CLOSE(value_at(g, i), 6 * at[i], 1e-14);
+    g = ignis_derivative(g, x);
+    CHECK_CLOSE(value_at(g, 2), 6, 1e-14);
+    CHECK_INT(ignis_tensor_grad(x).id, 0);
+    CHECK_INT(ignis_derivative(ignis_detach(x), x).id, 0);
+    test__check_failure(__FILE__, __LINE__, "ignis_grad", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NO_GRAD_WANTED);
+    CHECK_MESSAGE_HAS("inside ignis_derivative");
+    CHECK_INT(ignis_derivative(no_tensor(), x).id, 0);
+    test__check_failure(__FILE__, __LINE__, "ignis_tensor_query", IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_INT(ignis_tape_length(), 0);
+}
+
 TEST(jacobians)
 {
     ignis_scope scope;

@@ -197,6 +197,34 @@ TEST(seeds_and_graphs)
     let_go(a), let_go(b);
 }
 
+TEST(parameters)
+{
+    ignis_init_desc desc = init_of(IGNIS_INIT_TRUNCATED_NORMAL);
+    ignis_optimizer optimizer, none = {0};
+    ignis_optimizer_info info;
+    ignis_tensor w, b, c;
+    ignis_scope scope;
+    SETUP(NULL);
+    scope = ignis_scope_begin();
+    optimizer = ignis_adamw(NULL);
+    w = ignis_parameter(optimizer, IGNIS_SHAPE(4, 3), NULL), b = ignis_parameter(optimizer, IGNIS_SHAPE(4), NULL);
+    c = ignis_parameter(optimizer, IGNIS_SHAPE(4), &desc);
+    CHECK(tensor_info(w).requires_grad && tensor_info(b).requires_grad);
+    CHECK(value_at(w, 0) != 0 && value_at(w, 11) != 0 && value_at(w, 0) != value_at(w, 11));
+    CHECK(value_at(c, 3) != 0);
+    CHECK_NUMBER(value_at(b, 3), 0);
+    CHECK_OK(ignis_optimizer_query(optimizer, &info));
+    CHECK_INT(info.parameters, 3);
+    CHECK_INT(ignis_parameter(none, IGNIS_SHAPE(2), NULL).id, 0);
+    test__check_failure(__FILE__, __LINE__, "ignis_optimizer_add", IGNIS_ERROR_FREED, IGNIS_DIAG_OPTIMIZER_FREED);
+    CHECK_MESSAGE_HAS("inside ignis_parameter");
+    desc = init_of(IGNIS_INIT_ORTHOGONAL);
+    CHECK_INT(ignis_parameter(optimizer, IGNIS_SHAPE(2), &desc).id, 0);
+    test__check_failure(__FILE__, __LINE__, "ignis_initialize", IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
 TEST(refusals)
 {
     ignis_init_desc d;
