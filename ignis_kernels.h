@@ -49,7 +49,7 @@
         map.cuh                    447 lines   13257 bytes
         mma.cuh                    134 lines    4149 bytes
         norm.cu                    216 lines    7092 bytes
-        norm.cuh                   367 lines    9405 bytes
+        norm.cuh                   368 lines    9416 bytes
         norm_add.cu                 44 lines    1597 bytes
         norm_add_wide.cu             7 lines      55 bytes
         norm_grad.cu               345 lines   10284 bytes
@@ -58,7 +58,8 @@
         norm_unaligned.cuh         313 lines    7102 bytes
         norm_unaligned_wide.cu       7 lines      61 bytes
         norm_wide.cu                 7 lines      51 bytes
-        optim.cu                   534 lines   16016 bytes
+        optim.cu                   544 lines   16193 bytes
+        optim_extra.cu               7 lines      51 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
         pool.cu                    295 lines    9119 bytes
@@ -170,6 +171,7 @@ enum {
     IGNIS__SOURCE_NORM_UNALIGNED_WIDE_CU,
     IGNIS__SOURCE_NORM_WIDE_CU,
     IGNIS__SOURCE_OPTIM_CU,
+    IGNIS__SOURCE_OPTIM_EXTRA_CU,
     IGNIS__SOURCE_PATTERN_CU,
     IGNIS__SOURCE_POINTWISE_CU,
     IGNIS__SOURCE_POOL_CU,
@@ -206,7 +208,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xd66b864e36495bd0ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x1eb31268e8d25c6aULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -265,6 +267,7 @@ extern const ignis__source ignis__source_norm_unaligned_cuh;
 extern const ignis__source ignis__source_norm_unaligned_wide_cu;
 extern const ignis__source ignis__source_norm_wide_cu;
 extern const ignis__source ignis__source_optim_cu;
+extern const ignis__source ignis__source_optim_extra_cu;
 extern const ignis__source ignis__source_pattern_cu;
 extern const ignis__source ignis__source_pointwise_cu;
 extern const ignis__source ignis__source_pool_cu;
@@ -12961,7 +12964,8 @@ static const char ignis__text_norm_cuh_2[] =
     "means[r] = mean;\n"
     "}\n"
     "each(0, packs, [&](int p, int column) {\n"
-    "const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), ws = load_weights<PACK>(w + column);\n"
+    "const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]);\n"
+    "const auto ws = load_weights<PACK>(w + column);\n"
     "Wide values[PACK];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PACK; i++)\n"
@@ -13873,6 +13877,11 @@ static const char ignis__text_optim_cu_0[] =
     "typedef ignis_wide<T> Wide;\n"
     "#include \"shared/optimizer.h\"\n\n"
     "#define THREADS 256\n\n\n\n"
+    "#ifdef IGNIS_OPTIM_EXTRA\n"
+    "constexpr bool extra = true;\n"
+    "#else\n"
+    "constexpr bool extra = false;\n"
+    "#endif\n\n\n\n"
     "extern \"C\" __global__ void ignis_optim_table(ignis__optim_row *table, ignis__optim_batch rows, int count)\n"
     "{\n"
     "ignis_grid_dependency();\n"
@@ -13971,11 +13980,11 @@ static const char ignis__text_optim_cu_0[] =
     "template <int N, typename E> __device__ inline void load_all(Wide (&to)[N], const E *from)\n"
     "{\n"
     "constexpr int per_word = 16 / sizeof(E) < N ? 16 / sizeof(E) : N;\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < N; i += per_word) {\n"
-    "const auto pack = ignis_load_streaming<per_word>(from + i);\n"
     "#pragma unroll\n";
 static const char ignis__text_optim_cu_1[] =
+    "for (int i = 0; i < N; i += per_word) {\n"
+    "const auto pack = ignis_load_streaming<per_word>(from + i);\n"
+    "#pragma unroll\n"
     "for (int k = 0; k < per_word; k++)\n"
     "to[i + k] = Wide(pack[k]);\n"
     "}\n"
@@ -13995,7 +14004,7 @@ static const char ignis__text_optim_cu_1[] =
     "template <int N> __device__ inline void load_gradients(Wide (&grad)[N], const ignis__optim_row &p, long long at)\n"
     "{\n"
     "load_all(grad, p.grad + at);\n"
-    "if (p.sum) {\n"
+    "if (extra && p.sum) {\n"
     "Wide sum[N];\n"
     "load_all(sum, p.sum + at);\n"
     "#pragma unroll\n"
@@ -14044,11 +14053,11 @@ static const char ignis__text_optim_cu_1[] =
     "store_all(p.first + at, first);\n"
     "if (has_second)\n"
     "store_all(p.second + at, second);\n"
-    "if (is_last && p.average)\n"
+    "if (extra && is_last && p.average)\n"
     "average_share(p, at, value);\n"
     "if (zero_grad)\n"
     "store_zeros<N>(p.grad + at);\n"
-    "if (is_last && p.sum)\n"
+    "if (extra && is_last && p.sum)\n"
     "store_zeros<N>(p.sum + at);\n"
     "}\n"
     "}\n\n\n"
@@ -14072,7 +14081,7 @@ static const char ignis__text_optim_cu_1[] =
     "if (state[IGNIS__OPTIM_SKIP] != 0) {\n"
     "if (zero_grad)\n"
     "zero_chunk(c, c.parameter.grad);\n"
-    "if (is_last && c.parameter.sum)\n"
+    "if (extra && is_last && c.parameter.sum)\n"
     "zero_chunk(c, c.parameter.sum);\n"
     "return;\n"
     "}\n"
@@ -14091,10 +14100,10 @@ static const char ignis__text_optim_cu_1[] =
     "const rates r(c.parameter, state);\n"
     "const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),\n"
     "wide_eps = Wide(eps);\n"
-    "const Wide keep = Wide(1 - r.lr * r.decay),\n"
-    "step_size = Wide(r.lr * c.parameter.first_scale);\n"
-    "const Wide second_scale = Wide(c.parameter.second_scale);\n";
+    "const Wide keep = Wide(1 - r.lr * r.decay),\n";
 static const char ignis__text_optim_cu_2[] =
+    "step_size = Wide(r.lr * c.parameter.first_scale);\n"
+    "const Wide second_scale = Wide(c.parameter.second_scale);\n"
     "step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {\n"
     "first = b1 * first + not_b1 * grad;\n"
     "second = b2 * second + not_b2 * grad * grad;\n"
@@ -14183,12 +14192,12 @@ static const char ignis__text_optim_cu_2[] =
     "const chunk c(table, count, true);\n"
     "const rates r(c.parameter, state);\n"
     "const Wide lr = Wide(r.lr), decay = Wide(r.decay), wide_momentum = Wide(momentum);\n"
-    "step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {\n"
+    "step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {\n";
+static const char ignis__text_optim_cu_3[] =
     "first = wide_momentum * first + (grad + decay * value);\n"
     "value -= lr * first;\n"
     "});\n"
-    "}\n\n\n\n";
-static const char ignis__text_optim_cu_3[] =
+    "}\n\n\n\n"
     "template <int N> __device__ inline Wide sum_of_squares(const ignis__optim_row &p, long long at, long long end)\n"
     "{\n"
     "Wide sum = 0;\n"
@@ -14286,9 +14295,10 @@ static const char ignis__text_optim_cu_3[] =
     "ignis_grid_dependency();\n"
     "const chunk c(table, count);\n"
     "zero_chunk(c, c.parameter.grad);\n"
-    "if (c.parameter.sum)\n"
+    "if (extra && c.parameter.sum)\n"
     "zero_chunk(c, c.parameter.sum);\n"
-    "}\n\n\n"
+    "}\n\n"
+    "#ifdef IGNIS_OPTIM_EXTRA\n\n"
     "template <int N> __device__ inline void accumulate_share(const ignis__optim_row &p, long long at, long long end)\n"
     "{\n"
     "for (; at + N <= end; at += THREADS * N) {\n"
@@ -14303,18 +14313,27 @@ static const char ignis__text_optim_cu_3[] =
     "ignis_grid_dependency();\n"
     "constexpr int N = 16 / sizeof(Wide);\n"
     "const chunk c(table, count);\n"
-    "const long long end = c.end;\n"
-    "const long long body = ignis_is_aligned(c.parameter.grad, 16) ? c.start + (end - c.start) / N * N : c.start;\n";
+    "const long long end = c.end;\n";
 static const char ignis__text_optim_cu_4[] =
+    "const long long body = ignis_is_aligned(c.parameter.grad, 16) ? c.start + (end - c.start) / N * N : c.start;\n"
     "accumulate_share<N>(c.parameter, c.start + threadIdx.x * N, body);\n"
     "accumulate_share<1>(c.parameter, body + threadIdx.x, end);\n"
-    "}\n";
+    "}\n"
+    "#endif\n";
 static const char *const ignis__text_optim_cu[] = {
     ignis__text_optim_cu_0,
     ignis__text_optim_cu_1,
     ignis__text_optim_cu_2,
     ignis__text_optim_cu_3,
     ignis__text_optim_cu_4,
+};
+
+static const char ignis__text_optim_extra_cu_0[] =
+    "\n\n\n\n\n"
+    "#define IGNIS_OPTIM_EXTRA\n"
+    "#include \"optim.cu\"\n";
+static const char *const ignis__text_optim_extra_cu[] = {
+    ignis__text_optim_extra_cu_0,
 };
 
 static const char ignis__text_pattern_cu_0[] =
@@ -17925,7 +17944,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
 static const ignis__source *const ignis__includes_shared_attention_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_attention_h = {
-    "shared/attention.h", 0xade0050f1c077428ULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 66};
+    "shared/attention.h", 0xade0050f1c077428ULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 67};
 
 static const ignis__source *const ignis__includes_attention_cuh[] = {
     &ignis__source_shared_attention_h,
@@ -17982,7 +18001,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 80};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 81};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
@@ -18004,13 +18023,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 77};
+    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 78};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
-    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 61};
+    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 62};
 
 static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18039,7 +18058,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 70};
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 71};
 
 static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18052,7 +18071,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
 static const ignis__source *const ignis__includes_shared_border_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_border_h = {
-    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 67};
+    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 68};
 
 static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18067,7 +18086,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_border_cu = {
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 68};
+    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 69};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18089,7 +18108,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_wide_cu = {
 static const ignis__source *const ignis__includes_shared_collective_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_collective_h = {
-    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 69};
+    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 70};
 
 static const ignis__source *const ignis__includes_collective_cuh[] = {
     &ignis__source_shared_collective_h,
@@ -18109,7 +18128,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 72};
+    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 73};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18144,7 +18163,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_distribution_cu = {
 static const ignis__source *const ignis__includes_shared_addends_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_addends_h = {
-    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 65};
+    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 66};
 
 static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18164,7 +18183,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 71};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 72};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18195,12 +18214,12 @@ IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 74};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 75};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 79};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 80};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18208,7 +18227,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 84};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 85};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18269,7 +18288,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 73};
+    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 74};
 
 static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18307,7 +18326,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
-    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 75};
+    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 76};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     &ignis__source_shared_linalg_h,
@@ -18347,7 +18366,7 @@ static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 82};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 83};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18368,7 +18387,7 @@ static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
-    "norm.cuh", 0x637637e4732096dbULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 44};
+    "norm.cuh", 0x42d39e4cee6d0576ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 44};
 
 static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18458,7 +18477,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 76};
+    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 77};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18466,21 +18485,30 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0xc2d99be4586738abULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 53};
+    "optim.cu", 0x771c84749d44c250ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 53};
+
+static const ignis__source *const ignis__includes_optim_extra_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_optim_cu,
+    &ignis__source_shared_optimizer_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_optim_extra_cu = {
+    "optim_extra.cu", 0x0079de24d4af8f6aULL, IGNIS__PIECES_OF_TENSORS(optim_extra_cu), ignis__includes_optim_extra_cu, 54};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pattern_cu = {
-    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 54};
+    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 55};
 
 static const ignis__source *const ignis__includes_pointwise_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pointwise_cu = {
-    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 55};
+    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 56};
 
 static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18491,28 +18519,28 @@ static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
-    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 56};
+    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 57};
 
 static const ignis__source *const ignis__includes_quantize_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_quantize_cu = {
-    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 57};
+    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 58};
 
 static const ignis__source *const ignis__includes_random_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
-    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 58};
+    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 59};
 
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
-    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 59};
+    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 60};
 
 static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18521,12 +18549,12 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0xd780df002479d1dfULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 60};
+    "rope.cu", 0xd780df002479d1dfULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 61};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 78};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 79};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18534,7 +18562,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 62};
+    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 63};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18542,7 +18570,7 @@ static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_shared_index_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_select_cu = {
-    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 63};
+    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 64};
 
 static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18551,7 +18579,7 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
-    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 64};
+    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 65};
 
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18559,14 +18587,14 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 81};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 82};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 83};
+    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 84};
 
 static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18578,7 +18606,7 @@ static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
-    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 85};
+    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 86};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18589,7 +18617,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 86};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 87};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -18650,6 +18678,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_norm_unaligned_wide_cu,
     &ignis__source_norm_wide_cu,
     &ignis__source_optim_cu,
+    &ignis__source_optim_extra_cu,
     &ignis__source_pattern_cu,
     &ignis__source_pointwise_cu,
     &ignis__source_pool_cu,

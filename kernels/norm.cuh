@@ -346,7 +346,8 @@ __device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const W 
                 means[r] = mean;
         }
         each(0, packs, [&](int p, int column) {
-            const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), ws = load_weights<PACK>(w + column);
+            const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]);
+            const auto ws = load_weights<PACK>(w + column);
             Wide values[PACK];
 #pragma unroll
             for (int i = 0; i < PACK; i++)

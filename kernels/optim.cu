@@ -33,6 +33,14 @@ typedef ignis_wide<T> Wide;
 
 #define THREADS 256
 
+/*  Whether parameters may have sums of gradients, and averages: only in the program of optim_extra.cu, as both take
+    registers. */
+#ifdef IGNIS_OPTIM_EXTRA
+constexpr bool extra = true;
+#else
+constexpr bool extra = false;
+#endif
+
 /* >>state ------------------------------------------------------------------------------------------------------- */
 
 extern "C" __global__ void ignis_optim_table(ignis__optim_row *table, ignis__optim_batch rows, int count)
@@ -176,7 +184,7 @@ template <int N, typename E> __device__ inline void store_all(E *to, const Wide 
 template <int N> __device__ inline void load_gradients(Wide (&grad)[N], const ignis__optim_row &p, long long at)
 {
     load_all(grad, p.grad + at);
-    if (p.sum) {
+    if (extra && p.sum) {
         Wide sum[N];
         load_all(sum, p.sum + at);
 #pragma unroll
@@ -231,11 +239,11 @@ __device__ inline void step_share(const ignis__optim_row &p, long long at, long 
             store_all(p.first + at, first);
         if (has_second)
             store_all(p.second + at, second);
-        if (is_last && p.average)
+        if (extra && is_last && p.average)
             average_share(p, at, value);
         if (zero_grad)
             store_zeros<N>(p.grad + at);
-        if (is_last && p.sum)
+        if (extra && is_last && p.sum)
             store_zeros<N>(p.sum + at);
     }
 }
@@ -262,7 +270,7 @@ __device__ inline void step_chunk(const chunk &c, const double *state, bool zero
     if (state[IGNIS__OPTIM_SKIP] != 0) {
         if (zero_grad)
             zero_chunk(c, c.parameter.grad);
-        if (is_last && c.parameter.sum)
+        if (extra && is_last && c.parameter.sum)
             zero_chunk(c, c.parameter.sum);
         return;
     }
@@ -507,10 +515,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_zero(const igni
     ignis_grid_dependency();
     const chunk c(table, count);
     zero_chunk(c, c.parameter.grad);
-    if (c.parameter.sum)
+    if (extra && c.parameter.sum)
         zero_chunk(c, c.parameter.sum);
 }
 
+#ifdef IGNIS_OPTIM_EXTRA
 /*  The elements from the thread's first on, N at a time. */
 template <int N> __device__ inline void accumulate_share(const ignis__optim_row &p, long long at, long long end)
 {
@@ -532,3 +541,4 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_accumulate(cons
     accumulate_share<N>(c.parameter, c.start + threadIdx.x * N, body);
     accumulate_share<1>(c.parameter, body + threadIdx.x, end);
 }
+#endif

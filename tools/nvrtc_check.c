@@ -575,12 +575,13 @@ static const struct {
     {IGNIS__SOURCE_REDUCE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_RANDOM_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_OPTIM_CU, every_float, 0, 0, {0}},
-    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, {0, 0, 20}}, /* sm_90: rms_norm_block of bf16, in 64 registers */
+    {IGNIS__SOURCE_OPTIM_EXTRA_CU, every_float, 0, 0, {0, 0, 8}}, /* ignis_muon_apply */
+    {IGNIS__SOURCE_NORM_CU, every_float, 0, 0, {0, 0, 20}},       /* sm_90: rms_norm_block of bf16, in 64 registers */
     {IGNIS__SOURCE_NORM_ADD_CU, every_float, 0, 0, {0}},
-    {IGNIS__SOURCE_NORM_WIDE_CU, halves, 0, 0, {0}},
+    {IGNIS__SOURCE_NORM_WIDE_CU, halves, 0, 0, {0, 0, 32}}, /* as many blocks side by side as without */
     {IGNIS__SOURCE_NORM_ADD_WIDE_CU, halves, 0, 0, {0}},
-    {IGNIS__SOURCE_NORM_UNALIGNED_WIDE_CU, halves, 0, 0, {0}},
-    {IGNIS__SOURCE_NORM_GRAD_WIDE_CU, halves, 0, 0, {0}},
+    {IGNIS__SOURCE_NORM_UNALIGNED_WIDE_CU, halves, 0, 0, {8, 8, 24}},
+    {IGNIS__SOURCE_NORM_GRAD_WIDE_CU, halves, 0, 0, {64, 8, 48}},
     {IGNIS__SOURCE_CHANNEL_NORM_WIDE_CU, halves, 0, 0, {0}},
     {IGNIS__SOURCE_NORM_UNALIGNED_CU,
      every_float,
@@ -910,9 +911,6 @@ static compiled run_compiler(const job *j, const char *text)
          define = strtok_r(NULL, " ", &position))
         options[option_count++] = define;
     for (int i = 0; i < IGNIS__SOURCE_MODELS_END; i++) {
-        const char *extension = strrchr(source_at(i)->name, '.');
-        if (strcmp(extension, ".cu") == 0)
-            continue;
         headers[header_count] = texts[i];
         header_names[header_count++] = source_at(i)->name;
     }

@@ -267,7 +267,16 @@ typedef struct ignis__kernel_list {
     X(GRAD_SQUARES, optim_cu, "ignis_grad_squares", WAITS)                                                   \
     X(GRAD_CLIP, optim_cu, "ignis_grad_clip", WAITS)                                                         \
     X(GRAD_ZERO, optim_cu, "ignis_grad_zero", WAITS)                                                         \
-    X(GRAD_ACCUMULATE, optim_cu, "ignis_grad_accumulate", WAITS)                                             \
+    X(GRAD_ACCUMULATE, optim_extra_cu, "ignis_grad_accumulate", WAITS)                                       \
+    X(ADAMW_EXTRA, optim_extra_cu, "ignis_adamw", WAITS)                                                     \
+    X(ADAM_EXTRA, optim_extra_cu, "ignis_adam", WAITS)                                                       \
+    X(SGD_EXTRA, optim_extra_cu, "ignis_sgd", WAITS)                                                         \
+    X(RMSPROP_EXTRA, optim_extra_cu, "ignis_rmsprop", WAITS)                                                 \
+    X(LION_EXTRA, optim_extra_cu, "ignis_lion", WAITS)                                                       \
+    X(MUON_EXTRA, optim_extra_cu, "ignis_muon", WAITS)                                                       \
+    X(MUON_APPLY_EXTRA, optim_extra_cu, "ignis_muon_apply", WAITS)                                           \
+    X(GRAD_SQUARES_EXTRA, optim_extra_cu, "ignis_grad_squares", WAITS)                                       \
+    X(GRAD_ZERO_EXTRA, optim_extra_cu, "ignis_grad_zero", WAITS)                                             \
     X(LAYER_NORM_WARP, norm_cu, "ignis_layer_norm_warp", WAITS)                                              \
     X(LAYER_NORM_ROW, norm_cu, "ignis_layer_norm_row", WAITS)                                                \
     X(LAYER_NORM_LONG, norm_cu, "ignis_layer_norm_long", WAITS)                                              \

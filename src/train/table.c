@@ -159,6 +159,27 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
     return bytes;
 }
 
+/*  Returns the kernel that an optimizer runs in place of another one: sums and averages have their own. */
+static ignis__builtin ignis__optimizer_kernel(const ignis__optimizer *optimizer, ignis__builtin plain)
+{
+#define IGNIS__EXTRA(NAME)             \
+    if (plain == IGNIS__BUILTIN(NAME)) \
+    return IGNIS__BUILTIN(NAME##_EXTRA)
+    if (!optimizer->has_sums && optimizer->ema_decay == 0)
+        return plain;
+    IGNIS__EXTRA(ADAMW);
+    IGNIS__EXTRA(ADAM);
+    IGNIS__EXTRA(SGD);
+    IGNIS__EXTRA(RMSPROP);
+    IGNIS__EXTRA(LION);
+    IGNIS__EXTRA(MUON);
+    IGNIS__EXTRA(MUON_APPLY);
+    IGNIS__EXTRA(GRAD_SQUARES);
+    IGNIS__EXTRA(GRAD_ZERO);
+#undef IGNIS__EXTRA
+    return plain;
+}
+
 /*  Launches a kernel for the rows of every element type. params from table_at on become the rows and their
     count, *squares the one of its first block. */
 IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer,
@@ -173,6 +194,7 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
     bool steps = builtin != IGNIS__BUILTIN(GRAD_SQUARES) && builtin != IGNIS__BUILTIN(GRAD_ZERO) &&
                  builtin != IGNIS__BUILTIN(GRAD_ACCUMULATE);
     bool ok = ignis__work_write(work, optimizer->table, &table);
+    const ignis__builtin kernel = ignis__optimizer_kernel(optimizer, builtin);
     params[table_at] = &table;
     params[table_at + 1] = &count;
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
@@ -185,10 +207,10 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
             break;
         }
         grid[0] = (unsigned)(steps ? optimizer->steps_of : optimizer->blocks_of)[dtype];
-        function = ignis__builtin_get(work->call, work->device, builtin, dtype);
+        function = ignis__builtin_get(work->call, work->device, kernel, dtype);
         if (ignis__profiling() && builtin == optimizer->step && builtin != IGNIS__BUILTIN(MUON))
             ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
-        ok = function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
+        ok = function && ignis__builtin_launch(work, kernel, function, grid, block, 0, params);
         table += sizeof *optimizer->rows * (uint64_t)count;
         if (squares)
             *squares += sizeof(double) * (uint64_t)optimizer->blocks_of[dtype];
