@@ -24871,9 +24871,10 @@ IGNIS__PRIVATE ignis__array *ignis__backward_start(const char *call, const ignis
         return ignis__array_adopt(call, made);
     }
     if (ignis__tensor_numel(tensor) != 1) {
-        ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call,
-                    "a tensor of shape %s needs %s; without it there has to be one element",
-                    ignis__shape_write(&tensor->shape).text, name);
+        ignis__fail(
+            IGNIS_DIAG_BACKWARD_NOT_SCALAR, call,
+            "a tensor of shape %s needs %s; without it there has to be one element, as ignis_sum and ignis_mean give",
+            ignis__shape_write(&tensor->shape).text, name);
         return NULL;
     }
     desc.shape = tensor->shape;
@@ -27631,7 +27632,7 @@ IGNIS__PRIVATE ignis_status ignis__op_finish_backward_one(ignis__op *op, const i
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
     if (op->in[input]->dtype != op->in[0]->dtype)
-        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name,
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s; ignis_cast converts", name,
                        ignis__dtypes[op->in[input]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
     return op->ok;
 }
@@ -27652,8 +27653,8 @@ IGNIS__PRIVATE bool ignis__op_is_weight(ignis__op *op, int input, const char *na
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_float(ignis__op *op, int input, const char *name)
 {
     if (!ignis__dtype_is_float(op->in[input]->dtype))
-        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed", name,
-                       ignis__dtypes[op->in[input]->dtype].name);
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed: ignis_cast converts",
+                       name, ignis__dtypes[op->in[input]->dtype].name);
     return op->ok;
 }
 
@@ -27661,7 +27662,8 @@ IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_index(ignis__op *op, int input,
 {
     ignis_dtype dtype = op->in[input]->dtype;
     if (dtype != IGNIS_I32 && dtype != IGNIS_I64)
-        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; i32 or i64 is needed", name, ignis__dtypes[dtype].name);
+        ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; i32 or i64 is needed: ignis_cast converts", name,
+                       ignis__dtypes[dtype].name);
     return op->ok;
 }
 

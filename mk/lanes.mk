@@ -11,7 +11,7 @@
 #   SERIAL        test-tsan: they have one thread, which that target checks
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow
 #                 under a sanitizer, and little about streams; `make test` runs them
-SERIAL := cache convert dlpack dry_run elementwise faults grammar kernel no_tensors
+SERIAL := cache convert dlpack dry_run elementwise faults grammar kernel no_tensors npy picture print
 LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_documents sdpa_masks ops_rows norm_weights cross_entropy ops_shape \
     formula formula_reduce formula_table second_derivatives training)
 KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages losses gemm layers conv formula_results bundle \
@@ -19,7 +19,8 @@ KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages losses 
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear conv3d conv_transpose einsum scan select \
     grid_sample patches)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
-HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar text)
+HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar picture \
+    text)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_job_deaths comm_nccl generate_parallel parallel)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))

@@ -472,9 +472,10 @@ IGNIS__PRIVATE ignis__array *ignis__backward_start(const char *call, const ignis
         return ignis__array_adopt(call, made);
     }
     if (ignis__tensor_numel(tensor) != 1) {
-        ignis__fail(IGNIS_DIAG_BACKWARD_NOT_SCALAR, call,
-                    "a tensor of shape %s needs %s; without it there has to be one element",
-                    ignis__shape_write(&tensor->shape).text, name);
+        ignis__fail(
+            IGNIS_DIAG_BACKWARD_NOT_SCALAR, call,
+            "a tensor of shape %s needs %s; without it there has to be one element, as ignis_sum and ignis_mean give",
+            ignis__shape_write(&tensor->shape).text, name);
         return NULL;
     }
     desc.shape = tensor->shape;

@@ -336,7 +336,9 @@ TEST(binary_refusals)
     CHECK_MESSAGE_HAS("[2]");
     CHECK_MESSAGE_HAS("ignis_add: b is [2], which does not broadcast with 3 in dimension 1; a is [2, 3]");
     CHECK_REFUSED(0, ignis_mul(a, half).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_MESSAGE_HAS("b is f16, the first input is f32; ignis_cast converts");
     CHECK_REFUSED(0, ignis_add(integers, integers).id, IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_MESSAGE_HAS("a is i32; f16, bf16, f32 or f64 is needed: ignis_cast converts");
     CHECK_REFUSED(0, ignis_add_bias(a, wrong).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     CHECK_REFUSED(0, ignis_add_bias(a, a).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     CHECK_REFUSED(0, ignis_add_bias(a, tensor_counting(IGNIS_SHAPE(3), IGNIS_F64, 1, false)).id, IGNIS_ERROR_DTYPE,
