@@ -1093,7 +1093,7 @@ typedef enum ignis_status {
     X(OPTIMIZER_FREED, FREED, "an optimizer is used only while its handle is live")                                  \
     X(PARAMETER_KIND, ARGUMENT, "parameters and checked inputs are leaves that require gradients, each once")        \
     X(STORAGE_IO, IO, "a file of tensors can be read and written")                                                   \
-    X(STORAGE_FORMAT, FORMAT, "a file of tensors is sound, of safetensors or .npy")                                       \
+    X(STORAGE_FORMAT, FORMAT, "a file of tensors is sound, of safetensors or .npy")                                  \
     X(STORAGE_NAME, ARGUMENT, "tensors in a file have names in UTF-8, each of them once")                            \
     X(STORAGE_MISSING, ARGUMENT, "a tensor that is to be loaded is in the file")                                     \
     X(FREE_EXPORTED, CONTRACT, "an array is not freed, and does not change its owner, while other processes use it") \
