@@ -17910,7 +17910,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__builtin_make(const char *call, ignis__dev
 {
     ignis__program program = ignis__program_of(source, part);
     char dtype_define[32], copy[IGNIS__DEFINES];
-    const char *options[10];
+    const char *options[12];
     char *text = ignis__source_join(source), *at;
     bool made;
     if (!text) {

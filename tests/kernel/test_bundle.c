@@ -902,7 +902,7 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     ignis_pool_desc pool;
     ignis_conv_desc groups, halves;
     const ignis_unfold_desc patches = {{3, 2, 2}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
-    const int64_t sides[] = {4, r, 3};
+    const int64_t sides[] = {4, r + 1, 3};
     ignis_upsample_desc up;
     ignis_fft_desc twelve;
     ignis_sdpa_desc sdpa;
@@ -1002,14 +1002,14 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_conv2d(image, ones(IGNIS_SHAPE(8, 3, 3, 2), dtype, true), eight, &halves));
     WALK(ignis_conv2d(ones(IGNIS_SHAPE(r, c + 2, 5, 4), dtype, true), taps, eight, NULL));
     WALK(ignis_conv1d(ones(IGNIS_SHAPE(r, c + 4, 4), dtype, true), taps1, eight, NULL));
-    WALK(ignis_conv3d(ones(IGNIS_SHAPE(1, 3, r, 4, 4), dtype, true), ones(IGNIS_SHAPE(8, 2, 2, 2, 4), dtype, true),
+    WALK(ignis_conv3d(ones(IGNIS_SHAPE(1, 3, r + 1, 4, 4), dtype, true), ones(IGNIS_SHAPE(8, 2, 2, 2, 4), dtype, true),
                       eight, NULL));
-    WALK(ignis_conv3d(ones(IGNIS_SHAPE(1, 3, r, 4, 4), dtype, true), ones(IGNIS_SHAPE(4, 2, 2, 2, 1), dtype, true),
+    WALK(ignis_conv3d(ones(IGNIS_SHAPE(1, 3, r + 1, 4, 4), dtype, true), ones(IGNIS_SHAPE(4, 2, 2, 2, 1), dtype, true),
                       channels, &groups));
     WALK(ignis_conv_transpose2d(image, ones(IGNIS_SHAPE(4, 3, 3, 8), dtype, true), eight, NULL));
     WALK(ignis_grid_sample(image, ones(IGNIS_SHAPE(r, 3, 2, 2), dtype, true), NULL));
     WALK(ignis_unfold(image, &patches));
-    WALK(ignis_fold(ignis_unfold(ones(IGNIS_SHAPE(1, 4, r, 3, 4), dtype, true), &patches), sides, 3, &patches));
+    WALK(ignis_fold(ignis_unfold(ones(IGNIS_SHAPE(1, 4, r + 1, 3, 4), dtype, true), &patches), sides, 3, &patches));
     WALK(ignis_pad_replicate(x, one, two, 2));
     WALK(ignis_pixel_shuffle(image, 2));
     WALK(ignis_batch_norm(image, channels, channels, NULL));
