@@ -33,9 +33,9 @@
         Language models are opened as they are published: a folder of Hugging Face (config.json, model.safetensors or
         its shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3, TinyLlama, SmolLM2), Qwen2,
         Qwen3, Mistral, Ministral, Gemma (1 to 3, text), Phi-3 and Phi-4, GLM-4, Granite 3, OLMo 2 and 3, SmolLM3,
-        MiniCPM, StableLM, InternLM2 and Command-R: see ignis_model_family. If a config needs a feature that Ignis
-        lacks (experts, say), or has an entry that the family's table does not have, opening fails and the error
-        names it.
+        MiniCPM, StableLM, InternLM2, Command-R and GPT-NeoX: see ignis_model_family. If a config needs a feature that
+        Ignis lacks (experts, say), or has an entry that the family's table does not have, opening fails and the
+        error names it.
 
             ignis_model_desc from = {.path = "SmolLM2-135M", .dtype = IGNIS_BF16};
             ignis_model_info info;
@@ -385,6 +385,7 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_INTERNLM2,
     IGNIS_MODEL_COHERE,  /* Command-R */
     IGNIS_MODEL_COHERE2, /* Command R7B, Command A */
+    IGNIS_MODEL_NEOX,    /* GPT-NeoX, Pythia */
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 
@@ -1021,6 +1022,7 @@ static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_mod
     X(GENERATE_RESIDUAL, generate_cu, "ignis_generate_residual", WAITS)                \
     X(GENERATE_NORM_WIDTH, generate_cu, "ignis_generate_norm_width", WAITS)            \
     X(GENERATE_LOGITS, generate_cu, "ignis_generate_logits", WAITS)                    \
+    X(GENERATE_GELU, generate_cu, "ignis_generate_gelu", WAITS)                        \
     X(GENERATE_GATE, generate_cu, "ignis_generate_gate", WAITS)                        \
     X(GENERATE_CACHE, generate_cu, "ignis_generate_cache", WAITS)                      \
     X(GENERATE_GATHER, generate_cu, "ignis_generate_gather", WAITS)                    \
@@ -1244,7 +1246,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xd200f4b03538a13dULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x5724770247a04237ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -4157,6 +4159,12 @@ static const char ignis__text_generate_cu_1[] =
     "for (int i = threadIdx.x; i < n; i += 256)\n"
     "row[i] = T(W(row[i]) * factor * (W(weight[i]) + W(offset)));\n"
     "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gelu(T *x, long long count)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "for (long long i = blockIdx.x * 256LL + threadIdx.x; i < count; i += gridDim.x * 256LL)\n"
+    "x[i] = T(W(0.5) * W(x[i]) * (W(1) + W(erf(W(x[i]) * W(0.70710678118654752)))));\n"
+    "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_generate_logits(float *logits, long long stride, int vocab, double scale, double softcap)\n"
     "{\n"
@@ -4209,14 +4217,14 @@ static const char ignis__text_generate_cu_1[] =
     "sine_cosine(W(position), frequencies.at[threadIdx.x], sines[threadIdx.x], cosines[threadIdx.x]);\n"
     "if (p.turns && p.rest_scale > 0 && threadIdx.x >= p.turning)\n"
     "cosines[threadIdx.x] = W(p.rest_scale);\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_generate_cu_2[] =
     "const int page = position < 0 ? 0 : row.pages[position / PAGE];\n"
     "ignis_grid_dependency();\n"
     "if (position < 0)\n"
     "return;\n"
     "for (int head = first_head + threadIdx.x / 32; normed && head < min(turning, end_head); head += 256 / 32) {\n"
-    "const W factor = head_factor<4>((const T *)qkv + head * p.head_dim, p.head_dim, p.eps);\n";
-static const char ignis__text_generate_cu_2[] =
+    "const W factor = head_factor<4>((const T *)qkv + head * p.head_dim, p.head_dim, p.eps);\n"
     "if (threadIdx.x % 32 == 0)\n"
     "factors[head - first_head] = factor;\n"
     "}\n"
@@ -7091,7 +7099,7 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x7eff533422abfb48ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 14};
+    "generate.cu", 0x59e14d81f7d752feULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 14};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
@@ -17732,9 +17740,9 @@ typedef struct ignis__model {
     ignis_model_parallel parallel; /* size: at least 1 */
     double attention_scale;
     bool rms, rope, gelu; /* otherwise: layer norms, learned positions, an MLP with a gate */
-    /* gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the same input; wide_norms: the
-       norms of q and k are over all heads */
-    bool gelu_gate, parallel_blocks, wide_norms;
+    /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
+       same input; wide_norms: the norms of q and k are over all heads */
+    bool gelu_gate, parallel_blocks, wide_norms, exact_gelu;
     int rotary; /* elements of a head that rotate */
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
     double rest_scale; /* of the elements of q and k that do not rotate */
@@ -17868,6 +17876,7 @@ enum {
     IGNIS__LOGITS_DIVIDED = 1024,      /* the logit scale is a divisor */
     IGNIS__LOCAL_ROPE = 2048,          /* windowed layers rotate by frequencies of their own, without scaling */
     IGNIS__ONLY_WINDOWS_ROTATE = 4096, /* layers without a window do not rotate */
+    IGNIS__EXACT_GELU = 16384,         /* with IGNIS__PLAIN_GELU: by erf, not by tanh */
     IGNIS__DEPTH_SCALE = 8192          /* the residual scale is divided by the square root of the layers */
 };
 
@@ -18555,6 +18564,49 @@ static const ignis__model_row ignis__cohere_rows[] = {
     IGNIS__ROWS_OF_O,     IGNIS__ROWS_OF_MLP,
 };
 
+/* --- GPT-NeoX (Pythia) -------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__neox_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "rotary_pct", NULL, 0.25, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+};
+
+static const ignis__json_must ignis__neox_musts[] = {
+    {"hidden_act", 't', 0, {"gelu", NULL, NULL}},
+    IGNIS__MUST_BE("use_parallel_residual", 'b', 1),
+    IGNIS__MUST_BE("rope_parameters.partial_rotary_factor", '*', 0), /* read with rotary_pct */
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__neox_harmless[] = {"classifier_dropout", "rotary_emb_base", NULL};
+
+#define IGNIS__NEOX_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__LAYER_ROW(member, rows, columns, how, "gpt_neox.layers.#." hf, gguf)
+#define IGNIS__NEOX_HEADS (IGNIS__MODEL_PAIRS | IGNIS__MODEL_GROUPED)
+
+static const ignis__model_row ignis__neox_rows[] = {
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "gpt_neox.embed_in.weight", "token_embd.weight"),
+    IGNIS__MODEL_ROW(norm, 'H', 0, 0, "gpt_neox.final_layer_norm.weight", "output_norm.weight"),
+    IGNIS__MODEL_ROW(norm_bias, 'H', 0, 0, "gpt_neox.final_layer_norm.bias", "output_norm.bias"),
+    IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "embed_out.weight", "output.weight"),
+    IGNIS__NEOX_ROW(attn_norm, 'H', 0, 0, "input_layernorm.weight", "attn_norm.weight"),
+    IGNIS__NEOX_ROW(attn_norm_bias, 'H', 0, 0, "input_layernorm.bias", "attn_norm.bias"),
+    IGNIS__NEOX_ROW(qkv, 'F', 'H', IGNIS__NEOX_HEADS, "attention.query_key_value.weight", "attn_qkv.weight"),
+    IGNIS__NEOX_ROW(qkv_bias, 'F', 0, IGNIS__NEOX_HEADS, "attention.query_key_value.bias", "attn_qkv.bias"),
+    IGNIS__NEOX_ROW(o, 'H', 'Q', 0, "attention.dense.weight", "attn_output.weight"),
+    IGNIS__NEOX_ROW(o_bias, 'H', 0, 0, "attention.dense.bias", "attn_output.bias"),
+    IGNIS__NEOX_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "ffn_norm.weight"),
+    IGNIS__NEOX_ROW(mlp_norm_bias, 'H', 0, 0, "post_attention_layernorm.bias", "ffn_norm.bias"),
+    IGNIS__NEOX_ROW(up, 'I', 'H', 0, "mlp.dense_h_to_4h.weight", "ffn_up.weight"),
+    IGNIS__NEOX_ROW(up_bias, 'I', 0, 0, "mlp.dense_h_to_4h.bias", "ffn_up.bias"),
+    IGNIS__NEOX_ROW(down, 'H', 'I', 0, "mlp.dense_4h_to_h.weight", "ffn_down.weight"),
+    IGNIS__NEOX_ROW(down_bias, 'H', 0, 0, "mlp.dense_4h_to_h.bias", "ffn_down.bias"),
+};
+
+static const ignis__unused_tensor ignis__neox_unused[] = {
+    {"rotary_emb.inv_freq", 1}, {".attention.bias", 4}, {".attention.masked_bias", -1}, {NULL, 0}};
+
 /* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
 
 #define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
@@ -18611,6 +18663,9 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"cohere2", "cohere2", "Cohere2ForCausalLM", IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
      IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
      ignis__rotary_unused},
+    {"gpt_neox", "gptneox", "GPTNeoXForCausalLM",
+     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS, IGNIS__ROWS(ignis__neox_rows),
+     IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless, ignis__neox_unused},
 };
 
 /*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
@@ -19424,6 +19479,19 @@ static bool ignis__model_has_gguf_key(const ignis__family *family, const char *n
     return false;
 }
 
+/*  Checks that a GGUF file does not ask for blocks one after the other in a family whose blocks are parallel. */
+static bool ignis__model_check_parallel(ignis__model_files *files, const ignis__family *family)
+{
+    bool parallel = true;
+    char name[64];
+    snprintf(name, sizeof name, "%s.use_parallel_residual", family->architecture);
+    if (ignis__gguf_find_bool(&files->gguf, name, &parallel) == IGNIS__GGUF_BAD)
+        return false;
+    if (!parallel)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);
+    return parallel;
+}
+
 /*  Refuses keys of the architecture in a GGUF file that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
@@ -19456,6 +19524,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
                     files->path, ignis__name_write(key).text, family->model_type);
         return false;
     }
+    if (family->features & IGNIS__PARALLEL_BLOCKS && !ignis__model_check_parallel(files, family))
+        return false;
     snprintf(name, sizeof name, "%s.attention.causal", family->architecture);
     if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
         return false;
@@ -19626,7 +19696,8 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
         kind = kind ? kind : ignis__config_find(&files->config, IGNIS__IN_GROUP("type"));
         text = kind ? (kind->kind == 't' ? kind->text : "?") : NULL;
         if (!ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_theta")))
-            snprintf(name, sizeof name, "rope_theta");
+            snprintf(name, sizeof name, "%s",
+                     ignis__config_find(&files->config, "rotary_emb_base") ? "rotary_emb_base" : "rope_theta");
         if (!ignis__model_read_real(files, name, NULL, 10000, &model->theta))
             return false;
     }
@@ -19965,6 +20036,17 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
     return true;
 }
 
+/*  Returns the name of the head in a folder. */
+static const char *ignis__model_head_name(ignis_model_family number)
+{
+    const ignis__family *family = &ignis__families[number];
+    int i;
+    for (i = 0; i < family->row_count; i++)
+        if (family->rows[i].how & IGNIS__MODEL_HEAD)
+            return family->rows[i].hf;
+    return "";
+}
+
 /*  Reads the number of tokens, and whether the head is the embedding. */
 static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model *model)
 {
@@ -19987,7 +20069,8 @@ static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model
     }
     model->vocab = (int)vocab->number;
     tied = ignis__config_find(&files->config, "tie_word_embeddings");
-    model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+    model->tied = tied && tied->kind == 'b' ? tied->number != 0
+                                            : !ignis__model_source_find(files, ignis__model_head_name(files->family));
     return true;
 }
 
@@ -20003,6 +20086,7 @@ static void ignis__model_set_features(const ignis__model_files *files, ignis__mo
     model->rope = !(features & IGNIS__POSITIONS);
     model->gelu = features & IGNIS__PLAIN_GELU;
     model->gelu_gate = features & IGNIS__GELU_GATE;
+    model->exact_gelu = features & IGNIS__EXACT_GELU;
     model->parallel_blocks = features & IGNIS__PARALLEL_BLOCKS;
     model->wide_norms = features & IGNIS__WIDE_NORMS;
     model->norm_offset = features & IGNIS__ONE_PLUS ? 1 : 0;
@@ -22948,7 +23032,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ign
     if (!ids)
         return ignis__no_tensor();
     for (i = 0; i < part->rows; i++)
-        ids[part->moved ? ignis__model_head_row(NULL, model, part, i) : ignis__model_file_row(part, i)] = (int32_t)i;
+        ids[ignis__model_file_row(part, part->moved ? ignis__model_head_row(NULL, model, part, i) : i)] = (int32_t)i;
     shape = rows = ignis_tensor_shape(tensor);
     memset(&desc, 0, sizeof desc);
     desc.dtype = desc.host_dtype = IGNIS_I32;
@@ -23621,13 +23705,15 @@ static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ign
     bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
                  !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
     ignis_tensor part[2];
-    if (plain && model->gelu)
+    if (plain && model->gelu && !model->exact_gelu)
         return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
-    if (plain && !model->gelu_gate && !layer->up_bias.id && !layer->down_bias.id)
+    if (plain && !model->gelu && !model->gelu_gate && !layer->up_bias.id && !layer->down_bias.id)
         return ignis_split(layer->up, 0, 2, NULL, part) == IGNIS_OK ? ignis_mlp_gated(h, part[0], part[1], layer->down)
                                                                     : ignis__no_tensor();
     h = IGNIS__MODEL_LINEAR(h, layer, up);
-    if (model->gelu)
+    if (model->exact_gelu)
+        h = ignis_map("gelu_exact(h)", IGNIS_INPUTS(h));
+    else if (model->gelu)
         h = ignis_gelu(h);
     else if (ignis_split(h, -1, 2, NULL, part) == IGNIS_OK)
         h = model->gelu_gate ? ignis_mul(ignis_gelu(part[0]), part[1]) : ignis_silu_mul(part[0], part[1]);
@@ -23654,7 +23740,8 @@ static bool ignis__model_fuses_norms(const ignis__model *model)
 {
     const ignis__layer *first = &model->layer[0];
     return first->attn_norm.id && first->mlp_norm.id && !first->attn_norm_behind.id && !first->mlp_norm_behind.id &&
-           !(model->norm_offset > 0) && !(model->residual_scale > 0) && (model->rms || first->attn_norm_bias.id);
+           !(model->norm_offset > 0) && !(model->residual_scale > 0) && !model->parallel_blocks &&
+           (model->rms || first->attn_norm_bias.id);
 }
 
 /*  Returns x plus y, after its norm and its scale. */
@@ -25914,9 +26001,10 @@ IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
-    bool plain = !engine->result && !model->gelu_gate && !model->parallel_blocks && !model->wide_norms &&
-                 !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
-                 !(model->softcap > 0) && !(model->rest_scale > 0) && !(model->logit_softcap > 0);
+    bool plain = !engine->result && !model->gelu_gate && !model->exact_gelu && !model->parallel_blocks &&
+                 !model->wide_norms && !(model->norm_offset > 0) && !(model->embedding_scale > 0) &&
+                 !(model->logit_scale > 0) && !(model->softcap > 0) && !(model->rest_scale > 0) &&
+                 !(model->logit_softcap > 0);
     int i;
     for (i = 0; plain && i < model->layers; i++)
         plain = model->layer[i].window == 0 && model->layer[i].rope == IGNIS__ROPE_COMMON;
@@ -26385,7 +26473,10 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
 {
     const ignis__model *model = pass->engine->model;
     ignis__gemv_desc *desc = &pass->desc;
-    desc->kind = model->gelu || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
+    long long elements = (long long)pass->count * model->inner;
+    ignis__address x;
+    void *params[] = {&x, &elements};
+    desc->kind = (model->gelu && !model->exact_gelu) || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
     desc->gated = !model->gelu;
     desc->out = pass->engine->inner;
     desc->x = pass->engine->normed;
@@ -26394,6 +26485,11 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
     desc->norm = &pass->norm;
     desc->cache = NULL;
     ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
+    if (!model->exact_gelu)
+        return;
+    x = ignis__op_write(pass->op, pass->engine->inner);
+    ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_GELU), model->dtype,
+                         ignis__clamp(ignis__ceil_div(elements, 256), 1, 1024), 256, params);
 }
 
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:

@@ -208,6 +208,14 @@ extern "C" __global__ void __launch_bounds__(256)
         row[i] = T(W(row[i]) * factor * (W(weight[i]) + W(offset)));
 }
 
+/*  Replaces elements by their gelu, by erf (Hendrycks and Gimpel 2016). grid = any number of blocks. */
+extern "C" __global__ void __launch_bounds__(256) ignis_generate_gelu(T *x, long long count)
+{
+    ignis_grid_dependency();
+    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < count; i += gridDim.x * 256LL)
+        x[i] = T(W(0.5) * W(x[i]) * (W(1) + W(erf(W(x[i]) * W(0.70710678118654752)))));
+}
+
 /*  Multiplies logits by `scale`, and applies a softcap unless it is 0. grid = blocks per row, rows. */
 extern "C" __global__ void __launch_bounds__(256)
     ignis_generate_logits(float *logits, long long stride, int vocab, double scale, double softcap)

@@ -19,6 +19,7 @@
     X(GENERATE_RESIDUAL, generate_cu, "ignis_generate_residual", WAITS)                \
     X(GENERATE_NORM_WIDTH, generate_cu, "ignis_generate_norm_width", WAITS)            \
     X(GENERATE_LOGITS, generate_cu, "ignis_generate_logits", WAITS)                    \
+    X(GENERATE_GELU, generate_cu, "ignis_generate_gelu", WAITS)                        \
     X(GENERATE_GATE, generate_cu, "ignis_generate_gate", WAITS)                        \
     X(GENERATE_CACHE, generate_cu, "ignis_generate_cache", WAITS)                      \
     X(GENERATE_GATHER, generate_cu, "ignis_generate_gather", WAITS)                    \

@@ -225,7 +225,10 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
 {
     const ignis__model *model = pass->engine->model;
     ignis__gemv_desc *desc = &pass->desc;
-    desc->kind = model->gelu || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
+    long long elements = (long long)pass->count * model->inner;
+    ignis__address x;
+    void *params[] = {&x, &elements};
+    desc->kind = (model->gelu && !model->exact_gelu) || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
     desc->gated = !model->gelu;
     desc->out = pass->engine->inner;
     desc->x = pass->engine->normed;
@@ -234,6 +237,11 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
     desc->norm = &pass->norm;
     desc->cache = NULL;
     ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
+    if (!model->exact_gelu)
+        return;
+    x = ignis__op_write(pass->op, pass->engine->inner);
+    ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_GELU), model->dtype,
+                         ignis__clamp(ignis__ceil_div(elements, 256), 1, 1024), 256, params);
 }
 
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:

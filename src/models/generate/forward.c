@@ -117,13 +117,15 @@ static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ign
     bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
                  !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
     ignis_tensor part[2];
-    if (plain && model->gelu)
+    if (plain && model->gelu && !model->exact_gelu)
         return ignis_mlp(h, layer->up, layer->up_bias, layer->down, layer->down_bias, IGNIS_ACTIVATION_GELU);
-    if (plain && !model->gelu_gate && !layer->up_bias.id && !layer->down_bias.id)
+    if (plain && !model->gelu && !model->gelu_gate && !layer->up_bias.id && !layer->down_bias.id)
         return ignis_split(layer->up, 0, 2, NULL, part) == IGNIS_OK ? ignis_mlp_gated(h, part[0], part[1], layer->down)
                                                                     : ignis__no_tensor();
     h = IGNIS__MODEL_LINEAR(h, layer, up);
-    if (model->gelu)
+    if (model->exact_gelu)
+        h = ignis_map("gelu_exact(h)", IGNIS_INPUTS(h));
+    else if (model->gelu)
         h = ignis_gelu(h);
     else if (ignis_split(h, -1, 2, NULL, part) == IGNIS_OK)
         h = model->gelu_gate ? ignis_mul(ignis_gelu(part[0]), part[1]) : ignis_silu_mul(part[0], part[1]);
@@ -150,7 +152,8 @@ static bool ignis__model_fuses_norms(const ignis__model *model)
 {
     const ignis__layer *first = &model->layer[0];
     return first->attn_norm.id && first->mlp_norm.id && !first->attn_norm_behind.id && !first->mlp_norm_behind.id &&
-           !(model->norm_offset > 0) && !(model->residual_scale > 0) && (model->rms || first->attn_norm_bias.id);
+           !(model->norm_offset > 0) && !(model->residual_scale > 0) && !model->parallel_blocks &&
+           (model->rms || first->attn_norm_bias.id);
 }
 
 /*  Returns x plus y, after its norm and its scale. */

@@ -288,6 +288,19 @@ static bool ignis__model_has_gguf_key(const ignis__family *family, const char *n
     return false;
 }
 
+/*  Checks that a GGUF file does not ask for blocks one after the other in a family whose blocks are parallel. */
+static bool ignis__model_check_parallel(ignis__model_files *files, const ignis__family *family)
+{
+    bool parallel = true;
+    char name[64];
+    snprintf(name, sizeof name, "%s.use_parallel_residual", family->architecture);
+    if (ignis__gguf_find_bool(&files->gguf, name, &parallel) == IGNIS__GGUF_BAD)
+        return false;
+    if (!parallel)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);
+    return parallel;
+}
+
 /*  Refuses keys of the architecture in a GGUF file that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
@@ -320,6 +333,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
                     files->path, ignis__name_write(key).text, family->model_type);
         return false;
     }
+    if (family->features & IGNIS__PARALLEL_BLOCKS && !ignis__model_check_parallel(files, family))
+        return false;
     snprintf(name, sizeof name, "%s.attention.causal", family->architecture);
     if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
         return false;

@@ -533,6 +533,49 @@ static const ignis__model_row ignis__cohere_rows[] = {
     IGNIS__ROWS_OF_O,     IGNIS__ROWS_OF_MLP,
 };
 
+/* --- GPT-NeoX (Pythia) -------------------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__neox_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "rotary_pct", NULL, 0.25, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+};
+
+static const ignis__json_must ignis__neox_musts[] = {
+    {"hidden_act", 't', 0, {"gelu", NULL, NULL}},
+    IGNIS__MUST_BE("use_parallel_residual", 'b', 1),
+    IGNIS__MUST_BE("rope_parameters.partial_rotary_factor", '*', 0), /* read with rotary_pct */
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__neox_harmless[] = {"classifier_dropout", "rotary_emb_base", NULL};
+
+#define IGNIS__NEOX_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__LAYER_ROW(member, rows, columns, how, "gpt_neox.layers.#." hf, gguf)
+#define IGNIS__NEOX_HEADS (IGNIS__MODEL_PAIRS | IGNIS__MODEL_GROUPED)
+
+static const ignis__model_row ignis__neox_rows[] = {
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "gpt_neox.embed_in.weight", "token_embd.weight"),
+    IGNIS__MODEL_ROW(norm, 'H', 0, 0, "gpt_neox.final_layer_norm.weight", "output_norm.weight"),
+    IGNIS__MODEL_ROW(norm_bias, 'H', 0, 0, "gpt_neox.final_layer_norm.bias", "output_norm.bias"),
+    IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "embed_out.weight", "output.weight"),
+    IGNIS__NEOX_ROW(attn_norm, 'H', 0, 0, "input_layernorm.weight", "attn_norm.weight"),
+    IGNIS__NEOX_ROW(attn_norm_bias, 'H', 0, 0, "input_layernorm.bias", "attn_norm.bias"),
+    IGNIS__NEOX_ROW(qkv, 'F', 'H', IGNIS__NEOX_HEADS, "attention.query_key_value.weight", "attn_qkv.weight"),
+    IGNIS__NEOX_ROW(qkv_bias, 'F', 0, IGNIS__NEOX_HEADS, "attention.query_key_value.bias", "attn_qkv.bias"),
+    IGNIS__NEOX_ROW(o, 'H', 'Q', 0, "attention.dense.weight", "attn_output.weight"),
+    IGNIS__NEOX_ROW(o_bias, 'H', 0, 0, "attention.dense.bias", "attn_output.bias"),
+    IGNIS__NEOX_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "ffn_norm.weight"),
+    IGNIS__NEOX_ROW(mlp_norm_bias, 'H', 0, 0, "post_attention_layernorm.bias", "ffn_norm.bias"),
+    IGNIS__NEOX_ROW(up, 'I', 'H', 0, "mlp.dense_h_to_4h.weight", "ffn_up.weight"),
+    IGNIS__NEOX_ROW(up_bias, 'I', 0, 0, "mlp.dense_h_to_4h.bias", "ffn_up.bias"),
+    IGNIS__NEOX_ROW(down, 'H', 'I', 0, "mlp.dense_4h_to_h.weight", "ffn_down.weight"),
+    IGNIS__NEOX_ROW(down_bias, 'H', 0, 0, "mlp.dense_4h_to_h.bias", "ffn_down.bias"),
+};
+
+static const ignis__unused_tensor ignis__neox_unused[] = {
+    {"rotary_emb.inv_freq", 1}, {".attention.bias", 4}, {".attention.masked_bias", -1}, {NULL, 0}};
+
 /* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
 
 #define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
@@ -589,4 +632,7 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"cohere2", "cohere2", "Cohere2ForCausalLM", IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
      IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
      ignis__rotary_unused},
+    {"gpt_neox", "gptneox", "GPTNeoXForCausalLM",
+     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS, IGNIS__ROWS(ignis__neox_rows),
+     IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless, ignis__neox_unused},
 };

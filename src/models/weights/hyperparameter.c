@@ -131,6 +131,17 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
     return true;
 }
 
+/*  Returns the name of the head in a folder. */
+static const char *ignis__model_head_name(ignis_model_family number)
+{
+    const ignis__family *family = &ignis__families[number];
+    int i;
+    for (i = 0; i < family->row_count; i++)
+        if (family->rows[i].how & IGNIS__MODEL_HEAD)
+            return family->rows[i].hf;
+    return "";
+}
+
 /*  Reads the number of tokens, and whether the head is the embedding. */
 static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model *model)
 {
@@ -153,7 +164,8 @@ static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model
     }
     model->vocab = (int)vocab->number;
     tied = ignis__config_find(&files->config, "tie_word_embeddings");
-    model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+    model->tied = tied && tied->kind == 'b' ? tied->number != 0
+                                            : !ignis__model_source_find(files, ignis__model_head_name(files->family));
     return true;
 }
 
@@ -169,6 +181,7 @@ static void ignis__model_set_features(const ignis__model_files *files, ignis__mo
     model->rope = !(features & IGNIS__POSITIONS);
     model->gelu = features & IGNIS__PLAIN_GELU;
     model->gelu_gate = features & IGNIS__GELU_GATE;
+    model->exact_gelu = features & IGNIS__EXACT_GELU;
     model->parallel_blocks = features & IGNIS__PARALLEL_BLOCKS;
     model->wide_norms = features & IGNIS__WIDE_NORMS;
     model->norm_offset = features & IGNIS__ONE_PLUS ? 1 : 0;

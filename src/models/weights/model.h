@@ -27,6 +27,7 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_INTERNLM2,
     IGNIS_MODEL_COHERE,  /* Command-R */
     IGNIS_MODEL_COHERE2, /* Command R7B, Command A */
+    IGNIS_MODEL_NEOX,    /* GPT-NeoX, Pythia */
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 

@@ -59,7 +59,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ign
     if (!ids)
         return ignis__no_tensor();
     for (i = 0; i < part->rows; i++)
-        ids[part->moved ? ignis__model_head_row(NULL, model, part, i) : ignis__model_file_row(part, i)] = (int32_t)i;
+        ids[ignis__model_file_row(part, part->moved ? ignis__model_head_row(NULL, model, part, i) : i)] = (int32_t)i;
     shape = rows = ignis_tensor_shape(tensor);
     memset(&desc, 0, sizeof desc);
     desc.dtype = desc.host_dtype = IGNIS_I32;

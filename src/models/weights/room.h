@@ -52,9 +52,9 @@ typedef struct ignis__model {
     ignis_model_parallel parallel; /* size: at least 1 */
     double attention_scale;
     bool rms, rope, gelu; /* otherwise: layer norms, learned positions, an MLP with a gate */
-    /* gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the same input; wide_norms: the
-       norms of q and k are over all heads */
-    bool gelu_gate, parallel_blocks, wide_norms;
+    /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
+       same input; wide_norms: the norms of q and k are over all heads */
+    bool gelu_gate, parallel_blocks, wide_norms, exact_gelu;
     int rotary; /* elements of a head that rotate */
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
     double rest_scale; /* of the elements of q and k that do not rotate */
@@ -188,6 +188,7 @@ enum {
     IGNIS__LOGITS_DIVIDED = 1024,      /* the logit scale is a divisor */
     IGNIS__LOCAL_ROPE = 2048,          /* windowed layers rotate by frequencies of their own, without scaling */
     IGNIS__ONLY_WINDOWS_ROTATE = 4096, /* layers without a window do not rotate */
+    IGNIS__EXACT_GELU = 16384,         /* with IGNIS__PLAIN_GELU: by erf, not by tanh */
     IGNIS__DEPTH_SCALE = 8192          /* the residual scale is divided by the square root of the layers */
 };
 

@@ -162,7 +162,8 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
         kind = kind ? kind : ignis__config_find(&files->config, IGNIS__IN_GROUP("type"));
         text = kind ? (kind->kind == 't' ? kind->text : "?") : NULL;
         if (!ignis__config_find(&files->config, IGNIS__IN_GROUP("rope_theta")))
-            snprintf(name, sizeof name, "rope_theta");
+            snprintf(name, sizeof name, "%s",
+                     ignis__config_find(&files->config, "rotary_emb_base") ? "rotary_emb_base" : "rope_theta");
         if (!ignis__model_read_real(files, name, NULL, 10000, &model->theta))
             return false;
     }

@@ -9,7 +9,7 @@
 
 #include "checkpoint.h"
 
-enum { H = 32, Q = 4, KV = 2, D = 16, I = 48, V = 61, LAYERS = 4, CONTEXT = 96, WINDOW = 5, LONG = 80, SEQ = 13 };
+enum { H = 32, Q = 4, KV = 2, D = 16, I = 48, V = 61, LAYERS = 4, CONTEXT = 96, WINDOW = 5, LONG = 68, SEQ = 13 };
 
 /*  A key of a GGUF file: kind 'u' a whole number, 'f' a real one, 't' a text. */
 typedef struct gguf_key {
@@ -27,7 +27,8 @@ typedef struct family {
     const char *before_attention, *behind_attention, *before_mlp, *behind_mlp;
     const char *q_norm, *k_norm;
     bool wide_norms, layer_norm, norm_bias, one_plus, gelu, parallel, biases, tied;
-    bool fused_qkv, fused_mlp, grouped;
+    bool fused_qkv, fused_mlp, grouped, neox;
+    int kv_heads; /* 0: KV */
     bool hf_pairs, gguf_pairs;
     int rotary, window, period, no_rope_period, context;
     bool only_windows_rotate, local_rope;
@@ -257,6 +258,19 @@ static const family families[] = {
      .only_windows_rotate = true,
      .logit_scale = 0.25,
      .theta = 10000},
+    {.model_type = "gpt_neox",
+     .architecture = "gptneox",
+     .json = "\"layer_norm_eps\": 1e-05, \"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"hidden_act\": \"gelu\", "
+             "\"use_parallel_residual\": true",
+     .keys = {ROTARY(4)},
+     LLAMA_NORMS,
+     .layer_norm = true,
+     .norm_bias = true,
+     .parallel = true,
+     .neox = true,
+     .kv_heads = Q,
+     .rotary = 4,
+     .theta = 10000},
 };
 enum { FAMILIES = COUNT_OF(families) };
 
@@ -264,8 +278,9 @@ enum { FAMILIES = COUNT_OF(families) };
 
 static void add(ck_model *m, int rows, int columns, const char *name, const char *gguf, int layer)
 {
+    const bool neox = strcmp(m->family, "gpt_neox") == 0;
     char hf[96], own[64];
-    snprintf(hf, sizeof hf, layer < 0 ? "%s" : "model.layers.%%d.%s", name);
+    snprintf(hf, sizeof hf, layer < 0 ? "%s" : neox ? "gpt_neox.layers.%%d.%s" : "model.layers.%%d.%s", name);
     snprintf(own, sizeof own, layer < 0 ? "%s" : "blk.%%d.%s", gguf);
     ck_add(m, rows, columns, hf, own, layer, false, false);
 }
@@ -289,15 +304,23 @@ static void add_norm(const family *f, ck_model *m, int rows, const char *name, c
 
 static void make_tensors(const family *f, ck_model *m)
 {
-    const int q = Q * D, k = KV * D;
+    const int kv_heads = f->kv_heads ? f->kv_heads : KV, q = Q * D, k = kv_heads * D;
     int l;
     memset(m, 0, sizeof *m);
     m->family = f->model_type;
     m->vocab = V, m->seed = 40 + (int)(f - families);
-    add(m, V, H, f->grouped ? "model.tok_embeddings.weight" : "model.embed_tokens.weight", "token_embd.weight", -1);
-    add_norm(f, m, H, "model.norm", "output_norm", -1);
+    add(m, V, H,
+        f->neox      ? "gpt_neox.embed_in.weight"
+        : f->grouped ? "model.tok_embeddings.weight"
+                     : "model.embed_tokens.weight",
+        "token_embd.weight", -1);
+    add_norm(f, m, H, f->neox ? "gpt_neox.final_layer_norm" : "model.norm", "output_norm", -1);
     if (!f->tied)
-        add(m, V, H, f->grouped ? "output.weight" : "lm_head.weight", "output.weight", -1);
+        add(m, V, H,
+            f->neox      ? "embed_out.weight"
+            : f->grouped ? "output.weight"
+                         : "lm_head.weight",
+            "output.weight", -1);
     for (l = 0; l < LAYERS; l++) {
         add_norm(f, m, H, f->before_attention, "attn_norm", l);
         add_norm(f, m, H, f->behind_attention, "post_attention_norm", l);
@@ -305,6 +328,17 @@ static void make_tensors(const family *f, ck_model *m)
         add_norm(f, m, H, f->behind_mlp, "post_ffw_norm", l);
         add_norm(f, m, f->wide_norms ? q : D, f->q_norm, "attn_q_norm", l);
         add_norm(f, m, f->wide_norms ? k : D, f->k_norm, "attn_k_norm", l);
+        if (f->neox) {
+            add(m, q + 2 * k, H, "attention.query_key_value.weight", "attn_qkv.weight", l);
+            add(m, q + 2 * k, 0, "attention.query_key_value.bias", "attn_qkv.bias", l);
+            add(m, H, q, "attention.dense.weight", "attn_output.weight", l);
+            add(m, H, 0, "attention.dense.bias", "attn_output.bias", l);
+            add(m, I, H, "mlp.dense_h_to_4h.weight", "ffn_up.weight", l);
+            add(m, I, 0, "mlp.dense_h_to_4h.bias", "ffn_up.bias", l);
+            add(m, H, I, "mlp.dense_4h_to_h.weight", "ffn_down.weight", l);
+            add(m, H, 0, "mlp.dense_4h_to_h.bias", "ffn_down.bias", l);
+            continue;
+        }
         if (f->fused_qkv || f->grouped) {
             add(m, q + 2 * k, H, f->grouped ? "attention.wqkv.weight" : "self_attn.qkv_proj.weight", "attn_qkv.weight",
                 l);
@@ -334,7 +368,8 @@ static void make_tensors(const family *f, ck_model *m)
 static const double *of_layer(const ck_model *m, int layer, const char *name, const char *end)
 {
     char format[96];
-    snprintf(format, sizeof format, "model.layers.%%d.%s%s", name, end);
+    snprintf(format, sizeof format, "%s.layers.%%d.%s%s", strcmp(m->family, "gpt_neox") ? "model" : "gpt_neox", name,
+             end);
     return ck_values(m, format, layer);
 }
 
@@ -347,8 +382,8 @@ static void norm(const family *f, const ck_model *m, int layer, const char *name
         memmove(y, x, (size_t)n * sizeof *y);
         return;
     }
-    w = layer < 0 ? ck_values(m, "model.norm.weight", 0) : of_layer(m, layer, name, ".weight");
-    b = layer < 0 ? ck_values(m, "model.norm.bias", 0) : of_layer(m, layer, name, ".bias");
+    w = layer < 0 ? m->tensors[1].v : of_layer(m, layer, name, ".weight");
+    b = layer < 0 ? (f->norm_bias ? m->tensors[2].v : NULL) : of_layer(m, layer, name, ".bias");
     for (i = 0; f->layer_norm && i < n; i++)
         mean += x[i] / n;
     for (i = 0; i < n; i++)
@@ -382,9 +417,15 @@ static void rotate(const family *f, int l, double *x, int position)
 static void project(const family *f, const ck_model *m, int l, const double *x, double *qkv)
 {
     const int q = Q * D, k = KV * D, group = Q / KV;
-    double all[(Q + 2 * KV) * D];
+    double all[3 * Q * D];
     int head, i;
-    if (f->fused_qkv) {
+    if (f->neox) { /* of each head: its query, its key, its value */
+        ck_linear(all, of_layer(m, l, "attention.query_key_value", ".weight"),
+                  of_layer(m, l, "attention.query_key_value", ".bias"), x, 3 * q, H);
+        for (head = 0; head < 3 * Q; head++)
+            for (i = 0; i < D; i++)
+                qkv[(head % 3 * Q + head / 3) * D + i] = all[head * D + i];
+    } else if (f->fused_qkv) {
         ck_linear(qkv, of_layer(m, l, "self_attn.qkv_proj", ".weight"), NULL, x, q + 2 * k, H);
     } else if (f->grouped) { /* of each key head: its queries, its key, its value */
         ck_linear(all, of_layer(m, l, "attention.wqkv", ".weight"), NULL, x, q + 2 * k, H);
@@ -406,7 +447,7 @@ static void project(const family *f, const ck_model *m, int l, const double *x, 
 
 static void attention(const family *f, const ck_model *m, int l, const double *h, int seq, double *out)
 {
-    const int q = Q * D, k = KV * D, width = q + 2 * k;
+    const int kv_heads = f->kv_heads ? f->kv_heads : KV, q = Q * D, k = kv_heads * D, width = q + 2 * k;
     double *qkv = (double *)calloc((size_t)(seq * width), 8), score[LONG + 4], attended[Q * D];
     int s, j, i, head;
     for (s = 0; s < seq; s++) {
@@ -416,7 +457,7 @@ static void attention(const family *f, const ck_model *m, int l, const double *h
             norm(f, m, l, f->q_norm, row, q, row);
             norm(f, m, l, f->k_norm, row + q, k, row + q);
         }
-        for (head = 0; head < Q + KV; head++) {
+        for (head = 0; head < Q + kv_heads; head++) {
             if (f->q_norm && !f->wide_norms)
                 norm(f, m, l, head < Q ? f->q_norm : f->k_norm, row + head * D, D, row + head * D);
             rotate(f, l, row + head * D, s);
@@ -424,7 +465,7 @@ static void attention(const family *f, const ck_model *m, int l, const double *h
     }
     for (s = 0; s < seq; s++) {
         for (head = 0; head < Q; head++) {
-            const int kv = head / (Q / KV), first = windowed(f, l) && s >= f->window ? s - f->window + 1 : 0;
+            const int kv = head / (Q / kv_heads), first = windowed(f, l) && s >= f->window ? s - f->window + 1 : 0;
             double most = -1e300, sum = 0;
             for (j = first; j <= s; j++) {
                 for (score[j] = 0, i = 0; i < D; i++)
@@ -439,8 +480,13 @@ static void attention(const family *f, const ck_model *m, int l, const double *h
                 for (attended[head * D + i] = 0, j = first; j <= s; j++)
                     attended[head * D + i] += score[j] / sum * qkv[j * width + q + k + kv * D + i];
         }
-        ck_linear(out + s * H, of_layer(m, l, f->grouped ? "attention.wo" : "self_attn.o_proj", ".weight"), NULL,
-                  attended, H, q);
+        ck_linear(out + s * H,
+                  of_layer(m, l,
+                           f->neox      ? "attention.dense"
+                           : f->grouped ? "attention.wo"
+                                        : "self_attn.o_proj",
+                           ".weight"),
+                  f->neox ? of_layer(m, l, "attention.dense", ".bias") : NULL, attended, H, q);
     }
     free(qkv);
 }
@@ -449,6 +495,15 @@ static void mlp(const family *f, const ck_model *m, int l, const double *h, doub
 {
     double gate[2 * I];
     int i;
+    if (f->neox) {
+        ck_linear(gate, of_layer(m, l, "mlp.dense_h_to_4h", ".weight"), of_layer(m, l, "mlp.dense_h_to_4h", ".bias"), h,
+                  I, H);
+        for (i = 0; i < I; i++)
+            gate[i] = 0.5 * gate[i] * (1 + erf(gate[i] / sqrt(2)));
+        ck_linear(out, of_layer(m, l, "mlp.dense_4h_to_h", ".weight"), of_layer(m, l, "mlp.dense_4h_to_h", ".bias"),
+                  gate, H, I);
+        return;
+    }
     if (f->fused_mlp) {
         ck_linear(gate, of_layer(m, l, "mlp.gate_up_proj", ".weight"), NULL, h, 2 * I, H);
     } else {
@@ -480,6 +535,7 @@ static void forward(const family *f, const ck_model *m, const int32_t *ids, int 
         for (s = 0; s < seq; s++) {
             norm(f, m, l, f->behind_attention, a + s * H, H, y);
             if (f->parallel) {
+                norm(f, m, l, f->before_mlp, f->before_mlp ? x + s * H : h + s * H, H, h + s * H);
                 mlp(f, m, l, h + s * H, z);
                 for (i = 0; i < H; i++)
                     x[s * H + i] += y[i] + z[i];
@@ -513,10 +569,12 @@ static void write_config(const family *f, const char *change)
     char text[2048];
     snprintf(text, sizeof text,
              "{\"model_type\": \"%s\", \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d, "
-             "\"num_key_value_heads\": %d, %s\"intermediate_size\": %d, \"vocab_size\": %d, "
+             "%s\"intermediate_size\": %d, \"vocab_size\": %d, "
              "\"max_position_embeddings\": %d, \"tie_word_embeddings\": %s, \"bos_token_id\": 1, %s%s%s%s}",
-             f->model_type, H, LAYERS, Q, KV, "\"head_dim\": 16, ", I, V, CONTEXT, f->tied ? "true" : "false",
-             f->layer_norm ? "" : "\"rms_norm_eps\": 1e-05, ", change,
+             f->model_type, H, LAYERS, Q,
+             f->kv_heads ? "\"num_key_value_heads\": 4, \"head_dim\": 16, "
+                         : "\"num_key_value_heads\": 2, \"head_dim\": 16, ",
+             I, V, CONTEXT, f->tied ? "true" : "false", f->layer_norm ? "" : "\"rms_norm_eps\": 1e-05, ", change,
              strstr(f->json, "rope_parameters") ? "" : "\"rope_theta\": 10000, ", f->json);
     ck_write_text(test_path("f"), "config.json", text);
 }
@@ -560,7 +618,7 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
     static const char *const parts[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
     ck_bytes head = {0}, list = {0}, data = {0};
     uint32_t keys = 9, tensors = 0;
-    int order[(Q + 2 * KV) * D], in_pairs[Q * D], i, k, r;
+    int order[3 * Q * D], in_pairs[Q * D], i, k, r;
     char name[96];
     for (i = 0; i < m->count; i++) {
         const ck_tensor *t = &m->tensors[i];
@@ -580,7 +638,14 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
             }
             continue;
         }
-        pair_rows(order, t->rows);
+        if (f->neox && strstr(t->gguf, "attn_qkv")) { /* all of q, then those of k and v */
+            for (r = 0; r < 3 * Q * D; r++)
+                order[r] = (r / D % Q * 3 + r / D / Q) * D + r % D;
+            put_tensor(&list, &data, t->gguf, t->v, order, t->rows, t->columns, 0);
+            tensors++;
+            continue;
+        }
+        pair_rows(order, t->rows < 3 * Q * D ? t->rows : 0);
         put_tensor(&list, &data, t->gguf, t->v, moved && (is_q || is_k) ? order : NULL, t->rows, t->columns,
                    f->one_plus && !t->columns ? 1 : 0);
         tensors++;
@@ -601,7 +666,7 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
     ck_key_u32(&head, f->architecture, "feed_forward_length", I);
     ck_key_u32(&head, f->architecture, "context_length", CONTEXT);
     ck_key_u32(&head, f->architecture, "attention.head_count", Q);
-    ck_key_u32(&head, f->architecture, "attention.head_count_kv", KV);
+    ck_key_u32(&head, f->architecture, "attention.head_count_kv", f->kv_heads ? f->kv_heads : KV);
     ck_key_u32(&head, f->architecture, "attention.key_length", D);
     ck_key_f32(&head, f->architecture,
                f->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5);
