@@ -69,6 +69,7 @@ extern "C" {
 #include "models/tokenizer/byte_buffer.c"
 #include "models/tokenizer/string_search.c"
 #include "models/tokenizer/nfc.c"
+#include "models/tokenizer/pattern.c"
 #include "models/tokenizer/pre_tokenizer.c"
 #include "models/tokenizer/bpe.c"
 #include "models/tokenizer/encode.c"

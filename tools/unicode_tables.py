@@ -16,6 +16,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 TEXT = "".join(map(chr, POINTS))
 LETTER, NUMBER, WORD, DIGIT = 1, 2, 4, 8
+# as ignis__pattern_categories in src/models/tokenizer/pattern.c
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cs Cn".split()
 
 
 def members(pattern):
@@ -28,6 +30,17 @@ def numeric():
     """What the pre-tokenizer Digits takes for a digit."""
     runs = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str("".join(chr(c) + "a" for c in POINTS))
     return {ord(text) for text, (begin, _) in runs if len(text) == 1 and begin % 2 == 0}
+
+
+def punctuation():
+    """What the pre-tokenizer Punctuation cuts out."""
+    runs = pre_tokenizers.Punctuation().pre_tokenize_str("".join(chr(c) + "a" for c in POINTS))
+    return {ord(text) for text, (begin, _) in runs if len(text) == 1 and begin % 2 == 0}
+
+
+def categories():
+    """The general category of every character, as patterns have it."""
+    return {c: i for i, name in enumerate(CATEGORIES) if name != "Cs" for c in members(r"\p{%s}" % name)}
 
 
 def beside(**how):
@@ -131,6 +144,11 @@ def generate():
                  [c << 9 | v for c, v in marks], "0x%X")
     out += table("uint64_t", "ignis__char_parts", "A character << 42 | what it is made of, for NFD: the first << 21 | the second or 0.",
                  [c << 42 | a << 21 | b for c, (a, b) in sorted(single.items())], "0x%X")
+    category, cut = categories(), punctuation()
+    out += table("uint32_t", "ignis__char_categories",
+                 "Where the category of characters changes: the first one << 6 | 32 punctuation to the pre-tokenizer Punctuation |\n"
+                 "    its general category, as pattern.c counts them.",
+                 [c << 6 | v for c, v in runs(lambda c: category.get(c, CATEGORIES.index("Cs")) | (c in cut) * 32)], "0x%X")
     place = {c: i for i, c in enumerate(sorted(single))}
     out += table("uint16_t", "ignis__char_pairs", "Rows of ignis__char_parts that NFC makes one character again, sorted by what they are made of.",
                  [place[c] for _, _, c in sorted(pairs)], "%d")

@@ -22,6 +22,10 @@ IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *t
     if (!ignis__encode(&encoder, text, size, desc && desc->no_bos) && encoder.too_long)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has more than %lld bytes once it is normalized",
                     (long long)IGNIS__TEXT_LIMIT);
+    else if (encoder.too_slow)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "a pattern of the tokenizer's pre_tokenizer takes too many steps for this text of %lld bytes",
+                    (long long)size);
     else if (encoder.failed)
         ignis__fail_host_memory(call, size);
     else if (encoder.unclear)

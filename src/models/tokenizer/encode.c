@@ -1,7 +1,7 @@
 /*  models/tokenizer/encode.c - a text to ids: added tokens, normalization, pieces
 
     Level 0 is the raw text, level 1 the normalized text between the added tokens of level 0.
-    May use: nfc.c, pre_tokenizer.c, bpe.c, string_search.c. Locks: none. */
+    May use: nfc.c, pre_tokenizer.c, pattern.c, bpe.c, string_search.c. Locks: none. */
 
 #include "room.h"
 
@@ -26,24 +26,99 @@ static bool ignis__encode_byte_level(ignis__encoder *encoder, const char *text, 
     return true;
 }
 
-/*  As ignis__encode_byte_level, for tokenizers that cut out digits first. */
-static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size_t size)
+/*  Finds what a step cuts out at or after a place. False if it finds nothing. */
+static bool ignis__split_find(ignis__encoder *encoder, const ignis__split_step *step, const char *text, size_t size,
+                              size_t at, size_t *begin, size_t *end)
 {
-    size_t begin = 0, at = 0;
-    int length, next_length;
-    bool digit, next = (ignis__char_at(text, size, 0, &next_length) & IGNIS__CHAR_DIGIT) != 0;
-    while (at < size) {
-        digit = next;
-        length = next_length;
-        at += (size_t)length;
-        next = (ignis__char_at(text, size, at, &next_length) & IGNIS__CHAR_DIGIT) != 0;
-        if (at < size && digit == next && !(digit && encoder->tokenizer->digits == 1))
-            continue;
-        if (!ignis__encode_byte_level(encoder, text + begin, at - begin))
-            return false;
-        begin = at;
+    int length;
+    if (step->cut == IGNIS__CUT_PATTERN) {
+        ignis__pattern_search search;
+        bool found;
+        search.pattern = step->pattern;
+        search.text = text;
+        search.size = size;
+        search.steps = encoder->steps;
+        found = ignis__pattern_find(&search, at, begin, end);
+        encoder->steps = search.steps;
+        return found;
     }
-    return true;
+    for (; at < size; at += (size_t)length) {
+        unsigned kind = ignis__char_at(text, size, at, &length);
+        bool is = step->cut == IGNIS__CUT_DIGIT ? (kind & IGNIS__CHAR_DIGIT) != 0
+                  : step->cut == IGNIS__CUT_PUNCTUATION
+                      ? ignis__char_punctuation(ignis__utf8_code(text + at, &length))
+                      : ((kind & IGNIS__CHAR_SPACE) != 0) == (step->cut == IGNIS__CUT_SPACE);
+        if (!is)
+            continue;
+        *begin = at;
+        *end = at + (size_t)length;
+        if (step->cut == IGNIS__CUT_WORDS)
+            *end = kind & IGNIS__CHAR_WORD
+                       ? ignis__char_skip(text, size, at, IGNIS__CHAR_WORD, false)
+                       : ignis__char_skip(text, size, at, IGNIS__CHAR_WORD | IGNIS__CHAR_SPACE, true);
+        return true;
+    }
+    return false;
+}
+
+/*  The piece that a step has not passed on yet, as more text may join it. */
+typedef struct ignis__split_pending {
+    size_t begin, end;
+    bool exists, match;
+} ignis__split_pending;
+
+static bool ignis__encode_step(ignis__encoder *encoder, int index, const char *text, size_t size);
+
+/*  Passes a match, or the text between two, to the next step, or joins it to the pending piece. */
+static bool ignis__split_put(ignis__encoder *encoder, int index, const char *text, ignis__split_pending *pending,
+                             const ignis__split_pending *now)
+{
+    const ignis__split_behavior behavior = encoder->tokenizer->steps[index].behavior;
+    const bool last = pending->match;
+    bool ok = true;
+    if (now->exists && now->begin == now->end)
+        return true;
+    if (now->exists && pending->exists &&
+        ((behavior == IGNIS__BEHAVIOR_CONTIGUOUS && now->match == last) ||
+         (behavior == IGNIS__BEHAVIOR_PREVIOUS && now->match && !last) ||
+         (behavior == IGNIS__BEHAVIOR_NEXT && !now->match && last))) {
+        pending->end = now->end;
+        pending->match = now->match;
+        return true;
+    }
+    if (pending->exists && !(behavior == IGNIS__BEHAVIOR_REMOVED && last))
+        ok = ignis__encode_step(encoder, index + 1, text + pending->begin, pending->end - pending->begin);
+    *pending = *now;
+    return ok;
+}
+
+/*  Splits text by the steps from `index` on, and encodes the pieces. */
+static bool ignis__encode_step(ignis__encoder *encoder, int index, const char *text, size_t size)
+{
+    const ignis__split_step *step = &encoder->tokenizer->steps[index];
+    ignis__split_pending pending = {0, 0, false, false}, now = {0, 0, true, false};
+    size_t done = 0, at = 0, begin, end;
+    if (index == encoder->tokenizer->step_count)
+        return ignis__encode_byte_level(encoder, text, size);
+    while (at <= size && ignis__split_find(encoder, step, text, size, at, &begin, &end)) {
+        int length = 1;
+        now.begin = done, now.end = begin, now.match = step->invert;
+        if (!ignis__split_put(encoder, index, text, &pending, &now))
+            return false;
+        now.begin = begin, now.end = end, now.match = !step->invert;
+        if (!ignis__split_put(encoder, index, text, &pending, &now))
+            return false;
+        done = at = end;
+        if (begin == end && at < size) /* an empty match only splits */
+            (void)ignis__utf8_code(text + at, &length);
+        at += begin == end ? (size_t)length : 0;
+    }
+    encoder->too_slow = encoder->too_slow || encoder->steps <= 0;
+    now.begin = done, now.end = size, now.match = step->invert;
+    if (encoder->too_slow || !ignis__split_put(encoder, index, text, &pending, &now))
+        return false;
+    now.exists = false; /* the end */
+    return ignis__split_put(encoder, index, text, &pending, &now);
 }
 
 /*  Encodes text with a vocabulary of characters: U+2581 replaces spaces. The text is split where that does
@@ -84,8 +159,7 @@ static bool ignis__encode_normalized(ignis__encoder *encoder, const char *text, 
 {
     if (!encoder->tokenizer->byte_level)
         return ignis__encode_characters(encoder, text, size);
-    return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size)
-                                      : ignis__encode_byte_level(encoder, text, size);
+    return ignis__encode_step(encoder, 0, text, size);
 }
 
 /*  Tells whether the character before a place, or at it, belongs to a word. */
@@ -267,6 +341,7 @@ IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, siz
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     size_t at = 0;
     int i, length = 1;
+    encoder->steps = ((int64_t)1 << 22) + 512 * (int64_t)size;
     while (at < size && (length = ignis__utf8_length(text + at, size - at)) > 0)
         at += (size_t)length;
     if (at < size) {

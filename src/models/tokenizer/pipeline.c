@@ -63,13 +63,102 @@ IGNIS__COLD static ignis__metaspace ignis__tokenizer_read_metaspace(ignis__token
     return IGNIS__METASPACE_NONE;
 }
 
-/*  Reads the pre-tokenizer: Digits, Split and ByteLevel in this order, each of them optional; or Metaspace
-    alone; or nothing. */
+/*  Reads the behavior of a part. False, and reported, if it is unknown. */
+IGNIS__COLD static bool ignis__tokenizer_read_behavior(ignis__tokenizer_load *load, const ignis__tokenizer_part *part,
+                                                       ignis__split_behavior otherwise, ignis__split_behavior *behavior)
+{
+    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+    int i;
+    *behavior = otherwise;
+    if (!part->behavior)
+        return true;
+    for (i = 0; i < IGNIS__COUNT(names); i++)
+        if (strcmp(part->behavior, names[i]) == 0) {
+            *behavior = (ignis__split_behavior)i;
+            return true;
+        }
+    return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, part->behavior);
+}
+
+/*  Adds a step that splits by a pattern. False, and reported, if it has something that is not supported. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_add_pattern(ignis__tokenizer_load *load, const char *pattern,
+                                                             ignis__split_behavior behavior, bool invert)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    ignis__split_step *step = &tokenizer->steps[tokenizer->step_count];
+    ignis__tokenizer_part part;
+    bool no_memory;
+    step->cut = IGNIS__CUT_PATTERN;
+    step->behavior = behavior;
+    step->invert = invert;
+    step->pattern = ignis__pattern_compile(tokenizer, pattern, &no_memory);
+    if (no_memory)
+        return ignis__tokenizer_no_memory(load);
+    if (step->pattern) {
+        tokenizer->step_count++;
+        return true;
+    }
+    memset(&part, 0, sizeof part);
+    part.type = "Split";
+    return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, &part, pattern);
+}
+
+/*  Reads a Split before another part. The known patterns have code of their own, if nothing else splits after them. */
+IGNIS__COLD static bool ignis__tokenizer_read_split(ignis__tokenizer_load *load, const ignis__tokenizer_part *part,
+                                                    bool is_last)
+{
+    static const char special[] = "\\^$.|?*+()[]{}";
+    ignis__split_behavior behavior;
+    char escaped[512];
+    size_t size = 0;
+    const char *from;
+    int k;
+    if (!ignis__tokenizer_read_behavior(load, part, IGNIS__BEHAVIOR_ISOLATED, &behavior))
+        return false;
+    if (!part->regex && (!part->string || !*part->string || strlen(part->string) > sizeof escaped / 2 - 1))
+        return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, "its pattern is missing, or too long");
+    if (!part->regex) {
+        for (from = part->string; *from; from++) {
+            if (strchr(special, *from))
+                escaped[size++] = '\\';
+            escaped[size++] = *from;
+        }
+        escaped[size] = 0;
+        return ignis__tokenizer_add_pattern(load, escaped, behavior, part->invert == 1);
+    }
+    for (k = 0; k < IGNIS__COUNT(ignis__tokenizer_patterns); k++)
+        if (is_last && strcmp(part->regex, ignis__tokenizer_patterns[k].pattern) == 0 &&
+            behavior == (part->invert == 1 ? IGNIS__BEHAVIOR_REMOVED : IGNIS__BEHAVIOR_ISOLATED)) {
+            load->tokenizer->split = ignis__tokenizer_patterns[k].split;
+            return true;
+        }
+    return ignis__tokenizer_add_pattern(load, part->regex, behavior, part->invert == 1);
+}
+
+/*  Adds a step that cuts out characters of a kind. */
+static void ignis__tokenizer_add_cut(ignis__tokenizer *tokenizer, ignis__cut cut, ignis__split_behavior behavior)
+{
+    ignis__split_step *step = &tokenizer->steps[tokenizer->step_count++];
+    step->cut = cut;
+    step->behavior = behavior;
+    step->invert = cut == IGNIS__CUT_WORDS;
+}
+
+IGNIS__PRIVATE void ignis__tokenizer_add_digits(ignis__tokenizer *tokenizer, bool individual)
+{
+    tokenizer->digits = tokenizer->digits || tokenizer->step_count == 0;
+    ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_DIGIT,
+                             individual ? IGNIS__BEHAVIOR_ISOLATED : IGNIS__BEHAVIOR_CONTIGUOUS);
+}
+
+/*  Reads the pre-tokenizer: any number of Split, Digits, Punctuation, Whitespace and WhitespaceSplit, then ByteLevel;
+    or Metaspace alone; or nothing. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__tokenizer_part *part = load->parts[IGNIS__PART_SPLITTER];
-    int i, k, count = load->part_count[IGNIS__PART_SPLITTER];
+    int i, count = load->part_count[IGNIS__PART_SPLITTER];
+    ignis__split_behavior behavior;
     for (i = 0; i < count; i++, part++) {
         bool last = i == count - 1;
         if (ignis__tokenizer_part_is(part->type, "Metaspace") && count == 1) {
@@ -77,32 +166,28 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_l
             tokenizer->metaspace_split = part->split != 0;
             return tokenizer->metaspace != IGNIS__METASPACE_NONE;
         }
-        if (ignis__tokenizer_part_is(part->type, "Digits") && i == 0 && !last) {
-            tokenizer->digits = part->individual == 1 ? 1 : 2;
-        } else if (ignis__tokenizer_part_is(part->type, "Split") && tokenizer->split == IGNIS__SPLIT_NONE && !last) {
-            if (!part->regex)
-                return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part,
-                                                    "its pattern is no regular expression");
-            if (!(ignis__tokenizer_part_is(part->behavior, "Isolated") && part->invert != 1) &&
-                !(ignis__tokenizer_part_is(part->behavior, "Removed") && part->invert == 1))
-                return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part,
-                                                    "it does not keep what its pattern matches, and that alone");
-            for (k = 0; k < IGNIS__COUNT(ignis__tokenizer_patterns); k++)
-                if (strcmp(part->regex, ignis__tokenizer_patterns[k].pattern) == 0)
-                    tokenizer->split = ignis__tokenizer_patterns[k].split;
-            if (tokenizer->split == IGNIS__SPLIT_NONE)
-                return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, part->regex);
-        } else if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last) {
+        if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last) {
             tokenizer->byte_level = true;
             tokenizer->prefix_space = part->prefix == 1;
-            if (tokenizer->split != IGNIS__SPLIT_NONE && (tokenizer->prefix_space || part->use_regex != 0))
-                return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part,
-                                                    "it splits again, or puts spaces between what is split already");
             if (part->use_regex != 0)
                 tokenizer->split = IGNIS__SPLIT_GPT2;
+        } else if (last) {
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, "no ByteLevel follows");
+        } else if (ignis__tokenizer_part_is(part->type, "Digits")) {
+            ignis__tokenizer_add_digits(tokenizer, part->individual == 1);
+        } else if (ignis__tokenizer_part_is(part->type, "Punctuation")) {
+            if (!ignis__tokenizer_read_behavior(load, part, IGNIS__BEHAVIOR_ISOLATED, &behavior))
+                return false;
+            ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_PUNCTUATION, behavior);
+        } else if (ignis__tokenizer_part_is(part->type, "Whitespace")) {
+            ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_WORDS, IGNIS__BEHAVIOR_REMOVED);
+        } else if (ignis__tokenizer_part_is(part->type, "WhitespaceSplit")) {
+            ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_SPACE, IGNIS__BEHAVIOR_REMOVED);
+        } else if (ignis__tokenizer_part_is(part->type, "Split")) {
+            if (!ignis__tokenizer_read_split(load, part, i == count - 2 && part[1].use_regex == 0))
+                return false;
         } else {
-            return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part,
-                                                last && count > 1 ? "at the end of several" : "");
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, "");
         }
     }
     return true;

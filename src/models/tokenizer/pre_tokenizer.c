@@ -1,6 +1,6 @@
 /*  models/tokenizer/pre_tokenizer.c - splits text into pieces, as the patterns of ignis__tokenizer_patterns do
 
-    Code for three known patterns replaces an engine for regular expressions.
+    Three patterns of many models have code of their own, which is faster than pattern.c.
     May use: unicode.c. Locks: none. */
 
 #include "room.h"

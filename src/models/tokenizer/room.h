@@ -64,6 +64,74 @@ typedef struct ignis__normalizer_step {
     const char *from, *to;
 } ignis__normalizer_step;
 
+/*  A set of characters; `count` ranges from `first` on of its pattern are those above 127. */
+typedef struct ignis__pattern_set {
+    uint32_t ascii[4], categories;
+    int first, count;
+    bool space, not_space, negated;
+} ignis__pattern_set;
+
+typedef enum ignis__item_kind {
+    IGNIS__ITEM_SET,
+    IGNIS__ITEM_GROUP,
+    IGNIS__ITEM_AHEAD,
+    IGNIS__ITEM_NOT_AHEAD,
+    IGNIS__ITEM_LINE_BEGIN,
+    IGNIS__ITEM_LINE_END
+} ignis__item_kind;
+
+/*  next: the following item, or -1. inner: the index of a set, or of the first alternative of a group. */
+typedef struct ignis__pattern_item {
+    ignis__item_kind kind;
+    int next, inner, min, max;
+    bool possessive;
+} ignis__pattern_item;
+
+typedef struct ignis__pattern_choice {
+    int first, next; /* first: item, or -1 if it is empty; next: alternative, or -1 */
+} ignis__pattern_choice;
+
+/*  A compiled regular expression. */
+typedef struct ignis__pattern {
+    ignis__pattern_item *items;
+    ignis__pattern_choice *choices;
+    ignis__pattern_set *sets;
+    uint32_t *ranges; /* pairs */
+    int item_count, choice_count, set_count, range_count;
+} ignis__pattern;
+
+typedef struct ignis__pattern_search {
+    const ignis__pattern *pattern;
+    const char *text;
+    size_t size;
+    int64_t steps; /* left */
+} ignis__pattern_search;
+
+/*  The matches of a step of the pre-tokenizer. WORDS: runs of characters of words, and of others without spaces. */
+typedef enum ignis__cut {
+    IGNIS__CUT_PATTERN,
+    IGNIS__CUT_DIGIT,
+    IGNIS__CUT_PUNCTUATION,
+    IGNIS__CUT_SPACE,
+    IGNIS__CUT_WORDS
+} ignis__cut;
+
+/*  How matches become pieces, as in tokenizers. */
+typedef enum ignis__split_behavior {
+    IGNIS__BEHAVIOR_REMOVED,
+    IGNIS__BEHAVIOR_ISOLATED,
+    IGNIS__BEHAVIOR_PREVIOUS,
+    IGNIS__BEHAVIOR_NEXT,
+    IGNIS__BEHAVIOR_CONTIGUOUS
+} ignis__split_behavior;
+
+typedef struct ignis__split_step {
+    ignis__cut cut;
+    ignis__split_behavior behavior;
+    bool invert; /* what is between matches counts as matches */
+    const ignis__pattern *pattern;
+} ignis__split_step;
+
 typedef enum ignis__metaspace {
     IGNIS__METASPACE_NONE,
     IGNIS__METASPACE_ALWAYS,
@@ -97,7 +165,9 @@ typedef struct ignis__tokenizer {
     ignis__normalizer_step normals[IGNIS__TEXT_STEPS];
     int normal_count;
     ignis__splitter split;
-    int digits; /* 1: each digit is a piece; 2: each run of digits */
+    ignis__split_step steps[IGNIS__TEXT_STEPS]; /* before `split` */
+    int step_count;
+    bool digits; /* the first step cuts out digits */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
     bool words; /* no token contains a U+2581 after another character, so text may be split there */
     ignis__metaspace metaspace, metaspace_decoder;
@@ -159,6 +229,8 @@ typedef struct ignis__encoder {
     size_t part;     /* place of the text that is being encoded in the raw text */
     bool part_plain; /* a plain span is in it */
     bool too_long;   /* normalized text exceeds the limit */
+    bool too_slow;   /* a pattern of the pre-tokenizer takes too many steps */
+    int64_t steps;   /* that patterns may still take */
     bool unclear;    /* a control token is in normalized text, whose plain ranges are unknown */
     int32_t *ids;
     int64_t capacity, count;
@@ -251,6 +323,7 @@ enum {
 extern const uint32_t ignis__char_kinds[1997];
 extern const uint32_t ignis__char_marks[677];
 extern const uint64_t ignis__char_parts[2060];
+extern const uint32_t ignis__char_categories[4101];
 extern const uint16_t ignis__char_pairs[940];
 
 /* tokenizer.c */
@@ -271,6 +344,13 @@ IGNIS__PRIVATE uint32_t ignis__utf8_code(const char *text, int *length);
 IGNIS__PRIVATE int ignis__utf8_broken(const char *text, size_t size, bool *open);
 IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length);
 IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other);
+IGNIS__PRIVATE int ignis__char_category(uint32_t code);
+IGNIS__PRIVATE bool ignis__char_punctuation(uint32_t code);
+
+/* pattern.c */
+IGNIS__COLD IGNIS__PRIVATE const ignis__pattern *ignis__pattern_compile(ignis__tokenizer *tokenizer, const char *text,
+                                                                        bool *no_memory);
+IGNIS__PRIVATE bool ignis__pattern_find(ignis__pattern_search *search, size_t at, size_t *begin, size_t *end);
 
 /* byte_buffer.c */
 IGNIS__PRIVATE bool ignis__bytes_reserve(ignis__bytes *bytes, size_t more);
@@ -326,6 +406,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_refuse_part(ignis__tokenizer_lo
                                                              const ignis__tokenizer_part *part, const char *why);
 IGNIS__PRIVATE bool ignis__tokenizer_part_is(const char *text, const char *other);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_add_pattern(ignis__tokenizer_load *load, const char *pattern,
+                                                             ignis__split_behavior behavior, bool invert);
+IGNIS__PRIVATE void ignis__tokenizer_add_digits(ignis__tokenizer *tokenizer, bool individual);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_load *load);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_decoder(ignis__tokenizer_load *load);
 

@@ -3,7 +3,7 @@
     Ids are those of Hugging Face's library tokenizers. Text is encoded in these steps.
     1. Added tokens of the raw text are cut out, the leftmost first, of these the longest.
     2. The text between them is normalized, and added tokens of normalized text are cut out.
-    3. The rest is split into pieces by a pattern of ignis__tokenizer_patterns, or not at all.
+    3. The rest is split into pieces: by steps, and then by a pattern of ignis__tokenizer_patterns.
     4. Pieces become bytes or characters of the vocabulary. The pair of the lowest rank is joined, the
     leftmost first, until no pair has a rank.
     Byte-level vocabularies write each byte as one of 256 characters. Tokens have the bytes here.

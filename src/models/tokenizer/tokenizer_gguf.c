@@ -54,6 +54,69 @@ IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type)
                                                                                                                     : i;
 }
 
+#define IGNIS__CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define IGNIS__BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define IGNIS__UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define IGNIS__LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define IGNIS__SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define IGNIS__WORDS_BY_CASE(end) \
+    IGNIS__BEFORE IGNIS__UPPER "*" IGNIS__LOWER "+" end "|" IGNIS__BEFORE IGNIS__UPPER "+" IGNIS__LOWER "*" end
+#define IGNIS__CJK "[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF]+"
+#define IGNIS__BLOOM " ?[^(\\s|.,!?\xE2\x80\xA6\xE3\x80\x82\xEF\xBC\x8C\xE3\x80\x81\xE0\xA5\xA4\xDB\x94\xD8\x8C)]+"
+#define IGNIS__GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define IGNIS__OTHERS " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" IGNIS__SPACES
+
+/*  Names of pre-tokenizers that split by patterns, one after the other, as their tokenizer.json does. */
+static const struct {
+    const char *name;
+    bool nfc, ignore_merges, adds_bos;
+    const char *patterns[6];
+} ignis__tokenizer_gguf_splits[] = {
+    {"gpt-4o", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"llama4", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"minimax-m2", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"tekken", false, true, true, {IGNIS__WORDS_BY_CASE("") "|\\p{N}|" IGNIS__OTHERS}},
+#define IGNIS__DEEPSEEK_V3                                                                            \
+    {                                                                                                 \
+        "\\p{N}{1,3}", IGNIS__CJK,                                                                    \
+            "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}" \
+            "\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|" IGNIS__SPACES                                        \
+    }
+    {"deepseek-v3", false, false, false, IGNIS__DEEPSEEK_V3},
+    {"hunyuan-dense", false, false, false, IGNIS__DEEPSEEK_V3},
+    {"joyai-llm", false, false, false, IGNIS__DEEPSEEK_V3},
+    {"deepseek-coder",
+     false,
+     false,
+     false,
+     {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
+      "[\xE4\xB8\x80-\xE9\xBE\xA5\xE0\xA0\x80-\xE4\xB8\x80\xEA\xB0\x80-\xED\x9F\xBF]+", "\\p{N}"}},
+    {"falcon", false, false, false, {"[\\p{P}$+<=>^~|`]+", IGNIS__GPT2, "[0-9][0-9][0-9]"}},
+    {"bloom", false, false, false, {IGNIS__BLOOM}},
+    {"poro-chat", false, false, false, {IGNIS__BLOOM}},
+    {"gpt3-finnish", false, false, false, {IGNIS__BLOOM}},
+    {"viking", false, false, false, {IGNIS__BLOOM, "\\p{N}"}},
+    {"qwen35",
+     true,
+     false,
+     false,
+     {IGNIS__CONTRACTION "|" IGNIS__BEFORE
+                         "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" IGNIS__SPACES}},
+#define IGNIS__BAILING                                                                                 \
+    {                                                                                                  \
+        "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|" \
+        "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"                                                                \
+    }
+    {"bailingmoe", false, false, false, IGNIS__BAILING},
+    {"bailingmoe2", false, false, false, IGNIS__BAILING},
+    {"llada-moe", false, false, false, IGNIS__BAILING},
+    {"seed-coder",
+     false,
+     false,
+     false,
+     {IGNIS__CONTRACTION "|" IGNIS__BEFORE "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"}},
+};
+
 /*  Names of pre-tokenizers, with their equivalents in tokenizer.json. */
 static const struct {
     const char *name;
@@ -309,7 +372,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     const char *model = NULL, *name = NULL;
     size_t size;
     int64_t i;
-    int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns);
+    int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns), split = IGNIS__COUNT(ignis__tokenizer_gguf_splits);
     bool pieces, prefix = true;
     if (ignis__gguf_find_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_find_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
@@ -325,11 +388,13 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     for (at = 0; !pieces && at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_patterns[at].name))
             break;
-    if (!pieces && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns))
-        return ignis__tokenizer_fault(
-            load, IGNIS_DIAG_UNSUPPORTED,
-            "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
-            ignis__name_write(name ? name : "").text);
+    for (split = 0; !pieces && split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
+        if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_splits[split].name))
+            break;
+    if (!pieces && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns) &&
+        split == IGNIS__COUNT(ignis__tokenizer_gguf_splits))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.pre %s is not supported",
+                                      ignis__name_write(name ? name : "").text);
     tokenizer->byte_level = !pieces;
     tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
     if (pieces) {
@@ -341,9 +406,17 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
         tokenizer->normals[tokenizer->normal_count].from = " ";
         tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
         tokenizer->strip = prefix;
+    } else if (split < IGNIS__COUNT(ignis__tokenizer_gguf_splits)) {
+        tokenizer->ignore_merges = ignis__tokenizer_gguf_splits[split].ignore_merges;
+        tokenizer->normal_count = ignis__tokenizer_gguf_splits[split].nfc;
+        for (i = 0; ignis__tokenizer_gguf_splits[split].patterns[i]; i++)
+            if (!ignis__tokenizer_add_pattern(load, ignis__tokenizer_gguf_splits[split].patterns[i],
+                                              IGNIS__BEHAVIOR_ISOLATED, false))
+                return false;
     } else {
         tokenizer->split = ignis__tokenizer_gguf_patterns[at].split;
-        tokenizer->digits = ignis__tokenizer_gguf_patterns[at].digits;
+        if (ignis__tokenizer_gguf_patterns[at].digits)
+            ignis__tokenizer_add_digits(tokenizer, true);
         tokenizer->ignore_merges = ignis__tokenizer_gguf_patterns[at].ignore_merges;
         tokenizer->normal_count = ignis__tokenizer_gguf_patterns[at].nfc; /* NFC is the only one */
     }
@@ -362,5 +435,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
         if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
             tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
     }
-    return ignis__tokenizer_read_gguf_facts(load, file, pieces || ignis__tokenizer_gguf_patterns[at].adds_bos);
+    return ignis__tokenizer_read_gguf_facts(load, file,
+                                            pieces || (split < IGNIS__COUNT(ignis__tokenizer_gguf_splits)
+                                                           ? ignis__tokenizer_gguf_splits[split].adds_bos
+                                                           : ignis__tokenizer_gguf_patterns[at].adds_bos));
 }

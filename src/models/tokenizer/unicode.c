@@ -110,3 +110,14 @@ IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at,
             break;
     return at;
 }
+
+/*  Returns the general category of a character: an index of ignis__pattern_categories. */
+IGNIS__PRIVATE int ignis__char_category(uint32_t code)
+{
+    return (int)ignis__char_run(ignis__char_categories, IGNIS__COUNT(ignis__char_categories), 6, code) & 31;
+}
+
+IGNIS__PRIVATE bool ignis__char_punctuation(uint32_t code)
+{
+    return (ignis__char_run(ignis__char_categories, IGNIS__COUNT(ignis__char_categories), 6, code) & 32) != 0;
+}

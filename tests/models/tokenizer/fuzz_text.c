@@ -42,7 +42,7 @@ static void use(ignis__tokenizer *tokenizer, const char *text, size_t text_size,
     memset(&desc, 0, sizeof desc);
     desc.plain = text_size % 2 == 0;
     count = ignis__tokenizer_encode("fuzz", tokenizer, text, text_size, &desc, NULL, 0, ids, ROOM);
-    require(count >= 0, "a text has no ids", bytes, size);
+    require(count >= 0 || strstr(ignis_status_message(), "takes too many steps"), "a text has no ids", bytes, size);
     for (i = 0; i < count && i < ROOM; i++) {
         require(ids[i] >= 0 && ids[i] < tokenizer->info.tokens, "an id is none", bytes, size);
         require(ignis__token_add(tokenizer, ids[i], i == 0, &out), "an id has no text", bytes, size);
@@ -204,6 +204,13 @@ static const struct {
      "\"individual_digits\":true}"
      "," BYTES "]},\"decoder\":" BYTES ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"1\":0},\"merges\":[]}}",
      0},
+    {"{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\","
+     "\"behavior\":\"Contiguous\"},{\"type\":\"Whitespace\"},{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+     "\"[^\\\\r\\\\p{L}]?[\\\\p{Lu}a-c]*(?:\\\\p{M}+|'(?i:s|ll))?|\\\\s++(?!\\\\S)|x{1,3}(?=b)$\"},"
+     "\"behavior\":\"MergedWithNext\",\"invert\":true},{\"type\":\"Split\",\"pattern\":{\"String\":\"ab\"},"
+     "\"behavior\":\"Removed\"},{\"type\":\"ByteLevel\",\"use_regex\":false}]},\"decoder\":" BYTES
+     ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}",
+     0},
     {"{\"add_bos_token\":true,\"add_eos_token\":false,\"bos_token\":{\"content\":\"<s>\",\"lstrip\":false},\"eos_"
      "token\":\"a\",\"pad_"
      "token\":null,"
@@ -220,6 +227,8 @@ static const char *const words[] = {
     "\"processors\":[", "\"pretokenizers\":[", "\"ab\":1,", "\"a b\",", "\"a a\",", "\"special\":false",
     "\"byte_fallback\":true,", "\"ignore_merges\":true,", "\"unk_token\":\"a\",", "\"NFC\"", "\"Digits\"",
     "\"Metaspace\"", "\"ByteLevel\"", "\"content\":\"\"", "\"content\":\" \"", "\"prefix\":true", "\"start\":7",
+    "(?:", "(?=", "(?i:", ")", "|", "*", "+", "?", "{2,9}", "[^", "\\\\p{Lu}", "\\\\S", "a-z", "$", "\"Punctuation\"",
+    "\"WhitespaceSplit\"", "\"Isolated\"",
     "\"id\":\"A\"", "{\"type\":\"Fuse\"},", "[[[[[[[[[[[[[[[[[[[[", "\"ids\":[0,1,2,3]",
 };
 /* clang-format on */

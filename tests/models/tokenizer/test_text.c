@@ -573,11 +573,11 @@ TEST(what_is_not_supported_is_named)
         {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"", "\"pre_tokenizer\":{\"type\":\"Whitespace\"",
          "its pre_tokenizer 'Whitespace'"},
         {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
-         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z]+|\\\\s\"},"
+         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z]+|\\\\b\"},"
          "\"behavior\":\"Isolated\"}"
          ","
          "{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
-         "its pre_tokenizer 'Split' is not supported: [a-z]+|\\s"},
+         "its pre_tokenizer 'Split' is not supported: [a-z]+|\\b"},
         {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
          "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}",
          "its replacement is not U+2581"},
@@ -598,6 +598,58 @@ TEST(what_is_not_supported_is_named)
         CHECK_MESSAGE_HAS("other.json': ");
         free(json);
     }
+}
+
+/*  Splits "a1, bb  C!" by the steps, and writes the pieces with a bar between them. */
+static void pieces_of(const char *steps, char *out)
+{
+    static const char text[] = "a1, bb  C!";
+    char json[2048], piece[64];
+    ignis_tokenizer tokenizer;
+    int32_t ids[32];
+    int count, i;
+    snprintf(json, sizeof json,
+             "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s,{\"type\":\"ByteLevel\","
+             "\"add_prefix_space\":false,\"use_regex\":false}]},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
+             "\"ignore_merges\":true,\"vocab\":{%s},\"merges\":[]}}",
+             steps,
+             "\"a\":0,\"1\":1,\",\":2,\"\xC4\xA0\":3,\"b\":4,\"C\":5,\"!\":6,\"a1\":7,\"bb\":8,\"\xC4\xA0"
+             "bb\":9,\"\xC4\xA0\xC4\xA0\":10,\"a1,\":11,\"C!\":12,\"\xC4\xA0"
+             "C\":13,\",\xC4\xA0\":14,\"bb\xC4\xA0\":15,\"a1,\xC4\xA0\":16,\"\xC4\xA0"
+             "bb\xC4\xA0\xC4\xA0\":17,\"\xC4\xA0\xC4\xA0"
+             "C!\":18");
+    tokenizer = ignis_tokenizer_open(write_text("steps.json", json));
+    count = ignis_tokenizer_encode(tokenizer, text, (int64_t)strlen(text), NULL, ids, 32);
+    for (*out = 0, i = 0; i < count; i++) {
+        memset(piece, 0, sizeof piece);
+        (void)ignis_tokenizer_decode(tokenizer, &ids[i], 1, NULL, piece, sizeof piece);
+        sprintf(out + strlen(out), "%s%s", i ? "|" : "", piece);
+    }
+    CHECK_OK(ignis_tokenizer_free(tokenizer));
+}
+
+TEST(steps_of_the_pre_tokenizer)
+{
+#define SPLIT(pattern, behavior) \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" pattern "\"},\"behavior\":\"" behavior "\",\"invert\":false}"
+    static const char *const cases[][2] = {
+        {"{\"type\":\"Whitespace\"}", "a1|,|bb|C|!"},
+        {"{\"type\":\"WhitespaceSplit\"}", "a1,|bb|C!"},
+        {"{\"type\":\"Punctuation\"},{\"type\":\"Digits\",\"individual_digits\":true}", "a|1|,| |b|b| | |C|!"},
+        {SPLIT(" ", "MergedWithPrevious"), "a1, |bb | |C!"},
+        {SPLIT("\\\\s+", "MergedWithNext"), "a1,| bb|  C!"},
+        {SPLIT("\\\\s", "Removed"), "a1,|bb|C!"},
+        {SPLIT("[^\\\\s\\\\p{L}]", "Contiguous"), "a|1|,| |b|b| | |C|!"},
+        {SPLIT("\\\\p{Ll}+(?=1)|(?i:B{2})|\\\\s+(?!\\\\S)|!$", "Isolated"), "a|1|,| |bb| | C|!"},
+    };
+    char out[256];
+    size_t i;
+    DRY();
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pieces_of(cases[i][0], out);
+        CHECK_TEXT(out, cases[i][1]);
+    }
+#undef SPLIT
 }
 
 TEST(files_that_contradict_themselves)
@@ -940,9 +992,9 @@ TEST(gguf_that_is_refused)
     CHECK_MESSAGE_HAS("tokenizer.ggml.model 'bert'");
     add_key_number(&keys, "tokenizer.ggml.model", 3);
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_GGUF_FORMAT);
-    keys = gguf_bytes("falcon", "111341");
+    keys = gguf_bytes("kimi-k2", "111341");
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_MESSAGE_HAS("tokenizer.ggml.pre 'falcon'");
+    CHECK_MESSAGE_HAS("tokenizer.ggml.pre 'kimi-k2'");
     keys = gguf_bytes(NULL, "111341");
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     keys = gguf_bytes("gpt-2", "11134");

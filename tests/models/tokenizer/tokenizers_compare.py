@@ -110,6 +110,68 @@ def qwen2_apart():
     return tokenizer
 
 
+CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+BEFORE = r"[^\r\n\p{L}\p{N}]?"
+OTHERS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def by_case(end, digits):
+    return f"{BEFORE}{UPPER}*{LOWER}+{end}|{BEFORE}{UPPER}+{LOWER}*{end}|{digits}|{OTHERS}"
+
+
+def o200k():
+    return bytes_kind(split(by_case(CONTRACTION, r"\p{N}{1,3}")))
+
+
+def tekken():
+    return bytes_kind(split(by_case("", r"\p{N}")), ignore_merges=True)
+
+
+def steps(*parts, regex=False):
+    return bytes_kind(pre_tokenizers.Sequence([*parts, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=regex)]))
+
+
+def isolated(*patterns):
+    return [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
+
+
+def deepseek():
+    return steps(*isolated(r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+                           r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|"
+                           r"\s+(?!\S)|\s+"))
+
+
+def deepseek_coder():
+    return steps(*isolated(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\ud7ff]+"), pre_tokenizers.Digits(individual_digits=True))
+
+
+def bailing():
+    return steps(*isolated(r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"))
+
+
+def falcon():
+    return steps(pre_tokenizers.Punctuation("contiguous"), *isolated("[0-9][0-9][0-9]"), regex=True)
+
+
+def punctuation():
+    return steps(pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=False), regex=True)
+
+
+def whitespace():
+    return steps(pre_tokenizers.Whitespace())
+
+
+def whitespace_split():
+    return steps(pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("merged_with_next"))
+
+
+def behaviors():
+    return steps(pre_tokenizers.Split(" ", "merged_with_previous"), pre_tokenizers.Split("e", "merged_with_next"),
+                 pre_tokenizers.Split(Regex(r"[\p{Ll}\d]"), "contiguous"), pre_tokenizers.Split(Regex(r"\p{Sc}|$"), "removed"),
+                 pre_tokenizers.Split(Regex(r"\p{Lu}\p{Ll}*(?=\s)"), "isolated", invert=True))
+
+
 def removed():
     return bytes_kind(split(GPT2, behavior="removed", invert=True))
 
@@ -188,14 +250,17 @@ def raw():
 
 
 KINDS = {
-    "gpt2": gpt2, "prefix": prefix, "llama3": llama3, "qwen2": qwen2, "qwen2 with more": qwen2_apart, "removed": removed, "smollm": smollm, "digits": digits, "holes": holes,
+    "gpt2": gpt2, "prefix": prefix, "llama3": llama3, "qwen2": qwen2, "qwen2 with more": qwen2_apart, "removed": removed, "smollm": smollm, "o200k": o200k,
+    "tekken": tekken, "deepseek": deepseek, "deepseek coder": deepseek_coder, "bailing": bailing, "falcon": falcon, "punctuation": punctuation,
+    "whitespace": whitespace, "whitespace split": whitespace_split, "behaviors": behaviors, "digits": digits, "holes": holes,
     "unsplit": unsplit, "llama2": llama2, "llama2 with runs": lambda: llama2(runs=True), "llama2 with spaces inside": lambda: llama2(inside=True),
     "llama2 without bytes": lambda: llama2(byte_fallback=False), "metaspace first": lambda: metaspace("first", False),
     "metaspace always": lambda: metaspace("always", True, decoder=True, runs=True), "metaspace never": lambda: metaspace("never", False, decoder=True),
     "raw": raw,
 }
 
-PRE = {"gpt2": "gpt-2", "llama3": "llama-bpe", "smollm": "smollm", "qwen2": "qwen2"}  # those that a GGUF file can say
+PRE = {"gpt2": "gpt-2", "llama3": "llama-bpe", "smollm": "smollm", "qwen2": "qwen2", "o200k": "gpt-4o", "tekken": "tekken", "deepseek": "deepseek-v3",
+       "deepseek coder": "deepseek-coder", "bailing": "bailingmoe"}  # those that a GGUF file can say
 
 NASTY = [chr(c) for c in (0, 1, 9, 10, 11, 12, 13, 28, 31, 32, 127, 0x80, 0x85, 0xA0, 0xAD, 0x130, 0x131, 0x17F, 0x212A, 0x300, 0x301, 0x323, 0x345,
                           0x41E, 0x5D0, 0x627, 0x64B, 0x651, 0x915, 0x93C, 0x94D, 0xE01, 0xE33, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x1680, 0x180E,
