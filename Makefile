@@ -63,13 +63,13 @@ help:
 	@echo "                   test-arm (aarch64 under qemu)"
 	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs"
 	@echo "                   check-format check-gguf check-gpus check-graphics check-headers check-install check-manual"
-	@echo "                   check-packed check-peft check-prototypes check-recipe check-resume check-safetensors check-serve"
-	@echo "                   check-smollm check-tokenizers check-torch check-words"
+	@echo "                   check-numpy check-packed check-peft check-prototypes check-recipe check-resume check-safetensors"
+	@echo "                   check-serve check-smollm check-tokenizers check-torch check-words"
 	@echo "make coverage      run the tests with gcov: lines and branches of each room of src/;"
 	@echo "                   build/coverage.html shows the lines that no test reaches"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
-	@echo "make fuzz          a million damaged bundles, chat templates, grammars, safetensors files, tokenizers,"
-	@echo "                   formulas and models"
+	@echo "make fuzz          a million damaged bundles, chat templates, grammars, safetensors files, .npy files,"
+	@echo "                   tokenizers, formulas and models"
 	@echo "IGNIS_SIM=1        use the simulator although there is a GPU; now: $(DEVICE)"
 
 simulator:
@@ -85,8 +85,8 @@ CHECKS := check-headers parts check-words check-docs check-graphics check-instal
     check-compile check-driver-only check-gpus check-recipe check-resume test-asan test-tsan test-lazy test-streams \
     test-own test-sim
 CHECKS += $(if $(shell command -v clang),test-clang) $(if $(shell command -v clang-format),check-format)
-CHECKS += $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-serve check-tokenizers \
-    check-gguf check-packed check-peft)
+CHECKS += $(if $(shell command -v python3),check-safetensors check-numpy check-chat check-dlpack check-serve \
+    check-tokenizers check-gguf check-packed check-peft)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)

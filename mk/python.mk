@@ -4,8 +4,8 @@
 PYTHON := python3
 
 # The programs that the scripts run.
-COMPARED := tests/file/file_copy.c tests/models/generate/smollm_run.c tests/models/lora/lora_run.c \
-    tests/models/tokenizer/text_ids.c tests/models/weights/model_dump.c
+COMPARED := tests/file/file_copy.c tests/file/npy_copy.c tests/models/generate/smollm_run.c \
+    tests/models/lora/lora_run.c tests/models/tokenizer/text_ids.c tests/models/weights/model_dump.c
 $(foreach source,$(COMPARED),$(eval $(OUT)/$(basename $(notdir $(source))): $(source)))
 $(addprefix $(OUT)/,$(basename $(notdir $(COMPARED)))): $(HEADERS)
 	@mkdir -p $(OUT)
@@ -14,6 +14,10 @@ $(addprefix $(OUT)/,$(basename $(notdir $(COMPARED)))): $(HEADERS)
 # Both directions against the Python package safetensors.
 check-safetensors: $(SIMULATOR) $(OUT)/file_copy
 	python3 tests/file/safetensors_roundtrip.py $(OUT)/file_copy
+
+# .npy files and printed tensors against NumPy, to the byte.
+check-numpy: $(SIMULATOR) $(OUT)/npy_copy
+	$(PYTHON) tests/file/numpy_compare.py $(OUT)/npy_copy
 
 # GGUF files of the Python package gguf, each type of them to the bit.
 check-gguf: $(SIMULATOR) $(OUT)/model_dump
@@ -59,4 +63,4 @@ check-torch: $(SIMULATOR)
 	$(PYTHON) tests/ops/torch_compare.py
 	$(PYTHON) tests/models/generate/transformers_compare.py
 
-.PHONY: check-safetensors check-gguf check-packed check-smollm check-peft check-tokenizers check-chat check-dlpack check-torch
+.PHONY: check-safetensors check-numpy check-gguf check-packed check-smollm check-peft check-tokenizers check-chat check-dlpack check-torch
