@@ -90,6 +90,8 @@ static void reference(const scenario *s, const double *x, const double *w, const
     free(pairs);
 }
 
+static double factor_rounding; /* of the factors, to tf32 */
+
 /*  Each sum has a rounding for each of `terms` numbers in f32 (f64), and one to the dtype. */
 static void compare(int line, const char *what, ignis_dtype dtype, ignis_array got, const sums *expected, double terms)
 {
@@ -101,9 +103,9 @@ static void compare(int line, const char *what, ignis_dtype dtype, ignis_array g
     int64_t i, wrong = 0;
     char text[160];
     for (i = 0; i < expected->numel; i++)
-        wrong += !(fabs(values[i] - expected->value[i]) <= 2.02 * unit * fabs(expected->value[i]) +
-                                                               wide * (terms + 4) * expected->size[i] +
-                                                               1e-7 * (dtype == IGNIS_F16));
+        wrong += !(fabs(values[i] - expected->value[i]) <=
+                   2.02 * unit * fabs(expected->value[i]) + (wide * (terms + 4) + factor_rounding) * expected->size[i] +
+                       1e-7 * (dtype == IGNIS_F16));
     snprintf(text, sizeof text, "%s in %s: %lld of %lld differ", what, ignis_dtype_name(dtype), (long long)wrong,
              (long long)expected->numel);
     if (wrong || ignis_array_numel(got) != expected->numel)
@@ -239,6 +241,18 @@ TEST(wgmma)
     check(__LINE__, &tiles[1], IGNIS_F16, false);
     check(__LINE__, &tiles[1], IGNIS_BF16, true);
     CHECK(fault_count("cuTensorMapEncodeIm2col") > 6);
+}
+
+TEST(tf32)
+{
+    ignis_desc desc = test_desc(NULL);
+    desc.allow_tf32 = true;
+    SETUP(&desc);
+    factor_rounding = ldexp(1, -10); /* two factors of 10 bits */
+    check(__LINE__, &scenarios[1], IGNIS_F32, false);
+    check(__LINE__, &scenarios[2], IGNIS_F32, false);
+    check(__LINE__, &scenarios[2], IGNIS_F32, true);
+    factor_rounding = 0;
 }
 
 static ignis_tensor call_conv(const ignis_tensor *x, int count, void *user_data)
