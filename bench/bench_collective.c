@@ -28,16 +28,8 @@
 
 #include "timing.h"
 
-#define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
-
-static void require(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "bench: %s failed: %s\n", what, ignis_status_message());
-    exit(1);
-}
 #define REQUIRE(call) require((call) == 0, #call)
+#define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
 /* --- variants --------------------------------------------------------------------------------------------- */
 

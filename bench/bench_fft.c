@@ -67,28 +67,15 @@ static ignis_tensor run(int row, const ignis_tensor *x)
     }
 }
 
-static double seconds_of(int row, const ignis_tensor *x, bool simulated)
+typedef struct call {
+    int row; /* -1: a copy */
+    const ignis_tensor *x;
+} call;
+
+static void run_call(const void *work)
 {
-    double times[ROUNDS], start;
-    int round, i, runs = 1;
-    for (round = -1; round < ROUNDS; round++) {
-        ignis_synchronize();
-        start = now();
-        for (i = 0; i < runs; i++) {
-            ignis_scope scope = ignis_scope_begin();
-            if (row < 0)
-                (void)ignis_cast(x[0], IGNIS_F32); /* a copy */
-            else
-                (void)run(row, x);
-            ignis_scope_end(scope);
-        }
-        ignis_synchronize();
-        if (round >= 0)
-            times[round] = (now() - start) / runs;
-        else if (!simulated)
-            runs = 50;
-    }
-    return median(times, ROUNDS);
+    const call *c = (const call *)work;
+    (void)(c->row < 0 ? ignis_cast(c->x[0], IGNIS_F32) : run(c->row, c->x));
 }
 
 /*  The inputs of a row: numbers is that of complex numbers. */
@@ -126,6 +113,8 @@ int main(int argc, char **argv)
 {
     ignis_device_info info;
     ignis_tensor x[2];
+    call c = {-1, NULL};
+    repetition how = {ROUNDS, 50, 1e9};
     ignis_scope scope;
     double copy, seconds;
     bool simulated;
@@ -137,7 +126,9 @@ int main(int argc, char **argv)
     numbers = (int64_t)(simulated ? 2 : 64) << 17;
     scope = ignis_scope_begin();
     x[0] = ignis_tensor_randn(IGNIS_SHAPE(2 * numbers), NULL);
-    copy = (double)numbers * 16 / seconds_of(-1, x, simulated);
+    c.x = x;
+    how.most = simulated ? 1 : 50;
+    copy = (double)numbers * 16 / median_seconds(run_call, &c, how);
     ignis_scope_end(scope);
     printf("%s, %d MiB; a copy moves %.0f GB/s\n", info.name, simulated ? 2 : 64, 1e-9 * copy);
     for (i = 0; i < sizeof rows / sizeof rows[0] && ignis_status_last() == IGNIS_OK; i++) {
@@ -145,7 +136,8 @@ int main(int argc, char **argv)
             continue;
         scope = ignis_scope_begin();
         inputs_of((int)i, rows[i].dtype == IGNIS_F64 ? numbers / 2 : numbers, simulated, x);
-        seconds = seconds_of((int)i, x, simulated);
+        c.row = (int)i;
+        seconds = median_seconds(run_call, &c, how);
         printf("%-16s %10.4f ms", rows[i].name, 1e3 * seconds);
         if (rows[i].kind != EINSUM) /* real signals have as many bytes as their spectra */
             printf(" %6.2f of a copy", (double)numbers * 16 / seconds / copy);

@@ -19,20 +19,12 @@
 
 #include "timing.h"
 
+#define REQUIRE(call) require((call) == 0, #call)
 #define KIB ((int64_t)1 << 10)
 #define MIB ((int64_t)1 << 20)
 #define COUNT_OF(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
 static bool simulated;
-
-static void require(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "bench: %s failed: %s\n", what, ignis_status_message());
-    exit(1);
-}
-#define REQUIRE(call) require((call) == 0, #call)
 
 /* --- two things that take turns -------------------------------------------------------------------------------- */
 

@@ -35,8 +35,9 @@ static ignis_tensor output(const network *net)
     return h;
 }
 
-static void penalty(const network *net)
+static void penalty(const void *work)
 {
+    const network *net = (const network *)work;
     const ignis_grad_desc graph = {.create_graph = true};
     ignis_tensor y = ignis_sum(output(net)), g, grads[2 * LAYERS];
     ignis_grad_desc unused = {.allow_unused = true}; /* the last bias */
@@ -45,15 +46,16 @@ static void penalty(const network *net)
     ignis_grad(&y, 1, net->w, 2 * LAYERS, grads, &unused);
 }
 
-static void hvp(const network *net)
+static void hvp(const void *work)
 {
+    const network *net = (const network *)work;
     ignis_tensor y = output(net), products[2 * LAYERS];
     ignis_hvp(ignis_map_mean("y*y", IGNIS_INPUTS(y)), net->w, 2 * LAYERS, net->v, products);
 }
 
 static const struct {
     const char *name;
-    void (*run)(const network *net);
+    void (*run)(const void *work);
     int64_t rows, width;
 } cases[] = {{"penalty_256_64", penalty, 256, 64},
              {"penalty_4096_256", penalty, 4096, 256},
@@ -62,33 +64,13 @@ static const struct {
              {"hvp_4096_256", hvp, 4096, 256},
              {"hvp_16384_1024", hvp, 16384, 1024}};
 
-static double seconds_of(void (*run)(const network *net), const network *net, int rounds)
-{
-    double times[ROUNDS], start;
-    int runs = 1;
-    for (int round = -1; round < rounds; round++) {
-        ignis_synchronize();
-        start = now();
-        for (int i = 0; i < runs; i++) {
-            ignis_scope scope = ignis_scope_begin();
-            run(net);
-            ignis_scope_end(scope);
-        }
-        ignis_synchronize();
-        if (round >= 0)
-            times[round] = (now() - start) / runs;
-        if (round == -1 && rounds > 1)
-            runs = 10;
-    }
-    return median(times, rounds);
-}
-
 int main(int argc, char **argv)
 {
     ignis_device_info info;
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)
         return 1; /* Ignis has written the reason to stderr */
     const bool simulated = strstr(info.name, "imulat") != NULL;
+    const repetition how = {simulated ? 1 : ROUNDS, simulated ? 1 : 10, 1e9};
     printf("%s\n", info.name);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int64_t rows = simulated ? 8 : cases[i].rows, width = simulated ? 16 : cases[i].width;
@@ -107,7 +89,7 @@ int main(int argc, char **argv)
             net.v[2 * l] = ignis_tensor_randn(IGNIS_SHAPE(out, in), NULL);
             net.v[2 * l + 1] = ignis_tensor_randn(IGNIS_SHAPE(out), NULL);
         }
-        printf("%-18s %10.4f ms\n", cases[i].name, 1e3 * seconds_of(cases[i].run, &net, simulated ? 1 : ROUNDS));
+        printf("%-18s %10.4f ms\n", cases[i].name, 1e3 * median_seconds(cases[i].run, &net, how));
         fflush(stdout);
         ignis_scope_end(scope);
     }

@@ -119,33 +119,22 @@ static const struct {
               {"group_norm_256", run_group_norm, 64, 56, 256, true},
               {"group_norm_512", run_group_norm, 16, 32, 512, true}};
 
-/*  The median time of a call: forward, and backward if wanted. */
-static double seconds_of(ignis_tensor (*run)(const data *d), const data *d, bool backward, int most)
+typedef struct call {
+    ignis_tensor (*run)(const data *d);
+    const data *d;
+    bool backward;
+} call;
+
+static void run_call(const void *work)
 {
-    const ignis_array none = {0};
-    double times[ROUNDS], start;
-    int round, i, runs = 1;
-    for (round = -1; round < ROUNDS; round++) {
-        ignis_synchronize();
-        start = now();
-        for (i = 0; i < runs; i++) {
-            ignis_scope scope = ignis_scope_begin();
-            ignis_tensor y = run(d);
-            if (backward) {
-                ignis_backward(y, ignis_tensor_data(d->gradient));
-                ignis_tensor_set_grad(d->x, none); /* the next one is not added to it */
-                ignis_tensor_set_grad(d->w, none);
-                ignis_tensor_set_grad(d->b, none);
-            }
-            ignis_scope_end(scope);
-        }
-        ignis_synchronize();
-        if (round >= 0)
-            times[round] = (now() - start) / runs;
-        else if (now() - start < 0.01)
-            runs = most;
-    }
-    return median(times, ROUNDS);
+    const call *c = (const call *)work;
+    ignis_tensor y = c->run(c->d);
+    if (!c->backward)
+        return;
+    ignis_backward(y, ignis_tensor_data(c->d->gradient));
+    ignis_tensor_set_grad(c->d->x, IGNIS_NO_ARRAY); /* the next one is not added to it */
+    ignis_tensor_set_grad(c->d->w, IGNIS_NO_ARRAY);
+    ignis_tensor_set_grad(c->d->b, IGNIS_NO_ARRAY);
 }
 
 static ignis_tensor run_copy(const data *d) { return ignis_cast(d->x, IGNIS_F32); }
@@ -159,6 +148,8 @@ static void measure(int i, bool simulator, double copy)
     ignis_tensor_desc desc;
     int pass;
     data d;
+    call c = {layers[i].run, &d, false};
+    const repetition how = {ROUNDS, simulator ? 1 : 50, 0.01};
     for (pass = 0; pass < 2; pass++) {
         char name[64];
         double seconds, bytes;
@@ -176,7 +167,8 @@ static void measure(int i, bool simulator, double copy)
         d.gradient = ignis_tensor_randn(ignis_tensor_shape(layers[i].run(&d)), &desc);
         out = (double)ignis_tensor_numel(d.gradient);
         bytes = 2 * (numel + out) * (pass ? 2 : 1) + (pass && layers[i].reads_x ? 2 * numel : 0);
-        seconds = seconds_of(layers[i].run, &d, pass == 1, simulator ? 1 : 50);
+        c.backward = pass == 1;
+        seconds = median_seconds(run_call, &c, how);
         snprintf(name, sizeof name, "%s%s", layers[i].name, pass ? "+" : "");
         printf("%-18s %10.4f ms %6.2f TB/s %6.2f of a copy\n", name, 1e3 * seconds, 1e-12 * bytes / seconds,
                bytes / seconds / copy);
@@ -195,6 +187,8 @@ int main(int argc, char **argv)
     double copy;
     int64_t n;
     data d;
+    call c = {run_copy, &d, false};
+    repetition how = {ROUNDS, 20, 0.01};
     int i;
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)
         return 1;
@@ -203,7 +197,8 @@ int main(int argc, char **argv)
     n = simulator ? 1 << 12 : (int64_t)1 << 27;
     scope = ignis_scope_begin();
     d.x = ignis_tensor_randn(IGNIS_SHAPE(n), &desc);
-    copy = 8.0 * (double)n / seconds_of(run_copy, &d, false, simulator ? 1 : 20);
+    how.most = simulator ? 1 : 20;
+    copy = 8.0 * (double)n / median_seconds(run_call, &c, how);
     ignis_scope_end(scope);
     printf("%s, bf16, channels-last; a copy moves %.2f TB/s%s\n", info.name, 1e-12 * copy,
            simulator ? "; on the simulator figures mean nothing" : "");

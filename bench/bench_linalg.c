@@ -81,25 +81,15 @@ static const struct {
              {"eigh_1024_f64", run_eigh, 1, 1024, IGNIS_F64},
              {"svd_1024_f64", run_svd, 1, 1024, IGNIS_F64}};
 
-static double seconds_of(ignis_tensor (*run)(const data *d), const data *d, int rounds)
+typedef struct call {
+    ignis_tensor (*run)(const data *d);
+    const data *d;
+} call;
+
+static void run_call(const void *work)
 {
-    double times[ROUNDS], start;
-    int round, i, runs = 1;
-    for (round = -1; round < rounds; round++) {
-        ignis_synchronize();
-        start = now();
-        for (i = 0; i < runs; i++) {
-            ignis_scope scope = ignis_scope_begin();
-            (void)run(d);
-            ignis_scope_end(scope);
-        }
-        ignis_synchronize();
-        if (round >= 0)
-            times[round] = (now() - start) / runs;
-        if (round == -1 && now() - start < 0.002)
-            runs = 20;
-    }
-    return median(times, rounds);
+    const call *c = (const call *)work;
+    (void)c->run(c->d);
 }
 
 int main(int argc, char **argv)
@@ -117,6 +107,8 @@ int main(int argc, char **argv)
         ignis_tensor x, product, eye;
         ignis_scope scope;
         data d;
+        call c = {cases[i].run, &d};
+        repetition how = {simulated ? 1 : ROUNDS, 20, 0.002};
         if (argc > 1 && !strstr(cases[i].name, argv[1]))
             continue;
         scope = ignis_scope_begin();
@@ -127,9 +119,8 @@ int main(int argc, char **argv)
         eye = ignis_tensor_eye(n, n, &desc);
         d.a = ignis_map("product/n + eye", IGNIS_INPUTS(product, eye, IGNIS_VALUE(n, (double)n)));
         d.b = ignis_tensor_randn(IGNIS_SHAPE(count, n, 1), &desc);
-        printf("%-18s %10.4f ms %6lld x [%lld, %lld]\n", cases[i].name,
-               1e3 * seconds_of(cases[i].run, &d, simulated ? 1 : ROUNDS), (long long)count, (long long)n,
-               (long long)n);
+        printf("%-18s %10.4f ms %6lld x [%lld, %lld]\n", cases[i].name, 1e3 * median_seconds(run_call, &c, how),
+               (long long)count, (long long)n, (long long)n);
         fflush(stdout);
         ignis_scope_end(scope);
     }

@@ -50,14 +50,6 @@ static const struct {
     {"argmax of rows", "a", "a", IGNIS_REDUCE_ARGMAX, true},
 };
 
-static void require(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "bench_map: %s failed: %s\n", what, ignis_status_message());
-    exit(1);
-}
-
 static ignis_tensor tensor(int64_t rows, int64_t cols, bool flat, ignis_dtype dtype, bool grad)
 {
     ignis_tensor_desc desc;

@@ -16,7 +16,6 @@
 #include "ignis_collective.h"
 
 #include "models.h"
-#include "timing.h"
 
 typedef struct job {
     gpt gpt;

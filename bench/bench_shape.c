@@ -145,25 +145,15 @@ static const struct {
                   {"topk", run_topk, 4},
                   {"topk_one", run_topk_one, 0}};
 
-static double seconds_of(ignis_tensor (*run)(const data *d), const data *d)
+typedef struct call {
+    ignis_tensor (*run)(const data *d);
+    const data *d;
+} call;
+
+static void run_call(const void *work)
 {
-    double times[ROUNDS], start;
-    int round, i, runs = 1;
-    for (round = -1; round < ROUNDS; round++) {
-        ignis_synchronize();
-        start = now();
-        for (i = 0; i < runs; i++) {
-            ignis_scope scope = ignis_scope_begin();
-            (void)run(d);
-            ignis_scope_end(scope);
-        }
-        ignis_synchronize();
-        if (round >= 0)
-            times[round] = (now() - start) / runs;
-        else if (now() - start < 0.01)
-            runs = d->n > 1000 ? 20 : 1;
-    }
-    return median(times, ROUNDS);
+    const call *c = (const call *)work;
+    (void)c->run(c->d);
 }
 
 static ignis_tensor run_copy(const data *d) { return ignis_cast(d->x, IGNIS_F32); }
@@ -175,6 +165,8 @@ int main(int argc, char **argv)
     ignis_scope scope;
     double copy;
     data d;
+    call c = {run_copy, &d};
+    repetition how = {ROUNDS, 20, 0.01};
     size_t i;
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)
         return 1;
@@ -191,13 +183,15 @@ int main(int argc, char **argv)
     d.mask = ignis_map("x > 0", IGNIS_INPUTS(IGNIS_NAMED(x, d.x)));
     d.sorted = ignis_sort(ignis_reshape(d.src, IGNIS_SHAPE(-1)), 0, false, NULL);
     d.sorted = ignis_slice_step(d.sorted, 0, 0, d.n, d.n);
-    copy = (double)d.n * (double)d.n * 8 / seconds_of(run_copy, &d);
+    how.most = d.n > 1000 ? 20 : 1;
+    copy = (double)d.n * (double)d.n * 8 / median_seconds(run_call, &c, how);
     printf("%s, [%lld, %lld]; a copy moves %.0f GB/s\n", info.name, (long long)d.n, (long long)d.n, 1e-9 * copy);
     for (i = 0; i < sizeof operations / sizeof operations[0]; i++) {
         double seconds;
         if (argc > 1 && !strstr(operations[i].name, argv[1]))
             continue;
-        seconds = seconds_of(operations[i].run, &d);
+        c.run = operations[i].run;
+        seconds = median_seconds(run_call, &c, how);
         printf("%-16s %10.4f ms %6.2f of a copy\n", operations[i].name, 1e3 * seconds,
                operations[i].bytes * (double)d.n * (double)d.n / seconds / copy);
         fflush(stdout);

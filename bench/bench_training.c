@@ -21,7 +21,6 @@
 #include "ignis.h"
 
 #include "models.h"
-#include "timing.h"
 
 #include <stdbool.h>
 #include <stdio.h>

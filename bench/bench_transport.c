@@ -35,13 +35,6 @@ typedef struct result {
     double gbs, plain_gbs; /* 0: not measured */
 } result;
 
-static void require(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "bench: %s failed: %s\n", what, ignis_status_message());
-    exit(1);
-}
 #define REQUIRE(condition) require(condition, #condition)
 
 static ignis_transport make_transport(ignis_transport_kind kind, int dst)

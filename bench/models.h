@@ -11,16 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool simulated;
+#include "timing.h"
 
-static void require(bool ok, const char *what)
-{
-    if (ok)
-        return;
-    fprintf(stderr, "bench: %s failed: %s\n", what, ignis_status_message());
-    exit(1);
-}
 #define REQUIRE(call) require((call) == 0, #call)
+
+static bool simulated;
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 

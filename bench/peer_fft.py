@@ -5,7 +5,7 @@
 """
 import torch
 
-from peer_timing import printed_times, seconds
+from peer_timing import compare
 
 NUMBERS = 64 << 17  # complex numbers of 64 MiB in f32
 
@@ -35,21 +35,14 @@ def transform(kind, ndim, n, dtype):
     return lambda: run(x, dim=dims)
 
 
-def main():
-    if not torch.cuda.is_available():
-        print("skipped: no GPU")
-        return
-    ours = printed_times()
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
-    runs = [(name, lambda rest=rest: transform(*rest)) for name, *rest in ROWS]
+def runs():
+    for name, *rest in ROWS:
+        yield name, transform(*rest)
     q, k = (torch.randn(4, 2048, 16, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    runs.append(("einsum_scores", lambda: lambda: torch.einsum("bqhd,bkhd->bhqk", q, k)))
+    yield "einsum_scores", lambda: torch.einsum("bqhd,bkhd->bhqk", q, k)
     weights = torch.randn(4, 16, 2048, 2048, device="cuda", dtype=torch.bfloat16)
-    runs.append(("einsum_values", lambda: lambda: torch.einsum("bhqk,bkhd->bqhd", weights, k)))
-    for name, make in runs:
-        theirs = 1e3 * seconds(make())
-        print(f"{name:<16} {theirs:10.4f} ms" + (f" {theirs / ours[name]:6.2f}" if name in ours else ""), flush=True)
+    yield "einsum_values", lambda: torch.einsum("bhqk,bkhd->bqhd", weights, k)
 
 
 if __name__ == "__main__":
-    main()
+    compare(runs, 16)

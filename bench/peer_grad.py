@@ -5,7 +5,7 @@
 """
 import torch
 
-from peer_timing import printed_times, seconds
+from peer_timing import compare
 
 LAYERS, INPUTS = 4, 64
 CASES = [("penalty", 256, 64), ("penalty", 4096, 256), ("penalty", 16384, 1024),
@@ -31,12 +31,7 @@ def hvp(x, w, v):
     return torch.autograd.grad(g, w, v)
 
 
-def main():
-    if not torch.cuda.is_available():
-        print("skipped: no GPU")
-        return
-    ours = printed_times()
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+def runs():
     for work, rows, width in CASES:
         name = f"{work}_{rows}_{width}"
         x = torch.randn(rows, INPUTS, device="cuda", requires_grad=True)
@@ -46,9 +41,8 @@ def main():
             w += [(torch.randn(out, n, device="cuda") / n**0.5).requires_grad_(),
                   torch.zeros(out, device="cuda", requires_grad=True)]
             v += [torch.randn(out, n, device="cuda"), torch.randn(out, device="cuda")]
-        theirs = 1e3 * seconds(lambda: {"penalty": penalty, "hvp": hvp}[work](x, w, v))
-        print(f"{name:<18} {theirs:10.4f} ms" + (f" {theirs / ours[name]:6.2f}" if name in ours else ""), flush=True)
+        yield name, lambda: {"penalty": penalty, "hvp": hvp}[work](x, w, v)
 
 
 if __name__ == "__main__":
-    main()
+    compare(runs)

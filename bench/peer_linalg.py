@@ -7,7 +7,7 @@ The forms that do not wait are measured where PyTorch has them (cholesky_ex, inv
 """
 import torch
 
-from peer_timing import printed_times, seconds
+from peer_timing import compare
 
 OPERATIONS = {
     "cholesky": lambda a, b: torch.linalg.cholesky_ex(a),
@@ -29,21 +29,15 @@ CASES = [
 ]
 
 
-def main():
-    if not torch.cuda.is_available():
-        print("skipped: no GPU")
-        return
-    ours = printed_times()
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+def runs():
     for name, count in CASES:
         words = name.split("_")
         n, dtype = int(words[1]), torch.float64 if words[-1] == "f64" else torch.float32
         x = torch.randn(count, n, n, device="cuda", dtype=dtype)
         a = x @ x.mT / n + torch.eye(n, device="cuda", dtype=dtype)
         b = torch.randn(count, n, 1, device="cuda", dtype=dtype)
-        theirs = 1e3 * seconds(lambda: OPERATIONS[words[0]](a, b))
-        print(f"{name:<18} {theirs:10.4f} ms" + (f" {theirs / ours[name]:6.2f}" if name in ours else ""), flush=True)
+        yield name, lambda: OPERATIONS[words[0]](a, b)
 
 
 if __name__ == "__main__":
-    main()
+    compare(runs)

@@ -5,21 +5,17 @@
 """
 import torch
 
-from peer_timing import printed_times, seconds
+from peer_timing import compare
 
 N = 8192
 
 
-def main():
-    if not torch.cuda.is_available():
-        print("skipped: no GPU")
-        return
-    ours = printed_times()
+def runs():
     x, src, row = torch.randn(N, N, device="cuda"), torch.randn(N, N, device="cuda"), torch.randn(1, N, device="cuda")
     half = torch.randn(N, N, device="cuda", dtype=torch.bfloat16)
     index, ids = torch.randint(0, N, (N, N), device="cuda"), torch.randint(0, N, (N,), device="cuda")
     mask, edges = x > 0, src.view(-1).sort()[0][::N].contiguous()
-    runs = {
+    return {
         "permute": lambda: x.view(N // 32, 32, N).permute(2, 0, 1).contiguous(),
         "permute_heads": lambda: half.view(N // 16, 16, N // 64, 64).permute(0, 2, 1, 3).contiguous(),
         "flip": lambda: x.flip(1),
@@ -50,12 +46,8 @@ def main():
         "sort_half": lambda: half.view(-1).sort(stable=True),
         "topk": lambda: x.topk(50, 1),
         "topk_one": lambda: x[:8].reshape(-1).topk(50),
-    }
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
-    for name, run in runs.items():
-        theirs = 1e3 * seconds(run)
-        print(f"{name:<16} {theirs:10.4f} ms" + (f" {theirs / ours[name]:6.2f}" if name in ours else ""), flush=True)
+    }.items()
 
 
 if __name__ == "__main__":
-    main()
+    compare(runs, 16)

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  timing.h - what the benchmarks share: the clock, and the median of what it told */
+/*  timing.h - what the benchmarks share: the clock, medians, and the time of a call of Ignis
+
+    Include it after Ignis, if the program has that. */
 #ifndef BENCH_TIMING_H
 #define BENCH_TIMING_H
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -26,5 +30,49 @@ static inline double median(double *values, int count)
     qsort(values, (size_t)count, sizeof *values, compare);
     return count ? values[count / 2] : 0;
 }
+
+#ifdef IGNIS_VERSION
+
+/*  Ends the program if a call has failed. */
+static inline void require(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "bench: %s failed: %s\n", what, ignis_status_message());
+    exit(1);
+}
+
+/*  How often median_seconds runs the work: a round has `most` runs if the first run takes less than `below` seconds,
+    else one. The first run does not count. */
+typedef struct repetition {
+    int rounds, most;
+    double below;
+} repetition;
+
+enum { ROUNDS_AT_MOST = 64 };
+
+/*  Returns the median of the rounds: the time of a run, in a scope of its own. */
+static inline double median_seconds(void (*run)(const void *work), const void *work, repetition how)
+{
+    double times[ROUNDS_AT_MOST], start;
+    int round, i, runs = 1;
+    for (round = -1; round < how.rounds; round++) {
+        ignis_synchronize();
+        start = now();
+        for (i = 0; i < runs; i++) {
+            ignis_scope scope = ignis_scope_begin();
+            run(work);
+            ignis_scope_end(scope);
+        }
+        ignis_synchronize();
+        if (round >= 0)
+            times[round] = (now() - start) / runs;
+        else if (now() - start < how.below)
+            runs = how.most;
+    }
+    return median(times, how.rounds);
+}
+
+#endif
 
 #endif
